@@ -1,0 +1,1 @@
+"""Keeps a Hive Metastore in step with Delta tables."""

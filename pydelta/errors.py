@@ -1,0 +1,421 @@
+"""Every error a user can meet: one root, one tree; each says what, where and what next.
+
+::
+
+    DeltaError                          .code .hint .retryable .exit_code .table .version
+    ├ TableNotFoundError                also FileNotFoundError
+    ├ TableAlreadyExistsError           also FileExistsError
+    ├ VersionNotFoundError              a version or time outside the retained log
+    ├ InvalidArgumentError              also ValueError
+    │ └ UnknownSettingError             a misspelt spark.pydelta.* or delta.* name
+    ├ SqlError
+    │ ├ ParseError                      .line .column
+    │ └ BindError                       a name that does not resolve
+    ├ SchemaError
+    │ ├ SchemaMismatchError             .table_schema .data_schema
+    │ └ ConstraintViolatedError
+    ├ ProtocolError
+    │ ├ UnsupportedFeatureError         .features
+    │ ├ LogCorruptedError               a log file that cannot be right
+    │ └ LogGapError                     .missing_versions
+    ├ StorageError                      also OSError
+    │ ├ ObjectNotFoundError             also FileNotFoundError
+    │ ├ StoragePermissionError          also PermissionError
+    │ ├ StorageFullError                disk full, quota exceeded
+    │ ├ StorageReadOnlyError            read-only file system
+    │ └ UnsafeStoreError                put-if-absent did not hold under a race
+    ├ CommitError
+    │ ├ DeltaConcurrentModificationException   .winning_version .winning_operation
+    │ │ ├ ConcurrentAppendException
+    │ │ ├ ConcurrentDeleteReadException
+    │ │ ├ ConcurrentDeleteDeleteException
+    │ │ ├ MetadataChangedException
+    │ │ ├ ProtocolChangedException
+    │ │ ├ ConcurrentTransactionException
+    │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
+    │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    ├ UnsafeOperationError              e.g. removing rows from an append-only table
+    ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
+    └ CatalogSyncError
+
+What a caller may do, by class:
+
+====================================  =========  ===========================================
+error                                 retryable  meaning
+====================================  =========  ===========================================
+DeltaConcurrentModificationException  yes        nothing was written to the log; run it again
+CommitStateUnknownError               no         look for ``txn_id`` in the history first
+StorageError                          varies     ``retryable`` says
+everything else                       no         the input or the table has to change first
+====================================  =========  ===========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+__all__ = [
+    "BindError",
+    "CatalogSyncError",
+    "CommitError",
+    "CommitStateUnknownError",
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "ConstraintViolatedError",
+    "DeltaConcurrentModificationException",
+    "DeltaError",
+    "DeltaEnvironmentError",
+    "InvalidArgumentError",
+    "LogCorruptedError",
+    "LogGapError",
+    "MetadataChangedException",
+    "ObjectNotFoundError",
+    "ParseError",
+    "ProtocolChangedException",
+    "ProtocolError",
+    "SchemaError",
+    "SchemaMismatchError",
+    "SqlError",
+    "StorageError",
+    "StorageFullError",
+    "StoragePermissionError",
+    "StorageReadOnlyError",
+    "TableAlreadyExistsError",
+    "TableNotFoundError",
+    "UnknownSettingError",
+    "UnsafeOperationError",
+    "UnsafeStoreError",
+    "UnsupportedFeatureError",
+    "VersionNotFoundError",
+    "error_context",
+]
+
+
+class DeltaError(Exception):
+    """The root of all errors that this package raises on purpose.
+
+    Args:
+        message: What was expected and what was found, in one or two sentences.
+        hint: What to do next. Shown on a line of its own.
+        table: Location of the table, when known. ``error_context`` fills it in.
+        version: Table version concerned, when known.
+    """
+
+    code: str = "DELTA_ERROR"
+    retryable: bool = False
+    exit_code: int = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, table: str | None = None, version: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.table = table
+        self.version = version
+
+    def __str__(self) -> str:
+        where = f" (table {self.table}" + (f", version {self.version})" if self.version is not None else ")")
+        text = f"[{self.code}] {self.message}" + (where if self.table else "")
+        return f"{text}\n  Next: {self.hint}" if self.hint else text
+
+
+class TableNotFoundError(DeltaError, FileNotFoundError):
+    """There is no Delta table at the location."""
+
+    code = "DELTA_TABLE_NOT_FOUND"
+
+
+class TableAlreadyExistsError(DeltaError, FileExistsError):
+    """A table (or foreign files) is already at the location."""
+
+    code = "DELTA_TABLE_ALREADY_EXISTS"
+
+
+class VersionNotFoundError(DeltaError):
+    """A version or time that the log does not (or no longer does) describe."""
+
+    code = "DELTA_VERSION_NOT_FOUND"
+
+
+class InvalidArgumentError(DeltaError, ValueError):
+    """An argument that can never be right."""
+
+    code = "DELTA_INVALID_ARGUMENT"
+
+
+class UnknownSettingError(InvalidArgumentError):
+    """A setting or property name that nothing reads, most often a misspelling."""
+
+    code = "DELTA_UNKNOWN_CONFIGURATION"
+
+
+class SqlError(DeltaError):
+    """A statement or expression that cannot be carried out as written."""
+
+    code = "DELTA_SQL_ERROR"
+
+
+class ParseError(SqlError):
+    """Text that is not valid SQL. ``line`` and ``column`` count from 1."""
+
+    code = "DELTA_PARSE_ERROR"
+
+    def __init__(self, message: str, *, line: int = 1, column: int = 1, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.line = line
+        self.column = column
+
+
+class BindError(SqlError):
+    """A name in an expression that is no column of the table."""
+
+    code = "DELTA_UNRESOLVED_COLUMN"
+
+
+class SchemaError(DeltaError):
+    """A schema that the table, the format or Parquet cannot hold."""
+
+    code = "DELTA_SCHEMA_ERROR"
+
+
+class SchemaMismatchError(SchemaError):
+    """Data whose schema does not fit the table's."""
+
+    code = "DELTA_SCHEMA_MISMATCH"
+
+
+class ConstraintViolatedError(SchemaError):
+    """A row that breaks NOT NULL, CHECK or an invariant."""
+
+    code = "DELTA_VIOLATE_CONSTRAINT"
+
+
+class ProtocolError(DeltaError):
+    """A log that this version of the engine must not or cannot read."""
+
+    code = "DELTA_PROTOCOL_ERROR"
+
+
+class UnsupportedFeatureError(ProtocolError):
+    """The table needs features this engine does not have; ``features`` names them."""
+
+    code = "DELTA_UNSUPPORTED_FEATURES"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        features: Sequence[str] = (),
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, table=table, version=version)
+        self.features = tuple(features)
+
+
+class LogCorruptedError(ProtocolError):
+    """A log file that is truncated, is no JSON or Parquet, or contradicts the protocol."""
+
+    code = "DELTA_LOG_CORRUPTED"
+
+
+class LogGapError(ProtocolError):
+    """Versions are missing from the log, so the state cannot be rebuilt."""
+
+    code = "DELTA_VERSIONS_NOT_CONTIGUOUS"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing_versions: Sequence[int] = (),
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, table=table, version=version)
+        self.missing_versions = tuple(missing_versions)
+
+
+class StorageError(DeltaError, OSError):
+    """The store refused or failed; ``retryable`` says whether trying again can help."""
+
+    code = "DELTA_STORAGE_ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, table=table, version=version)
+        self.retryable = retryable
+
+    def __str__(self) -> str:  # OSError formats by errno otherwise
+        return DeltaError.__str__(self)
+
+
+class ObjectNotFoundError(StorageError, FileNotFoundError):
+    """No object of that name."""
+
+    code = "DELTA_FILE_NOT_FOUND"
+
+
+class StoragePermissionError(StorageError, PermissionError):
+    """The credentials in use do not allow the request."""
+
+    code = "DELTA_STORAGE_PERMISSION_DENIED"
+
+
+class StorageFullError(StorageError):
+    """No space left, or a quota is used up."""
+
+    code = "DELTA_STORAGE_FULL"
+
+
+class StorageReadOnlyError(StorageError):
+    """The file system is mounted read-only."""
+
+    code = "DELTA_STORAGE_READ_ONLY"
+
+
+class UnsafeStoreError(StorageError):
+    """The store let two writers create the same object, so no log can be kept on it."""
+
+    code = "DELTA_UNSAFE_STORE"
+
+
+class CommitError(DeltaError):
+    """A transaction that did not commit, or may not have."""
+
+    code = "DELTA_COMMIT_ERROR"
+    exit_code = 2
+
+
+class DeltaConcurrentModificationException(CommitError):
+    """Base of all conflicts: another transaction won, and nothing of this one is in the log.
+
+    Args:
+        winning_version: The version that the other transaction took.
+        winning_operation: Its operation as its ``commitInfo`` names it.
+    """
+
+    code = "DELTA_CONCURRENT_MODIFICATION"
+    retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        winning_version: int | None = None,
+        winning_operation: str | None = None,
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, table=table, version=version)
+        self.winning_version = winning_version
+        self.winning_operation = winning_operation
+
+
+class ConcurrentAppendException(DeltaConcurrentModificationException):
+    """The winner added files to a part of the table that this transaction had read."""
+
+    code = "DELTA_CONCURRENT_APPEND"
+
+
+class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
+    """The winner removed a file that this transaction had read."""
+
+    code = "DELTA_CONCURRENT_DELETE_READ"
+
+
+class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
+    """The winner removed a file that this transaction removes too."""
+
+    code = "DELTA_CONCURRENT_DELETE_DELETE"
+
+
+class MetadataChangedException(DeltaConcurrentModificationException):
+    """The winner changed the table's metadata (schema, partitioning or properties)."""
+
+    code = "DELTA_METADATA_CHANGED"
+
+
+class ProtocolChangedException(DeltaConcurrentModificationException):
+    """The winner changed the table's protocol, or both transactions create the table."""
+
+    code = "DELTA_PROTOCOL_CHANGED"
+
+
+class ConcurrentTransactionException(DeltaConcurrentModificationException):
+    """Two writers use the same application id (``txnAppId`` or a stream's checkpoint)."""
+
+    code = "DELTA_CONCURRENT_TRANSACTION"
+
+
+class ConcurrentWriteException(DeltaConcurrentModificationException):
+    """The next version was taken by others on every attempt allowed."""
+
+    code = "DELTA_CONCURRENT_WRITE"
+
+
+class CommitStateUnknownError(CommitError):
+    """The reply was lost and the log could not be read back: the commit may or may not have landed.
+
+    Do not clean up and do not retry blindly: look for ``txn_id`` in the table's history.
+    """
+
+    code = "DELTA_COMMIT_STATE_UNKNOWN"
+    exit_code = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        txn_id: str,
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, table=table, version=version)
+        self.txn_id = txn_id
+
+
+class UnsafeOperationError(DeltaError):
+    """An operation that the table's own rules forbid."""
+
+    code = "DELTA_UNSAFE_OPERATION"
+
+
+class DeltaEnvironmentError(DeltaError):
+    """The session or machine lacks something the engine needs (pyarrow on executors, a JDK, a classic session)."""
+
+    code = "DELTA_ENVIRONMENT"
+
+
+class CatalogSyncError(DeltaError):
+    """The metastore could not be read or brought in step."""
+
+    code = "DELTA_CATALOG_SYNC"
+
+
+@contextmanager
+def error_context(*, table: str, version: int | None = None) -> Iterator[None]:
+    """Name the table (and version) in any ``DeltaError`` that passes through and does not name one yet."""
+    try:
+        yield
+    except DeltaError as error:
+        if error.table is None:
+            error.table = table
+            error.version = version if error.version is None else error.version
+        raise

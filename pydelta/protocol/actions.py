@@ -1,0 +1,347 @@
+"""One JSON line of a commit <-> one frozen action.
+
+Field names in Python are snake_case; the camelCase of the format lives only in this file. Fields and actions
+that the protocol does not define are ignored when read ("Delta Log Entries"), as it asks of readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self, TypeAlias
+
+import msgspec
+
+from pydelta.errors import LogCorruptedError
+
+__all__ = [
+    "Action",
+    "AddCDCFile",
+    "AddFile",
+    "CheckpointMetadata",
+    "CommitInfo",
+    "DeletionVectorDescriptor",
+    "DomainMetadata",
+    "FileKey",
+    "Format",
+    "Metadata",
+    "Protocol",
+    "RemoveFile",
+    "SetTransaction",
+    "Sidecar",
+    "decode_commit",
+    "encode_commit",
+]
+
+Version: TypeAlias = int
+
+
+class _Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Common base: value semantics, camelCase on the wire, defaults left out."""
+
+    kind: ClassVar[str] = ""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class FileKey(msgspec.Struct, frozen=True, order=True):
+    """The one identity of a logical file: its path as the log spells it, and its deletion vector's unique id."""
+
+    path: str
+    dv_id: str | None = None
+
+
+class DeletionVectorDescriptor(_Action, frozen=True, kw_only=True):
+    """Where a deletion vector is ("Deletion Vector Descriptor Schema")."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """``<type><path or inline>`` and ``@<offset>`` where there is an offset."""
+        base = f"{self.storage_type}{self.path_or_inline_dv}"
+        return base if self.offset is None else f"{base}@{self.offset}"
+
+
+class Format(_Action, frozen=True, kw_only=True, omit_defaults=False):
+    """Encoding of the data files; always parquet."""
+
+    provider: str = "parquet"
+    options: dict[str, str] = {}
+
+
+class Metadata(_Action, frozen=True, kw_only=True):
+    """Schema, partitioning and properties ("Change Metadata"). The last one wins, whole."""
+
+    kind: ClassVar[str] = "metaData"
+    id: str
+    schema_string: str
+    name: str | None = None
+    description: str | None = None
+    format: Format = Format()
+    partition_columns: tuple[str, ...] = ()
+    configuration: dict[str, str] = {}
+    created_time: int | None = None
+
+
+class Protocol(_Action, frozen=True, kw_only=True):
+    """Versions and features that a client must know ("Protocol Evolution")."""
+
+    kind: ClassVar[str] = "protocol"
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+class AddFile(_Action, frozen=True, kw_only=True):
+    """A file becomes part of the table, or its metadata is refreshed ("Add File and Remove File").
+
+    ``path`` is URI-encoded as in the log; ``partition_values`` are the serialised strings (None for null),
+    keyed by physical column name; ``stats`` is the JSON text.
+    """
+
+    kind: ClassVar[str] = "add"
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+    @property
+    def key(self) -> FileKey:
+        """Path and deletion vector id."""
+        return FileKey(self.path, self.deletion_vector.unique_id if self.deletion_vector else None)
+
+    def remove(self, *, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
+        """The tombstone of this file, with extended metadata. Time in epoch milliseconds."""
+        return RemoveFile(
+            path=self.path,
+            data_change=data_change,
+            deletion_timestamp=deletion_timestamp,
+            extended_file_metadata=True,
+            partition_values=self.partition_values,
+            size=self.size,
+            stats=self.stats,
+            tags=self.tags,
+            deletion_vector=self.deletion_vector,
+            base_row_id=self.base_row_id,
+            default_row_commit_version=self.default_row_commit_version,
+        )
+
+
+class RemoveFile(_Action, frozen=True, kw_only=True):
+    """A file leaves the table; kept as a tombstone until its retention is over."""
+
+    kind: ClassVar[str] = "remove"
+    path: str
+    data_change: bool
+    deletion_timestamp: int | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVectorDescriptor | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+    @property
+    def key(self) -> FileKey:
+        """Path and deletion vector id."""
+        return FileKey(self.path, self.deletion_vector.unique_id if self.deletion_vector else None)
+
+
+class AddCDCFile(_Action, frozen=True, kw_only=True):
+    """A change data file of this version ("Add CDC File"); no part of the table's state."""
+
+    kind: ClassVar[str] = "cdc"
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    data_change: bool = False
+    tags: dict[str, str | None] | None = None
+
+
+class SetTransaction(_Action, frozen=True, kw_only=True):
+    """How far an application has got ("Transaction Identifiers"). Time in epoch milliseconds."""
+
+    kind: ClassVar[str] = "txn"
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class DomainMetadata(_Action, frozen=True, kw_only=True):
+    """A named configuration string ("Domain Metadata"); ``removed`` makes it a tombstone."""
+
+    kind: ClassVar[str] = "domainMetadata"
+    domain: str
+    configuration: str
+    removed: bool
+
+
+class CheckpointMetadata(_Action, frozen=True, kw_only=True):
+    """Exactly one in a V2 checkpoint, nowhere else."""
+
+    kind: ClassVar[str] = "checkpointMetadata"
+    version: int
+    tags: dict[str, str | None] | None = None
+
+
+class Sidecar(_Action, frozen=True, kw_only=True):
+    """A V2 checkpoint's pointer to a file of adds and removes; ``path`` is a name in ``_sidecars``."""
+
+    kind: ClassVar[str] = "sidecar"
+    path: str
+    size_in_bytes: int
+    modification_time: int
+    tags: dict[str, str | None] | None = None
+
+
+class CommitInfo(msgspec.Struct, frozen=True):
+    """Provenance of a commit ("Commit Provenance Information"): free JSON, kept as it is.
+
+    Args:
+        fields: The object as decoded, camelCase keys.
+    """
+
+    kind: ClassVar[str] = "commitInfo"
+    fields: dict[str, Any]
+
+    def get(self, name: str) -> Any:
+        """A field by its name in the file, or None."""
+        return self.fields.get(name)
+
+    @property
+    def txn_id(self) -> str | None:
+        """The id that makes a commit recognisable as one's own."""
+        value = self.fields.get("txnId")
+        return value if isinstance(value, str) else None
+
+    @property
+    def operation(self) -> str | None:
+        """Name of the operation, such as ``WRITE`` or ``DELETE``."""
+        value = self.fields.get("operation")
+        return value if isinstance(value, str) else None
+
+    @property
+    def in_commit_timestamp(self) -> int | None:
+        """``inCommitTimestamp`` in epoch milliseconds."""
+        value = self.fields.get("inCommitTimestamp")
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+Action: TypeAlias = (
+    AddFile
+    | RemoveFile
+    | AddCDCFile
+    | Metadata
+    | Protocol
+    | SetTransaction
+    | DomainMetadata
+    | CommitInfo
+    | CheckpointMetadata
+    | Sidecar
+)
+
+_KINDS: Mapping[str, type[Any]] = {
+    kind.kind: kind
+    for kind in (
+        AddFile, RemoveFile, AddCDCFile, Metadata, Protocol, SetTransaction, DomainMetadata, CheckpointMetadata, Sidecar
+    )
+}  # fmt: skip
+
+
+def decode_action(entry: Mapping[str, Any]) -> Action | None:
+    """One decoded JSON object -> the action it holds, or None for a kind that the protocol does not define.
+
+    Raises:
+        msgspec.ValidationError: A required field is missing or has the wrong type.
+    """
+    for name, body in entry.items():
+        if body is None:
+            continue
+        if name == CommitInfo.kind:
+            return CommitInfo(dict(body))
+        kind = _KINDS.get(name)
+        if kind is not None:
+            action: Action = msgspec.convert(body, kind, strict=False)
+            return action
+    return None
+
+
+def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
+    """The actions of one commit file, in the order of its lines.
+
+    Args:
+        data: Newline-delimited JSON.
+        source: File name, for messages.
+
+    Raises:
+        LogCorruptedError: A line is no JSON object or lacks a required field; names line and file.
+    """
+    actions: list[Action] = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = msgspec.json.decode(line)
+            if not isinstance(entry, dict):
+                raise TypeError(f"a JSON object was expected, found {type(entry).__name__}")
+            action = decode_action(entry)
+        except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError, UnicodeDecodeError) as error:
+            raise LogCorruptedError(
+                f"Line {number} of {source} is not a valid action: {error}",
+                hint="The file is truncated or damaged. Restore it from a backup of _delta_log; "
+                "if later checkpoints exist, newer versions may still be readable.",
+            ) from error
+        if action is not None:
+            actions.append(action)
+    return tuple(actions)
+
+
+def action_to_dict(action: Action) -> dict[str, Any]:
+    """The JSON object of a commit line, ``{kind: {…}}``."""
+    if isinstance(action, CommitInfo):
+        return {action.kind: action.fields}
+    body: dict[str, Any] = msgspec.to_builtins(action)
+    if isinstance(action, Metadata):  # required by the protocol even when they equal our defaults
+        body.setdefault("format", {"provider": "parquet", "options": {}})
+        body.setdefault("partitionColumns", [])
+        body.setdefault("configuration", {})
+    elif isinstance(action, AddCDCFile):
+        body.setdefault("dataChange", False)
+    elif isinstance(action, Protocol):
+        for name in ("readerFeatures", "writerFeatures"):
+            if name in body:
+                body[name] = list(body[name])
+    return {action.kind: body}
+
+
+def encode_commit(actions: Iterable[Action]) -> bytes:
+    """Actions -> newline-delimited JSON, one line each, UTF-8, with a final newline.
+
+    Example:
+        >>> encode_commit([SetTransaction(app_id="a", version=1)])
+        b'{"txn":{"appId":"a","version":1}}\\n'
+    """
+    lines = [msgspec.json.encode(action_to_dict(action)) for action in actions]
+    return b"".join(line + b"\n" for line in lines)
+
+
+def encode_json(value: object) -> str:
+    """Compact JSON text, as the log keeps nested documents (schema, statistics, parameters)."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,335 @@
+"""Table properties and session settings: strings in, parsed and frozen values out.
+
+Precedence for a setting: call option > session (``spark.pydelta.*``, then the ``spark.databricks.delta.*`` alias)
+> table property > environment (``PYDELTA_*``) > default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydelta.errors import InvalidArgumentError, UnknownSettingError
+
+__all__ = ["Settings", "TableProperties", "parse_interval_ms"]
+
+DAY_MS: Final = 86_400_000
+_UNITS_MS: Final = {
+    "microsecond": 0.001,
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": DAY_MS,
+    "week": 7 * DAY_MS,
+}
+_INTERVAL_PART: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+)\s*")
+
+
+def parse_interval_ms(text: str, *, name: str = "interval") -> int:
+    """A calendar interval without months or years -> milliseconds.
+
+    Raises:
+        InvalidArgumentError: The text is no interval, is negative, or names months or years.
+
+    Example:
+        >>> parse_interval_ms("interval 1 week 12 hours") // 3_600_000
+        180
+    """
+    body = text.strip().lower().removeprefix("interval").strip()
+    position, total = 0, 0.0
+    while position < len(body):
+        match = _INTERVAL_PART.match(body, position)
+        unit = match.group(2).removesuffix("s") if match else ""
+        if match is None or unit not in _UNITS_MS:
+            break
+        total += float(match.group(1)) * _UNITS_MS[unit]
+        position = match.end()
+    if position < len(body) or not body or total < 0:
+        raise InvalidArgumentError(
+            f"{name} is {text!r}, which is not an interval of fixed length.",
+            hint='Write it as "interval 30 days": a number and one of '
+            f"{', '.join(_UNITS_MS)}; months and years have no fixed length.",
+        )
+    return int(total)
+
+
+def parse_bool(text: str, *, name: str) -> bool:
+    """``true`` or ``false``, ignoring case."""
+    value = text.strip().lower()
+    if value not in ("true", "false"):
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to true or false.")
+    return value == "true"
+
+
+def _positive_int(text: str, *, name: str) -> int:
+    try:
+        value = int(text.strip())
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number above zero.")
+    return value
+
+
+def _integer(text: str, *, name: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number.") from None
+
+
+_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+
+
+def parse_bytes(text: str, *, name: str) -> int:
+    """``134217728``, ``128mb`` or ``1g`` -> bytes (powers of 1024)."""
+    match = _SIZE.fullmatch(text)
+    if match is None or int(match.group(1)) == 0:
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a size such as 134217728, 128mb or 1g.")
+    return int(match.group(1)) * 1024 ** " kmgt".index(match.group(2).lower() or " ")
+
+
+def _choice(*allowed: str) -> Callable[..., str]:
+    def parse(text: str, *, name: str) -> str:
+        for value in allowed:
+            if text.strip().lower() == value.lower():
+                return value
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint=f"Set it to one of: {', '.join(allowed)}.")
+
+    return parse
+
+
+def _columns(text: str, *, name: str) -> tuple[str, ...]:
+    parts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", text)
+    columns = tuple(part.strip() for part in parts if part.strip())
+    if not columns:
+        raise InvalidArgumentError(f"{name} is empty.", hint="Name at least one column, or unset the property.")
+    return columns
+
+
+_PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
+    "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
+    "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
+    "delta.deletedFileRetentionDuration": ("deleted_file_retention_ms", parse_interval_ms),
+    "delta.enableExpiredLogCleanup": ("enable_expired_log_cleanup", parse_bool),
+    "delta.appendOnly": ("append_only", parse_bool),
+    "delta.checkpoint.writeStatsAsJson": ("checkpoint_write_stats_as_json", parse_bool),
+    "delta.checkpoint.writeStatsAsStruct": ("checkpoint_write_stats_as_struct", parse_bool),
+    "delta.checkpointPolicy": ("checkpoint_policy", _choice("classic", "v2")),
+    "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", _integer),
+    "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", _columns),
+    "delta.isolationLevel": ("isolation_level", _choice("WriteSerializable", "Serializable", "SnapshotIsolation")),
+    "delta.enableInCommitTimestamps": ("in_commit_timestamps_enabled", parse_bool),
+    "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", _integer),
+    "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", _integer),
+    "delta.enableDeletionVectors": ("enable_deletion_vectors", parse_bool),
+    "delta.enableChangeDataFeed": ("enable_change_data_feed", parse_bool),
+    "delta.enableRowTracking": ("enable_row_tracking", parse_bool),
+    "delta.enableTypeWidening": ("enable_type_widening", parse_bool),
+    "delta.columnMapping.mode": ("column_mapping_mode", _choice("none", "name", "id")),
+    "delta.columnMapping.maxColumnId": ("column_mapping_max_id", _integer),
+    "delta.targetFileSize": ("target_file_size_bytes", parse_bytes),
+    "delta.parquet.compression.codec": (
+        "compression_codec",
+        _choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
+    ),
+    "delta.randomizeFilePrefixes": ("randomize_file_prefixes", parse_bool),
+    "delta.compatibility.symlinkFormatManifest.enabled": ("symlink_manifest_enabled", parse_bool),
+}
+
+_KNOWN_WITHOUT_FIELD: Final = frozenset(
+    {
+        "delta.autoOptimize",
+        "delta.autoOptimize.autoCompact",
+        "delta.autoOptimize.optimizeWrite",
+        "delta.columnMapping.hasDroppedOrRenamed",
+        "delta.enableFullRetentionRollback",
+        "delta.enableIcebergCompatV1",
+        "delta.enableIcebergCompatV2",
+        "delta.enableIcebergCompatV3",
+        "delta.enableIcebergWriterCompatV1",
+        "delta.enableMaterializePartitionColumnsFeature",
+        "delta.enableVariantShredding",
+        "delta.minReaderVersion",
+        "delta.minWriterVersion",
+        "delta.parquet.format.version",
+        "delta.randomPrefixLength",
+        "delta.requireCheckpointProtectionBeforeVersion",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTrackingSuspended",
+        "delta.sampleRetentionDuration",
+        "delta.setTransactionRetentionDuration",
+        "delta.tuneFileSizesForRewrites",
+        "delta.universalFormat.enabledFormats",
+        "delta.writePartitionColumnsToParquet",
+    }
+)
+_KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProperties:
+    """The ``delta.*`` properties that the engine acts on, parsed. Times in milliseconds, sizes in bytes."""
+
+    checkpoint_interval: int = 10
+    log_retention_ms: int = 30 * DAY_MS
+    deleted_file_retention_ms: int = 7 * DAY_MS
+    enable_expired_log_cleanup: bool = True
+    append_only: bool = False
+    checkpoint_write_stats_as_json: bool = True
+    checkpoint_write_stats_as_struct: bool = True
+    checkpoint_policy: str = "classic"
+    data_skipping_num_indexed_cols: int = 32
+    data_skipping_stats_columns: tuple[str, ...] | None = None
+    isolation_level: str = "WriteSerializable"
+    in_commit_timestamps_enabled: bool = False
+    in_commit_timestamp_enablement_version: int | None = None
+    in_commit_timestamp_enablement_timestamp_ms: int | None = None
+    enable_deletion_vectors: bool = False
+    enable_change_data_feed: bool = False
+    enable_row_tracking: bool = False
+    enable_type_widening: bool = False
+    column_mapping_mode: str = "none"
+    column_mapping_max_id: int = 0
+    target_file_size_bytes: int | None = None
+    compression_codec: str = "snappy"
+    randomize_file_prefixes: bool = False
+    symlink_manifest_enabled: bool = False
+
+    @classmethod
+    def parse(cls, configuration: Mapping[str, str]) -> TableProperties:
+        """Parse what a table's metadata carries; names that the engine does not act on are ignored.
+
+        Raises:
+            InvalidArgumentError: A value that cannot be right, named.
+        """
+        values = {
+            name: parser(configuration[key], name=key)
+            for key, (name, parser) in _PROPERTY_PARSERS.items()
+            if key in configuration
+        }
+        return cls(**values)
+
+
+def check_property_names(configuration: Mapping[str, str]) -> None:
+    """Refuse a ``delta.*`` name that no one defines, and values that cannot be right, before they enter a log.
+
+    Raises:
+        UnknownSettingError: With the nearest known name as a suggestion.
+        InvalidArgumentError: A value that cannot be right.
+    """
+    known = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD)}
+    for name in configuration:
+        lower = name.lower()
+        if not lower.startswith("delta.") or lower.startswith(tuple(prefix.lower() for prefix in _KNOWN_PREFIXES)):
+            continue
+        if known.get(lower) != name:
+            close = difflib.get_close_matches(lower, known, n=1)
+            raise UnknownSettingError(
+                f"Unknown table property {name!r}.",
+                hint=f"Did you mean {known[close[0]]!r}?"
+                if close
+                else "Names of your own must not begin with 'delta.'.",
+            )
+    TableProperties.parse(configuration)
+
+
+_SESSION_PREFIX: Final = "spark.pydelta."
+_DEFAULTS_PREFIXES: Final = ("spark.databricks.delta.properties.defaults.", "spark.pydelta.properties.defaults.")
+
+_SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
+    "log.maxSnapshotChain": ("max_snapshot_chain", _positive_int),
+    "commit.maxAttempts": ("commit_max_attempts", _positive_int),
+    "commit.backoff": ("commit_backoff_ms", _positive_int),
+    "storage.probe": ("probe_store", parse_bool),
+    "schema.autoMerge": ("schema_auto_merge", parse_bool),
+    "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
+    "write.targetFileSize": ("target_file_size_bytes", parse_bytes),
+    "write.maxOpenFiles": ("max_open_files", _positive_int),
+    "vacuum.retentionCheck": ("retention_check", parse_bool),
+    "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
+    "sync.name": ("sync_name", lambda text, *, name: text),
+}
+_FREE_PREFIXES: Final = ("logStore.",)
+_ALIASES: Final[Mapping[str, str]] = {
+    "spark.databricks.delta.schema.autoMerge.enabled": "schema.autoMerge",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "vacuum.retentionCheck",
+    "spark.databricks.delta.commitInfo.userMetadata": "commit.userMetadata",
+    "spark.sql.sources.partitionOverwriteMode": "write.partitionOverwriteMode",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Session-level settings.
+
+    Args:
+        max_snapshot_chain: Commits applied on top of each other before a snapshot is rebuilt from a checkpoint.
+        commit_max_attempts: Races a commit may lose before it gives up.
+        commit_backoff_ms: Upper end of the first jittered pause between attempts.
+        probe_store: Race-test put-if-absent at a process's first commit to a bucket.
+        target_file_size_bytes: Size at which the writer starts a new file.
+        max_open_files: Parquet writers that one task keeps open at once.
+        default_properties: ``delta.*`` properties that a new table gets.
+    """
+
+    max_snapshot_chain: int = 50
+    commit_max_attempts: int = 200
+    commit_backoff_ms: int = 20
+    probe_store: bool = True
+    schema_auto_merge: bool = False
+    partition_overwrite_mode: str = "static"
+    target_file_size_bytes: int = 128 * 1024 * 1024
+    max_open_files: int = 64
+    retention_check: bool = True
+    user_metadata: str | None = None
+    sync_name: str = "{database}_symlink"
+    default_properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def resolve(
+        cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Read the settings of a Spark session (all its keys may be given) and of the environment.
+
+        Raises:
+            UnknownSettingError: A ``spark.pydelta.*`` key that nothing reads, with a suggestion.
+            InvalidArgumentError: A value that cannot be right, named.
+        """
+        session = session or {}
+        env = os.environ if env is None else env
+        values: dict[str, Any] = {}
+        for key, (name, parser) in _SESSION_PARSERS.items():
+            variable = "PYDELTA_" + re.sub(r"(?<=[a-z])(?=[A-Z])|\.", "_", key).upper()
+            if variable in env:
+                values[name] = parser(env[variable], name=variable)
+        for alias, key in _ALIASES.items():
+            if alias in session:
+                name, parser = _SESSION_PARSERS[key]
+                values[name] = parser(session[alias], name=alias)
+        defaults: dict[str, str] = {}
+        for full, text in session.items():
+            prefix = next((p for p in _DEFAULTS_PREFIXES if full.startswith(p)), None)
+            if prefix is not None:
+                defaults["delta." + full.removeprefix(prefix)] = text
+            elif full.startswith(_SESSION_PREFIX):
+                key = full.removeprefix(_SESSION_PREFIX)
+                if key.startswith(_FREE_PREFIXES):
+                    continue
+                if key not in _SESSION_PARSERS:
+                    close = difflib.get_close_matches(key, _SESSION_PARSERS, n=1, cutoff=0.4)
+                    raise UnknownSettingError(
+                        f"Unknown setting {full!r}.",
+                        hint=f"Did you mean {_SESSION_PREFIX + close[0]!r}?"
+                        if close
+                        else f"The settings are: {', '.join(_SESSION_PREFIX + name for name in _SESSION_PARSERS)}.",
+                    )
+                name, parser = _SESSION_PARSERS[key]
+                values[name] = parser(text, name=full)
+        return cls(**values, default_properties=defaults)
