@@ -91,7 +91,8 @@ def parse_bytes(text: str, *, name: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or int(match.group(1)) == 0:
         raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a size such as 134217728, 128mb or 1g.")
-    return int(match.group(1)) * 1024 ** " kmgt".index(match.group(2).lower() or " ")
+    power: int = " kmgt".index(match.group(2).lower() or " ")
+    return int(match.group(1)) << (10 * power)
 
 
 def _choice(*allowed: str) -> Callable[..., str]:
@@ -293,9 +294,7 @@ class Settings:
     default_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def resolve(
-        cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
-    ) -> Settings:
+    def resolve(cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> Settings:
         """Read the settings of a Spark session (all its keys may be given) and of the environment.
 
         Raises:
