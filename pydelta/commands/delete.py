@@ -1,0 +1,250 @@
+"""DELETE: a condition in, at most one commit out.
+
+::
+
+    no condition ----------------------> remove every file          no data read
+    partition columns only ------------> remove matching files      no data read
+    anything else -> candidates (partition values, statistics)
+                  -> files with a matching row (reads the condition's columns)
+                       none -> no commit
+                       some -> rewrite them without the rows -> remove + add in one commit
+
+A row goes when the condition is true; one for which it is false or null stays.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.predicate import columns, is_partition_only
+from pydelta.protocol.actions import Action, AddFile
+from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+
+__all__ = ["DeletePlan", "DeleteResult", "DeleteScope", "delete", "plan_delete"]
+
+
+class DeleteScope(enum.Enum):
+    """How much of the table a DELETE has to look at."""
+
+    WHOLE_TABLE = "whole table"
+    PARTITIONS = "partitions"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePlan:
+    """What a DELETE will do, decided from the condition and the partitioning alone."""
+
+    scope: DeleteScope
+    condition: BoundCondition | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """What a DELETE did. Times in milliseconds.
+
+    ``num_deleted_rows`` is None where files went without being read and carry no ``numRecords``.
+    ``version`` is the new version, or None when no row matched and nothing was committed.
+    """
+
+    condition: str | None
+    num_files_total: int
+    num_touched_files: int
+    num_rewritten_files: int
+    num_deleted_rows: int | None
+    num_copied_rows: int
+    scan_time_ms: int
+    rewrite_time_ms: int
+    execution_time_ms: int
+    version: int | None
+
+
+def plan_delete(condition: BoundCondition | None, *, partition_columns: Iterable[str]) -> DeletePlan:
+    """Decide the scope of a DELETE. Pure.
+
+    Args:
+        condition: The bound condition, or None for all rows.
+        partition_columns: Logical names of the partition columns; names compare ignoring case.
+    """
+    if condition is None:
+        return DeletePlan(scope=DeleteScope.WHOLE_TABLE, condition=None)
+    partitions = {name.lower() for name in partition_columns}
+    only_partitions = {name.lower() for name in condition.references} <= partitions
+    scope = DeleteScope.PARTITIONS if only_partitions else DeleteScope.ROWS
+    return DeletePlan(scope=scope, condition=condition)
+
+
+def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult:
+    """Delete the rows for which ``condition`` is true.
+
+    Args:
+        log: The table.
+        engine: Runs the queries.
+        condition: SQL text or an expression of the engine; None deletes every row.
+
+    Returns:
+        Counts and times; ``version`` is None when no row matched.
+
+    Raises:
+        UnsafeOperationError: The table is append-only.
+        ParseError, BindError, InvalidArgumentError: The condition cannot be used; see ``Engine.bind_condition``.
+        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
+        CommitStateUnknownError: The reply to the commit was lost for good.
+
+    Protocol: "Add File and Remove File", "Append-only Tables".
+    """
+    started = time.monotonic()
+    txn = start_transaction(log)
+    snapshot = txn.snapshot
+    if snapshot.properties.append_only:
+        raise UnsafeOperationError(
+            "This table is append-only (delta.appendOnly=true), so no row can be deleted from it.",
+            hint="Set delta.appendOnly to false first, if deleting is really meant.",
+            table=snapshot.table_uri,
+        )
+    bound = None if condition is None else engine.bind_condition(snapshot, condition)
+    plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
+    if plan.scope is DeleteScope.ROWS:
+        return _delete_rows(txn, engine, plan, started)
+    return _delete_files(txn, engine, plan, started)
+
+
+def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
+    """Cases that the log alone decides: nothing is read, nothing rewritten."""
+    snapshot = txn.snapshot
+    if plan.condition is None:
+        txn.read_whole_table()
+        doomed = snapshot.files.core
+    else:
+        candidates = _read_candidates(txn, plan.condition)
+        doomed = engine.match_partitions(snapshot, candidates, plan.condition)
+        txn.mark_read(doomed)
+    scanned = _elapsed_ms(started)
+    removed = snapshot.files.adds(doomed)
+    deleted_rows = _records(removed)
+    version = None
+    if removed:
+        metrics: dict[str, int] = {
+            "numRemovedFiles": len(removed),
+            "numRemovedBytes": sum(add.size for add in removed),
+            "numAddedFiles": 0,
+            "numAddedBytes": 0,
+            "numCopiedRows": 0,
+            "scanTimeMs": scanned,
+            "rewriteTimeMs": 0,
+            "executionTimeMs": _elapsed_ms(started),
+        }
+        if deleted_rows is not None:
+            metrics["numDeletedRows"] = deleted_rows
+        version = _commit(txn, engine, plan, removed, RewriteOutput(adds=(), num_rows=0), metrics)
+    return DeleteResult(
+        condition=plan.condition.sql if plan.condition else None,
+        num_files_total=snapshot.num_files,
+        num_touched_files=len(removed),
+        num_rewritten_files=0,
+        num_deleted_rows=deleted_rows,
+        num_copied_rows=0,
+        scan_time_ms=scanned,
+        rewrite_time_ms=0,
+        execution_time_ms=_elapsed_ms(started),
+        version=version,
+    )
+
+
+def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
+    """Find the files with a matching row, rewrite just those."""
+    assert plan.condition is not None
+    snapshot = txn.snapshot
+    candidates = _read_candidates(txn, plan.condition)
+    touched = engine.count_matches(snapshot, candidates, plan.condition) if candidates.height else candidates.head(0)
+    scanned = _elapsed_ms(started)
+    version, rewritten, rewrite_ms, deleted_rows = None, RewriteOutput(adds=(), num_rows=0), 0, 0
+    if touched.height:
+        deleted_rows = int(touched["matched"].sum())
+        removed = snapshot.files.adds(touched.drop("matched"))
+        rewritten = engine.rewrite_without(snapshot, removed, touched.drop("matched"), plan.condition)
+        rewrite_ms = _elapsed_ms(started) - scanned
+        metrics = {
+            "numRemovedFiles": len(removed),
+            "numRemovedBytes": sum(add.size for add in removed),
+            "numAddedFiles": len(rewritten.adds),
+            "numAddedBytes": sum(add.size for add in rewritten.adds),
+            "numDeletedRows": deleted_rows,
+            "numCopiedRows": rewritten.num_rows,
+            "scanTimeMs": scanned,
+            "rewriteTimeMs": rewrite_ms,
+            "executionTimeMs": _elapsed_ms(started),
+        }
+        version = _commit(txn, engine, plan, removed, rewritten, metrics)
+    return DeleteResult(
+        condition=plan.condition.sql,
+        num_files_total=snapshot.num_files,
+        num_touched_files=touched.height,
+        num_rewritten_files=len(rewritten.adds),
+        num_deleted_rows=deleted_rows,
+        num_copied_rows=rewritten.num_rows,
+        scan_time_ms=scanned,
+        rewrite_time_ms=rewrite_ms,
+        execution_time_ms=_elapsed_ms(started),
+        version=version,
+    )
+
+
+def _read_candidates(txn: OptimisticTransaction, condition: BoundCondition) -> pl.DataFrame:
+    """Files that partition values and statistics cannot rule out; the transaction records the reading."""
+    partitions = tuple(txn.snapshot.partition_columns)
+    of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
+    of_data = [part for part in condition.conjuncts if part not in of_partition]
+    return txn.read_files(partition_filters=of_partition, data_filters=of_data)
+
+
+def _commit(
+    txn: OptimisticTransaction,
+    engine: Engine,
+    plan: DeletePlan,
+    removed: list[AddFile],
+    rewritten: RewriteOutput,
+    metrics: dict[str, int],
+) -> int:
+    now_ms = time.time_ns() // 1_000_000
+    actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
+    actions += rewritten.adds
+    predicate = json.dumps([plan.condition.sql] if plan.condition else [])
+    operation = Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
+    try:
+        committed = txn.commit(actions, operation)
+    except CommitStateUnknownError:
+        raise
+    except DeltaError:
+        engine.discard(txn.snapshot, rewritten.adds)
+        raise
+    engine.committed(committed.snapshot)
+    return committed.version
+
+
+def _records(adds: list[AddFile]) -> int | None:
+    """Rows in the files by their statistics, less those that deletion vectors hide; None when a file has none."""
+    total = 0
+    for add in adds:
+        count = msgspec.json.decode(add.stats).get("numRecords") if add.stats else None
+        if count is None:
+            return None
+        total += count - (add.deletion_vector.cardinality if add.deletion_vector else 0)
+    return total
+
+
+def _elapsed_ms(started: float) -> int:
+    return int((time.monotonic() - started) * 1000)
+
+

@@ -1,0 +1,114 @@
+"""DESCRIBE DETAIL and DESCRIBE HISTORY: a snapshot or commit records in, plain rows out. No JVM, no data read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydelta.log import CommitRecord, Snapshot
+from pydelta.protocol.features import implied_features
+
+__all__ = ["DETAIL_COLUMNS", "HISTORY_COLUMNS", "describe_detail", "describe_history"]
+
+DETAIL_COLUMNS = (
+    "format",
+    "id",
+    "name",
+    "description",
+    "location",
+    "createdAt",
+    "lastModified",
+    "partitionColumns",
+    "clusteringColumns",
+    "numFiles",
+    "sizeInBytes",
+    "properties",
+    "minReaderVersion",
+    "minWriterVersion",
+    "tableFeatures",
+)
+
+HISTORY_COLUMNS = (
+    "version",
+    "timestamp",
+    "userId",
+    "userName",
+    "operation",
+    "operationParameters",
+    "job",
+    "notebook",
+    "clusterId",
+    "readVersion",
+    "isolationLevel",
+    "isBlindAppend",
+    "operationMetrics",
+    "userMetadata",
+    "engineInfo",
+)
+
+
+def _time(epoch_ms: int | None) -> datetime | None:
+    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
+
+
+def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
+    """One row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times with zone UTC.
+
+    Sizes are in bytes and count live files only.
+    """
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "format": "delta",
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": snapshot.table_uri,
+        "createdAt": _time(metadata.created_time),
+        "lastModified": _time(snapshot.timestamp_ms),
+        "partitionColumns": list(metadata.partition_columns),
+        "clusteringColumns": list(snapshot.clustering_columns),
+        "numFiles": snapshot.num_files,
+        "sizeInBytes": snapshot.size_bytes,
+        "properties": dict(metadata.configuration),
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": sorted(implied_features(protocol)),
+    }
+
+
+def _texts(value: Any) -> dict[str, str] | None:
+    """A free JSON object as a map of strings, the type that the history's columns have."""
+    if not isinstance(value, Mapping):
+        return None
+    return {str(key): item if isinstance(item, str) else str(item) for key, item in value.items()}
+
+
+def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:
+    """Rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``, times with zone UTC.
+
+    What a commit does not say is None: every field but version and time is optional in the log.
+    """
+    rows = []
+    for record in records:
+        info: Mapping[str, Any] = record.commit_info.fields if record.commit_info else {}
+        rows.append(
+            {
+                "version": record.version,
+                "timestamp": _time(record.timestamp_ms),
+                "userId": info.get("userId"),
+                "userName": info.get("userName"),
+                "operation": info.get("operation"),
+                "operationParameters": _texts(info.get("operationParameters")),
+                "job": _texts(info.get("job")),
+                "notebook": _texts(info.get("notebook")),
+                "clusterId": info.get("clusterId"),
+                "readVersion": info.get("readVersion"),
+                "isolationLevel": info.get("isolationLevel"),
+                "isBlindAppend": info.get("isBlindAppend"),
+                "operationMetrics": _texts(info.get("operationMetrics")),
+                "userMetadata": info.get("userMetadata"),
+                "engineInfo": info.get("engineInfo"),
+            }
+        )
+    return rows

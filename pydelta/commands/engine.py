@@ -1,0 +1,79 @@
+"""What the commands ask of the thing that runs queries; ``pydelta.spark.engine`` is the one that uses Spark.
+
+Commands plan with values alone; whatever needs rows to be read or written goes through ``Engine``, so that
+everything in this package imports and tests with pyspark absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from pydelta.log import Snapshot
+from pydelta.predicate import Expr
+from pydelta.protocol.actions import AddFile
+
+__all__ = ["BoundCondition", "Engine", "RewriteOutput"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundCondition:
+    """A user's condition after its names were resolved against the table.
+
+    Args:
+        sql: Normalised text, as it goes into ``operationParameters.predicate``.
+        conjuncts: The condition's conjuncts as far as they can be understood without Spark; what cannot is
+            ``Unknown`` and matches any file.
+        references: Logical names of the top-level columns it reads.
+        native: The engine's own form of the condition.
+    """
+
+    sql: str
+    conjuncts: tuple[Expr, ...]
+    references: frozenset[str]
+    native: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteOutput:
+    """Files that a rewrite produced, and how many rows they hold."""
+
+    adds: tuple[AddFile, ...]
+    num_rows: int
+
+
+class Engine(Protocol):
+    """Runs the parts of a command that read or write rows."""
+
+    def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
+        """Resolve a condition (SQL text or the engine's own expression) against the table.
+
+        Raises:
+            ParseError: The text is no expression.
+            BindError: It names a column that the table does not have; the message lists those there are.
+            InvalidArgumentError: It is not deterministic, holds a subquery or an aggregate, or is not boolean.
+        """
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """The rows of ``files`` whose partition values make a partition-only condition true. Opens no data file."""
+
+    def count_matches(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """Which of ``files`` hold rows for which the condition is true.
+
+        Returns:
+            The rows of ``files`` that do, with one more column ``matched`` (Int64, rows that match, > 0).
+        """
+
+    def rewrite_without(
+        self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
+    ) -> RewriteOutput:
+        """Write the rows of ``files`` for which the condition is not true into new files (``dataChange`` true)."""
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+        """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Called after each commit: refresh what the engine caches over the table."""

@@ -1,0 +1,137 @@
+"""RESTORE: an older version in, one commit out that makes it the table's state again.
+
+The old version's files that are no longer live come back as ``add``, the files it did not have go as ``remove``;
+history stays. Files that VACUUM or a hand has deleted are looked for first: nothing is committed over a hole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from pydelta.errors import InvalidArgumentError, UnsafeOperationError
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.paths import decode_log_path
+from pydelta.storage import Store, open_store
+from pydelta.txn import Operation, start_transaction
+
+__all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
+
+_SHOWN_MISSING = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """Rows of two file tables: what comes back and what goes. Columns as ``FileTable.core``."""
+
+    returning: pl.DataFrame
+    leaving: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """What a RESTORE did. Sizes in bytes."""
+
+    table_size_after_restore: int
+    num_of_files_after_restore: int
+    num_removed_files: int
+    num_restored_files: int
+    removed_files_size: int
+    restored_files_size: int
+    version: int
+
+
+def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
+    """Compare two file tables by file key (path and deletion vector). Pure."""
+    key = ["path", "dv_id"]
+    return RestorePlan(
+        returning=target.join(current.select(key), on=key, how="anti", nulls_equal=True),
+        leaving=current.join(target.select(key), on=key, how="anti", nulls_equal=True),
+    )
+
+
+def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | None = None) -> RestoreResult:
+    """Make an earlier version the current state, as a new version.
+
+    Args:
+        log: The table.
+        version: The version to go back to, or
+        timestamp_ms: a time in epoch milliseconds; the newest version at or before it is taken.
+
+    Raises:
+        InvalidArgumentError: Neither or both of version and time were given.
+        VersionNotFoundError: The log does not reach it.
+        UnsafeOperationError: Files of that version no longer exist (they are named), or the table is append-only.
+        DeltaConcurrentModificationException: Another transaction won; nothing was changed.
+
+    Protocol: "Add File and Remove File", "Change Metadata".
+    """
+    if (version is None) == (timestamp_ms is None):
+        raise InvalidArgumentError(
+            "RESTORE needs a version or a timestamp, and only one of them.", hint="Give exactly one of the two."
+        )
+    txn = start_transaction(log)
+    current = txn.snapshot
+    target = log.snapshot(version=version, timestamp_ms=timestamp_ms)
+    txn.read_whole_table()
+    plan = plan_restore(current=current.files.core, target=target.files.core)
+    if plan.leaving.height and current.properties.append_only:
+        raise UnsafeOperationError(
+            "This table is append-only (delta.appendOnly=true), and the restore would remove files.",
+            hint="Set delta.appendOnly to false first, if going back is really meant.",
+            table=current.table_uri,
+        )
+    returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
+    _refuse_missing(log.store, returning, version=target.version)
+    now_ms = time.time_ns() // 1_000_000
+    if target.metadata != current.metadata:
+        txn.update_metadata(target.metadata)
+    actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
+    actions += [add.replace(data_change=True) for add in returning]
+    metrics = {
+        "tableSizeAfterRestore": target.size_bytes,
+        "numOfFilesAfterRestore": target.num_files,
+        "numRemovedFiles": len(leaving),
+        "numRestoredFiles": len(returning),
+        "removedFilesSize": sum(add.size for add in leaving),
+        "restoredFilesSize": sum(add.size for add in returning),
+    }
+    operation = Operation(
+        name="RESTORE", parameters={"version": version, "timestamp": timestamp_ms}, metrics=dict(metrics)
+    )
+    committed = txn.commit(actions, operation)
+    return RestoreResult(
+        table_size_after_restore=metrics["tableSizeAfterRestore"],
+        num_of_files_after_restore=metrics["numOfFilesAfterRestore"],
+        num_removed_files=metrics["numRemovedFiles"],
+        num_restored_files=metrics["numRestoredFiles"],
+        removed_files_size=metrics["removedFilesSize"],
+        restored_files_size=metrics["restoredFilesSize"],
+        version=committed.version,
+    )
+
+
+def _refuse_missing(store: Store, adds: Sequence[AddFile], *, version: int) -> None:
+    """Look every returning file up; in parallel, since each look-up is a round trip on an object store."""
+
+    def gone(add: AddFile) -> bool:
+        path = decode_log_path(add.path)
+        if "://" in path or path.startswith("/"):
+            folder, _, name = path.rpartition("/")
+            return open_store(folder).head(name) is None
+        return store.head(path) is None
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        missing = [add.path for add, is_gone in zip(adds, pool.map(gone, adds), strict=True) if is_gone]
+    if missing:
+        shown = ", ".join(missing[:_SHOWN_MISSING]) + (", …" if len(missing) > _SHOWN_MISSING else "")
+        raise UnsafeOperationError(
+            f"Version {version} cannot be restored: {len(missing)} of its files no longer exist: {shown}.",
+            hint="They were vacuumed or deleted by hand. Choose a newer version, or bring the files back first. "
+            "Nothing was changed.",
+        )

@@ -1,0 +1,258 @@
+"""``DeltaTable``: the public API, with the names and signatures that Delta users know.
+
+::
+
+    DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
+                                    --> delete(condition)      at most one commit
+                                    --> history() / detail()   from the log alone
+                                    --> restoreToVersion(n)    one commit
+    DeltaTable.create(spark).location(path).addColumn(…).execute()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.delete import DeleteResult
+from pydelta.commands.delete import delete as run_delete
+from pydelta.commands.restore import RestoreResult
+from pydelta.commands.restore import restore as run_restore
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.spark import facade
+from pydelta.spark.engine import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["DeltaTable", "DeltaTableBuilder"]
+
+
+class DeltaTable:
+    """A Delta table and what can be done with it. Made by ``forPath``, ``forName`` or a builder, not directly."""
+
+    def __init__(self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> None:
+        self._spark = spark
+        self._log = log
+        self._alias = alias
+
+    @classmethod
+    def forPath(
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
+    ) -> DeltaTable:
+        """The table at a location.
+
+        Args:
+            sparkSession: A classic (not Connect) session.
+            path: A URI or a local path.
+            hadoopConf: ``fs.*`` settings for this table alone, over those of the session.
+
+        Raises:
+            TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
+        """
+        with facade.user_errors():
+            log = facade.log_for_path(sparkSession, path, hadoopConf)
+            if not log.table_exists():
+                raise TableNotFoundError(
+                    f"{path} is not a Delta table: it has no _delta_log with a commit in it.",
+                    hint="Check the location, or create the table with DeltaTable.create or df.write.format('delta').",
+                )
+            return cls(sparkSession, log)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """The table that the session's catalog knows by a name (``table`` or ``database.table``).
+
+        Raises:
+            TableNotFoundError: No such table, or it is not a Delta table.
+        """
+        with facade.user_errors():
+            return cls(sparkSession, facade.log_for_name(sparkSession, tableOrViewName))
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Whether a Delta table is at the path ``identifier``."""
+        with facade.user_errors():
+            return facade.log_for_path(sparkSession, identifier).table_exists()
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder whose ``execute`` creates a table and refuses where there is one."""
+        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder whose ``execute`` creates a table and leaves one that is there as it is."""
+        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder whose ``execute`` replaces a table and refuses where there is none."""
+        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder whose ``execute`` replaces the table, or creates it where there is none."""
+        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE_OR_REPLACE)
+
+    def toDF(self) -> DataFrame:
+        """The newest version as a DataFrame; it stays at that version, a later call sees later ones."""
+        with facade.user_errors():
+            frame = facade.scan_latest(self._spark, self._log)
+            return frame.alias(self._alias) if self._alias else frame
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """This table under a name that conditions may use as a qualifier."""
+        return DeltaTable(self._spark, self._log, alias=aliasName)
+
+    def delete(self, condition: str | Column | None = None) -> DeleteResult:
+        """Delete the rows for which ``condition`` is true; all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError: The condition cannot be used.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        with facade.user_errors(self._log):
+            return run_delete(self._log, SparkEngine(self._spark, alias=self._alias), condition)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
+
+        Args:
+            limit: How many; None for all that the log retains.
+        """
+        with facade.user_errors(self._log):
+            return facade.history_frame(self._spark, self._log, limit)
+
+    def detail(self) -> DataFrame:
+        """One row: id, location, files, bytes, properties, protocol and features of the newest version."""
+        with facade.user_errors(self._log):
+            return facade.detail_frame(self._spark, self._log)
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Make an earlier version the current state, as a new version; one row of counts comes back.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+            UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
+        """
+        return self._restore(version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
+        """As ``restoreToVersion``, for the newest version at or before a time (text in the session's zone)."""
+        with facade.user_errors(self._log):
+            epoch_ms = facade.timestamp_ms(self._spark, timestamp)
+        return self._restore(timestamp_ms=epoch_ms)
+
+    def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
+        with facade.user_errors(self._log):
+            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms)
+            SparkEngine(self._spark).committed(self._log.update())
+            return facade.restore_frame(self._spark, result)
+
+
+class DeltaTableBuilder:
+    """Collects what a new table is to be; ``execute`` makes it."""
+
+    def __init__(self, spark: SparkSession, mode: CreateMode) -> None:
+        self._spark = spark
+        self._mode = mode
+        self._name: str | None = None
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[StructField] = []
+        self._partition_columns: list[str] = []
+        self._properties: dict[str, str] = {}
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder:
+        """Register the table in the session's catalog under this name; ``delta.`/path` `` names a location."""
+        self._name = identifier
+        return self
+
+    def location(self, location: str) -> DeltaTableBuilder:
+        """Where the table's files go."""
+        self._location = location
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder:
+        """The table's description."""
+        self._comment = comment
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: str | None = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder:
+        """One more column.
+
+        Args:
+            colName: Its name.
+            dataType: A Spark type or its DDL text, such as ``"decimal(10,2)"``.
+            nullable: Whether it may be null.
+            generatedAlwaysAs: SQL over other columns from which it is computed.
+            comment: Its description.
+        """
+        self._fields.append(facade.make_field(colName, dataType, nullable, generatedAlwaysAs, comment))
+        return self
+
+    def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:
+        """Columns of an existing schema."""
+        self._fields.extend(cols)
+        return self
+
+    def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
+        """The partition columns, in order; they must be columns of the table."""
+        for item in cols:
+            self._partition_columns.extend([item] if isinstance(item, str) else item)
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder:
+        """A table property."""
+        self._properties[key] = value
+        return self
+
+    def execute(self) -> DeltaTable:
+        """Create or replace the table, in one commit.
+
+        Raises:
+            TableAlreadyExistsError, TableNotFoundError: As the kind of builder says.
+            SchemaError: Columns that the format cannot hold; partition columns that are not there.
+            UnknownSettingError: A misspelt ``delta.*`` property.
+        """
+        with facade.user_errors():
+            name, location = facade.resolve_target(self._spark, self._name, self._location)
+            if location is None:
+                raise InvalidArgumentError(
+                    "A new table needs a location or a name.", hint="Call .location(path) or .tableName(name)."
+                )
+            log = facade.log_for_path(self._spark, location)
+            create_table(
+                log,
+                mode=self._mode,
+                schema=facade.schema_of(self._fields),
+                partition_columns=self._partition_columns,
+                properties=self._properties,
+                description=self._comment,
+                settings=facade.settings_of(self._spark),
+            )
+            if name is not None:
+                facade.register_table(self._spark, name, log)
+            return DeltaTable(self._spark, log)
