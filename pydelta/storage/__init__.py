@@ -1,1 +1,26 @@
+"""Bytes and listings behind one small interface.
 
+::
+
+    location --normalize_uri--> URI --open_store--> Store (local | memory | object store | HDFS | yours)
+    Store.put_if_absent -> CREATED | ALREADY_EXISTS | UNKNOWN      one winner, whatever the race
+"""
+
+from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+from pydelta.storage.local import LocalStore
+from pydelta.storage.memory import MemoryStore
+from pydelta.storage.registry import open_store, register_store
+from pydelta.storage.uris import normalize_uri, scheme_of
+
+__all__ = [
+    "DeleteReport",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectInfo",
+    "PutOutcome",
+    "Store",
+    "normalize_uri",
+    "open_store",
+    "register_store",
+    "scheme_of",
+]

@@ -1,0 +1,106 @@
+"""A location -> the store that serves it, by URI scheme; users add schemes of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TypeAlias
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.storage.interface import Store
+from pydelta.storage.uris import normalize_uri, scheme_of
+
+__all__ = ["StoreFactory", "open_store", "register_store"]
+
+StoreFactory: TypeAlias = Callable[[str, Mapping[str, str]], Store]
+"""Takes a normalised URI and Hadoop-style options, returns the store of that root."""
+
+_BUILT_IN: Mapping[str, str] = {
+    "file": "pydelta.storage.registry:_local",
+    "memory": "pydelta.storage.registry:_memory",
+    "s3": "pydelta.storage.objects:open_object_store",
+    "s3a": "pydelta.storage.objects:open_object_store",
+    "s3n": "pydelta.storage.objects:open_object_store",
+    "gs": "pydelta.storage.objects:open_object_store",
+    "abfs": "pydelta.storage.objects:open_object_store",
+    "abfss": "pydelta.storage.objects:open_object_store",
+    "az": "pydelta.storage.objects:open_object_store",
+    "hdfs": "pydelta.storage.hdfs:open_hdfs_store",
+}
+_REGISTERED: dict[str, StoreFactory] = {}
+_LOCK = threading.Lock()
+_SETTING = "spark.pydelta.logStore."
+
+
+def register_store(scheme: str, factory: StoreFactory) -> None:
+    """Serve a URI scheme with ``factory`` in this process, over what was there before.
+
+    Raises:
+        InvalidArgumentError: The scheme is empty or not in lower case.
+    """
+    if not scheme or scheme != scheme.lower():
+        raise InvalidArgumentError(f"{scheme!r} is no URI scheme.", hint="Give it in lower case, such as 'oss'.")
+    with _LOCK:
+        _REGISTERED[scheme] = factory
+
+
+def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
+    """The store for a location.
+
+    Looked up in this order: the setting ``spark.pydelta.logStore.<scheme>`` (``module:factory``) among the options,
+    ``register_store``, the entry points ``pydelta.log_stores``, what is built in.
+
+    Args:
+        uri: A URI or a local path.
+        options: ``fs.s3a.*`` and similar settings, with or without ``spark.hadoop.`` before them.
+
+    Raises:
+        InvalidArgumentError: No store serves the scheme, or the setting names none.
+    """
+    normalized = normalize_uri(uri)
+    options = dict(options or {})
+    return _factory(scheme_of(normalized), options)(normalized, options)
+
+
+def _factory(scheme: str, options: Mapping[str, str]) -> StoreFactory:
+    if named := options.get(_SETTING + scheme):
+        return _load(named, source=_SETTING + scheme)
+    with _LOCK:
+        if scheme in _REGISTERED:
+            return _REGISTERED[scheme]
+    for entry in entry_points(group="pydelta.log_stores"):
+        if entry.name == scheme:
+            return _load(entry.value, source=f"the entry point {entry.name!r}")
+    if scheme in _BUILT_IN:
+        return _load(_BUILT_IN[scheme], source="built in")
+    known = ", ".join(sorted({*_BUILT_IN, *_REGISTERED}))
+    raise InvalidArgumentError(
+        f"No store serves the scheme {scheme!r}.",
+        hint=f"Known are {known}. Name one of your own in {_SETTING}{scheme} as module:factory.",
+    )
+
+
+def _load(target: str, *, source: str) -> StoreFactory:
+    module, _, name = target.partition(":")
+    try:
+        factory: StoreFactory = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{source} names the store factory {target!r}, which cannot be loaded: {error}.",
+            hint="Write it as package.module:function.",
+        ) from error
+    return factory
+
+
+def _local(uri: str, options: Mapping[str, str]) -> Store:
+    from pydelta.storage.local import LocalStore
+
+    return LocalStore(uri)
+
+
+def _memory(uri: str, options: Mapping[str, str]) -> Store:
+    from pydelta.storage.memory import MemoryStore
+
+    return MemoryStore(uri)
