@@ -1,1 +1,37 @@
+"""An intention in, a version out.
 
+::
+
+    start_transaction(log) -> reads (recorded) -> commit(actions, operation)
+        prepare    check the actions, the protocol, append-only; isolation level
+        publish    render N.json -> put if absent -> Landed
+                       lost: each winner once, oldest first -> conflict, or rebase and put again
+                       unknown: read back, compare txnId
+        finish     apply to the snapshot -> hooks (checksum, checkpoint, clean-up, installed ones)
+"""
+
+from pydelta.txn.conflicts import Conflict, Isolation, find_conflict
+from pydelta.txn.hooks import HookContext, HookFailure
+from pydelta.txn.phases import Backoff, Observer
+from pydelta.txn.reads import ReadPredicate, ReadSet
+from pydelta.txn.staged import Operation, Staged, WinningCommit
+from pydelta.txn.transaction import Committed, OptimisticTransaction, TransactionState, start_transaction
+
+__all__ = [
+    "Backoff",
+    "Committed",
+    "Conflict",
+    "HookContext",
+    "HookFailure",
+    "Isolation",
+    "Observer",
+    "Operation",
+    "OptimisticTransaction",
+    "ReadPredicate",
+    "ReadSet",
+    "Staged",
+    "TransactionState",
+    "WinningCommit",
+    "find_conflict",
+    "start_transaction",
+]

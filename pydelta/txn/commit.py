@@ -1,0 +1,228 @@
+"""An intention in, one new version out: put if absent, and after a lost race rebase forward and try again.
+
+::
+
+    render for version N --> put N.json if absent --> created -----------------------> Landed
+           ^                        |--> exists or unknown: read N.json back
+           |                                 |--> holds our txnId -------------------> Landed
+           |                                 |--> holds another's: a winner
+           |                                 |--> cannot be told --------------------> Unknown
+           +-- no conflict <-- each winner since, once, oldest first
+                   conflict ----------------------------------------------------------> its error
+
+A version that passed the check is never read again, and a version is given up only once somebody else's commit was
+seen in it: so one intention can never stand in the log twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, ObjectNotFoundError, StorageError
+from pydelta.protocol.actions import Action, CommitInfo, decode_commit, encode_commit
+from pydelta.protocol.paths import LOG_DIR, commit_file, parse_log_name
+from pydelta.storage.interface import ObjectInfo, PutOutcome, Store
+from pydelta.txn.conflicts import find_conflict
+from pydelta.txn.phases import COMMIT, Backoff, Observer
+from pydelta.txn.prepare import Base, Intention, render
+from pydelta.txn.reads import ReadSet
+from pydelta.txn.staged import WinningCommit
+
+__all__ = ["Landed", "Lost", "Outcome", "Published", "Unknown", "Winner", "now_ms", "publish", "put_commit"]
+
+_SETTLE_ATTEMPTS: Final = 6
+
+
+def now_ms() -> int:
+    """The clock, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The version is ours."""
+
+    version: int
+    actions: tuple[Action, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The version is another's; ``actions`` are theirs."""
+
+    version: int
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Nobody can say whether the version is ours; ``cause`` is the last failure, if one was reported."""
+
+    version: int
+    cause: StorageError | None
+
+
+Outcome: TypeAlias = Landed | Lost | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """A commit that came between: its actions, and its file as the store lists it."""
+
+    commit: WinningCommit
+    file: ObjectInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A landed commit, the number of attempts, and the winners it was moved behind, oldest first."""
+
+    landed: Landed
+    attempts: int
+    winners: tuple[Winner, ...]
+
+
+def put_commit(
+    store: Store, *, version: int, actions: tuple[Action, ...], txn_id: str, pause: Callable[[int], None]
+) -> Outcome:
+    """Try to take one version, and settle what a lost reply leaves open.
+
+    A put that reports failure, or that the name exists, may be this writer's own that arrived after all (a client
+    library that retried by itself, a reply that was lost): the file is read back and its ``txnId`` compared. Where
+    nothing is found the same bytes are put under the same name again, which is harmless if the first are still
+    on their way.
+
+    Args:
+        store: The table's store.
+        version: The version to take.
+        actions: The lines of the commit; the first is ``commitInfo`` with ``txn_id``.
+        txn_id: What to look for.
+        pause: Called with the number of the try before another one.
+
+    Raises:
+        StorageError: The store refused for good, and the version is not there.
+        LogCorruptedError: The version is there and is no commit.
+    """
+    path, data = f"{LOG_DIR}/{commit_file(version)}", encode_commit(actions)
+    cause: StorageError | None = None
+    for number in range(1, _SETTLE_ATTEMPTS + 1):
+        refusal: StorageError | None = None
+        try:
+            if store.put_if_absent(path, data) is PutOutcome.CREATED:
+                return Landed(version=version, actions=actions, size_bytes=len(data))
+        except StorageError as error:
+            cause = error
+            refusal = None if error.retryable else error
+        try:
+            found = decode_commit(store.read(path), source=commit_file(version))
+        except ObjectNotFoundError:
+            if refusal is not None:
+                raise refusal from None
+        except StorageError as error:
+            if refusal is not None:
+                raise refusal from error
+            cause = error
+        else:
+            if any(isinstance(item, CommitInfo) and item.txn_id == txn_id for item in found):
+                return Landed(version=version, actions=actions, size_bytes=len(data))
+            return Lost(version=version, actions=found)
+        if number < _SETTLE_ATTEMPTS:
+            pause(number)
+    return Unknown(version=version, cause=cause)
+
+
+def publish(
+    store: Store,
+    *,
+    intention: Intention,
+    base: Base,
+    reads: ReadSet,
+    max_attempts: int,
+    backoff: Backoff,
+    observer: Observer,
+    clock: Callable[[], int] = now_ms,
+) -> Published:
+    """Commit an intention on top of ``base`` or of whatever has been committed since.
+
+    Args:
+        store: The table's store.
+        intention: What to commit.
+        base: The snapshot that was read, as far as the next commit depends on it.
+        reads: What the transaction looked at in it.
+        max_attempts: Races it may lose.
+        backoff: Pauses between attempts.
+        observer: Told before each put.
+        clock: Epoch milliseconds.
+
+    Raises:
+        DeltaConcurrentModificationException: A winner conflicts; or, as ``ConcurrentWriteException``, every attempt
+            was lost. Nothing of the intention is in the log.
+        CommitStateUnknownError: The reply was lost and the version could not be read back.
+        StorageError: The store refused; nothing of the intention is in the log.
+    """
+    winners: list[Winner] = []
+    for attempt in range(1, max_attempts + 1):
+        actions = render(intention, base, now_ms=clock())
+        version = base.version + 1
+        observer.at(COMMIT)
+        outcome = put_commit(
+            store, version=version, actions=actions, txn_id=intention.txn_id, pause=backoff.pause
+        )
+        if isinstance(outcome, Landed):
+            return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
+        if isinstance(outcome, Unknown):
+            raise CommitStateUnknownError(
+                f"Whether version {version} was committed cannot be told: the store gave no reply, and the version "
+                f"could not be read back{f' ({outcome.cause.message})' if outcome.cause else ''}.",
+                txn_id=intention.txn_id,
+                hint=f"Look for commitInfo.txnId {intention.txn_id} in the table's history before running the "
+                "operation again, and delete none of its files until then.",
+                table=store.root,
+                version=version,
+            ) from outcome.cause
+        first = _check(outcome.version, outcome.actions, intention=intention, reads=reads, table=store.root)
+        if attempt < max_attempts:
+            backoff.pause(attempt)
+            for winner in _winners_from(store, first, intention=intention, reads=reads):
+                base = base.after(winner.commit, file_time_ms=winner.file.modification_time_ms)
+                winners.append(winner)
+    raise ConcurrentWriteException(
+        f"Other writers took the next version on each of {max_attempts} attempts, "
+        f"the last being version {first.version}{f' ({first.operation})' if first.operation else ''}.",
+        winning_version=first.version,
+        winning_operation=first.operation,
+        hint="Nothing of this transaction is in the log. Run it again, write in fewer and larger commits, "
+        "or raise spark.pydelta.commit.maxAttempts.",
+        table=store.root,
+    )
+
+
+def _check(
+    version: int, actions: tuple[Action, ...], *, intention: Intention, reads: ReadSet, table: str
+) -> WinningCommit:
+    winner = WinningCommit.of(actions, version=version)
+    conflict = find_conflict(reads=reads, staged=intention.staged, winner=winner, level=intention.level)
+    if conflict is not None:
+        raise conflict.error(table=table)
+    return winner
+
+
+def _winners_from(
+    store: Store, first: WinningCommit, *, intention: Intention, reads: ReadSet
+) -> Iterator[Winner]:
+    """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first."""
+    expected = first.version
+    for file in store.list_from(commit_file(first.version), prefix=LOG_DIR):
+        name = file.path.rpartition("/")[2]
+        if name != commit_file(expected):
+            continue  # checkpoints, checksums, and names that are none of the log's
+        commit = first
+        if expected > first.version:
+            found = decode_commit(store.read(file.path), source=name)
+            commit = _check(expected, found, intention=intention, reads=reads, table=store.root)
+        yield Winner(commit=commit, file=file)
+        expected += 1

@@ -1,0 +1,238 @@
+"""Reads, staged actions and one winning commit -> the reason why they cannot both stand, or None. No I/O.
+
+::
+
+    rule                                          raises
+    1 winner changed the protocol                 ProtocolChangedException
+    2 winner changed the metadata                 MetadataChangedException
+    3 both touch a domain                         ConcurrentWriteException
+    4 both use an application id                  ConcurrentTransactionException
+    5 winner added what we should have read       ConcurrentAppendException
+    6 winner removed what we read                 ConcurrentDeleteReadException
+    7 both remove a file                          ConcurrentDeleteDeleteException
+    8 both touch a path otherwise                 the one of 5 or 6
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydelta.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from pydelta.protocol.actions import AddFile, RemoveFile
+from pydelta.txn.reads import ReadSet
+from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Staged, WinningCommit
+
+__all__ = ["Conflict", "Isolation", "effective_level", "find_conflict"]
+
+
+class Isolation(enum.Enum):
+    """What a transaction may be reordered with.
+
+    - ``SERIALIZABLE``: the versions of the log are a serial order, reads included.
+    - ``WRITE_SERIALIZABLE``: writes are serial; a commit that only added rows and read nothing may stand before
+      a reader that did not see them, as if it had come after.
+    - ``SNAPSHOT``: only what was read or removed must still be there. Fit for commits that change no row.
+    """
+
+    SERIALIZABLE = "Serializable"
+    WRITE_SERIALIZABLE = "WriteSerializable"
+    SNAPSHOT = "SnapshotIsolation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Why a transaction may not follow a winner.
+
+    Args:
+        kind: The error that the caller gets.
+        reason: What the winner did, as the rest of a sentence about it.
+        hint: What to do next.
+        winning_version: The winner's version.
+        winning_operation: Its operation, when it says.
+    """
+
+    kind: type[DeltaConcurrentModificationException]
+    reason: str
+    hint: str
+    winning_version: int
+    winning_operation: str | None
+
+    def error(self, *, table: str | None = None) -> DeltaConcurrentModificationException:
+        """The exception, naming the winning version, its operation and the partition or file."""
+        operation = f" by {self.winning_operation}" if self.winning_operation else ""
+        return self.kind(
+            f"Version {self.winning_version}, committed{operation} meanwhile, {self.reason}",
+            winning_version=self.winning_version,
+            winning_operation=self.winning_operation,
+            hint=self.hint,
+            table=table,
+        )
+
+
+def effective_level(level: Isolation, staged: Staged) -> Isolation:
+    """The level to check with: a commit that only rearranges rows needs no more than its files to be there still."""
+    return Isolation.SNAPSHOT if staged.only_rearranges else level
+
+
+def find_conflict(*, reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    """Say why ``staged`` may not follow ``winner``; None means it may.
+
+    Pure and total. Call it once for each winning version, oldest first: a version that passed stays passed.
+
+    Args:
+        reads: What this transaction has looked at.
+        staged: What it wants to publish, without ``commitInfo``.
+        winner: The commit that took the version.
+        level: The guarantee to keep; see ``effective_level``.
+
+    Returns:
+        The first conflict in the order of the table above, the most fundamental first.
+
+    Protocol: "Delta Log Entries" settles the race for a version; the levels are a convention of Delta's writers.
+    """
+    for rule in _RULES:
+        conflict = rule(reads, staged, winner, level)
+        if conflict is not None:
+            return conflict
+    return None
+
+
+_RERUN = "Nothing of this transaction is in the log. Run it again: it will see the new version."
+
+
+def _conflict(
+    kind: type[DeltaConcurrentModificationException], winner: WinningCommit, reason: str, hint: str = _RERUN
+) -> Conflict:
+    return Conflict(
+        kind=kind, reason=reason, hint=hint, winning_version=winner.version, winning_operation=winner.operation
+    )
+
+
+def _partition(values: Mapping[str, str | None] | None) -> str:
+    if not values:
+        return "the unpartitioned table"
+    return "partition [" + ", ".join(f"{name}={value}" for name, value in values.items()) + "]"
+
+
+def _file(file: AddFile | RemoveFile) -> str:
+    vector = f" (deletion vector {file.key.dv_id})" if file.key.dv_id else ""
+    return f"file {file.path}{vector} in {_partition(file.partition_values)}"
+
+
+def _protocol_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    if winner.protocol is None:
+        return None
+    if winner.version == 0:
+        return _conflict(ProtocolChangedException, winner, "created the table that this transaction creates too.")
+    versions = f"({winner.protocol.min_reader_version}, {winner.protocol.min_writer_version})"
+    return _conflict(ProtocolChangedException, winner, f"changed the table's protocol to {versions}.")
+
+
+def _metadata_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    if winner.metadata is None:
+        return None
+    return _conflict(
+        MetadataChangedException, winner, "changed the table's metadata (schema, partitioning or properties)."
+    )
+
+
+def _domain_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    theirs = {item.domain for item in winner.domains}
+    for item in staged.domains:
+        # The row id high-water mark is derived anew on every attempt, so two of them never contradict.
+        if item.domain in theirs and item.domain != ROW_TRACKING_DOMAIN:
+            reason = f"changed the metadata domain {item.domain!r}, which this transaction changes too."
+            return _conflict(ConcurrentWriteException, winner, reason)
+    return None
+
+
+def _application_advanced(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    ours = reads.app_ids | {item.app_id for item in staged.transactions}
+    for item in winner.transactions:
+        if item.app_id in ours:
+            return _conflict(
+                ConcurrentTransactionException,
+                winner,
+                f"moved application {item.app_id!r} to {item.version}, which this transaction uses too.",
+                "Two writers share this application id. Give each job (or stream checkpoint) an id of its own; "
+                "if one job was started twice, stop one of them.",
+            )
+    return None
+
+
+def _appended_to_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    if level is Isolation.SNAPSHOT:
+        return None
+    # Rows of files with a new schema or partitioning are another matter than unseen rows: no reordering helps there.
+    tolerant = level is Isolation.WRITE_SERIALIZABLE and staged.metadata is None
+    if tolerant and winner.is_blind_append:
+        return None
+    # Rows that were only moved were in files whose removal the next rule sees.
+    found = reads.first_matching([add for add in winner.adds if add.data_change])
+    if found is None:
+        return None
+    hint = _RERUN
+    if reads.whole_table or any(not scan.partition_filters for scan in reads.predicates):
+        hint += " If the two writers work on different partitions, name the partition in this one's condition."
+    return _conflict(
+        ConcurrentAppendException, winner, f"added {_file(found)}, which this transaction should have read.", hint
+    )
+
+
+def _removed_from_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    found = reads.first_removed(winner.removes)
+    if found is None:
+        return None
+    return _conflict(ConcurrentDeleteReadException, winner, f"removed {_file(found)}, which this transaction read.")
+
+
+def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    ours = {remove.key for remove in staged.removes}
+    for remove in winner.removes if ours else ():
+        if remove.key in ours:
+            reason = f"removed {_file(remove)}, which this transaction removes too."
+            return _conflict(ConcurrentDeleteDeleteException, winner, reason)
+    return None
+
+
+def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    """A path that both touch: a file added anew after the winner removed it, or two vectors over one file."""
+    ours = {file.path for file in (*staged.adds, *staged.removes)}
+    if not ours:
+        return None
+    added = {file.path for file in staged.adds}
+    for removed in winner.removes:
+        if removed.path in ours:
+            reason = f"removed {_file(removed)}, which this transaction changes."
+            return _conflict(ConcurrentDeleteReadException, winner, reason)
+    for add in winner.adds:
+        # Removing a file whose metadata the winner only refreshed is fine.
+        if add.path in added:
+            reason = f"added {_file(add)}, which this transaction adds too."
+            return _conflict(ConcurrentAppendException, winner, reason)
+    return None
+
+
+_Rule = Callable[[ReadSet, Staged, WinningCommit, Isolation], Conflict | None]
+
+_RULES: Sequence[_Rule] = (
+    _protocol_changed,
+    _metadata_changed,
+    _domain_changed,
+    _application_advanced,
+    _appended_to_reads,
+    _removed_from_reads,
+    _removed_by_both,
+    _same_path,
+)

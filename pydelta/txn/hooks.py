@@ -1,0 +1,114 @@
+"""A landed commit in, whatever should follow it out: checksum, checkpoint, log clean-up, and the hooks of others.
+
+A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
+Other packages add hooks through the entry point group ``pydelta.hooks``; each entry names a callable that takes a
+``HookContext``.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Final, TypeAlias
+
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.actions import Action
+
+__all__ = ["ENTRY_POINT_GROUP", "Hook", "HookContext", "HookFailure", "built_in_hooks", "run_hooks"]
+
+ENTRY_POINT_GROUP: Final = "pydelta.hooks"
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookContext:
+    """What a hook may look at.
+
+    Args:
+        log: The table's log.
+        snapshot: The state at the new version.
+        previous: The state just before it.
+        actions: The lines of the new commit.
+        now_ms: The clock, epoch milliseconds.
+    """
+
+    log: DeltaLog
+    snapshot: Snapshot
+    previous: Snapshot
+    actions: tuple[Action, ...]
+    now_ms: int
+
+
+Hook: TypeAlias = Callable[[HookContext], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookFailure:
+    """A hook that failed after the commit had landed."""
+
+    name: str
+    error: Exception
+
+
+def write_checksum(context: HookContext) -> None:
+    """Put ``N.crc`` beside the commit ("Version Checksum File")."""
+    context.log.write_checksum(context.snapshot)
+
+
+def write_checkpoint(context: HookContext) -> None:
+    """At each ``delta.checkpointInterval``-th version put a checkpoint, then clean the log up behind it."""
+    snapshot = context.snapshot
+    if snapshot.version == 0 or snapshot.version % snapshot.properties.checkpoint_interval:
+        return
+    context.log.checkpoint(snapshot)
+    if snapshot.properties.enable_expired_log_cleanup:
+        context.log.cleanup(context.now_ms)
+
+
+def built_in_hooks() -> tuple[tuple[str, Hook], ...]:
+    """The engine's own hooks, in the order they run."""
+    return (("checksum", write_checksum), ("checkpoint", write_checkpoint))
+
+
+@functools.cache
+def _installed_hooks() -> tuple[tuple[str, Callable[[], Hook]], ...]:
+    found = entry_points(group=ENTRY_POINT_GROUP)
+    return tuple((entry.name, entry.load) for entry in sorted(found, key=lambda entry: entry.name))
+
+
+def run_hooks(
+    context: HookContext, *, hooks: Sequence[tuple[str, Hook]] | None = None
+) -> tuple[HookFailure, ...]:
+    """Run the hooks one after the other; one that fails stops no other.
+
+    Args:
+        context: The landed commit.
+        hooks: Names and hooks; None for the built-in ones and then those that are installed.
+
+    Returns:
+        The failures, in order. Each was logged as a warning with its traceback.
+    """
+    todo: list[tuple[str, Callable[[], Hook]]]
+    if hooks is None:
+        todo = [*((name, _constant(hook)) for name, hook in built_in_hooks()), *_installed_hooks()]
+    else:
+        todo = [(name, _constant(hook)) for name, hook in hooks]
+    failures: list[HookFailure] = []
+    for name, load in todo:
+        try:
+            load()(context)
+        except Exception as error:  # noqa: BLE001 -- the commit stands, whatever a hook does
+            _logger.warning(
+                "Hook %s failed after version %d was committed", name, context.snapshot.version,
+                exc_info=error,
+                extra={"hook": name, "table": context.snapshot.table_uri, "version": context.snapshot.version},
+            )
+            failures.append(HookFailure(name=name, error=error))
+    return tuple(failures)
+
+
+def _constant(hook: Hook) -> Callable[[], Hook]:
+    return lambda: hook

@@ -1,0 +1,257 @@
+"""What a command staged -> what goes into the commit file, for one attempt at one version.
+
+``check_staged`` runs once and refuses what may never be in a log; ``render`` runs for each attempt and fills in
+whatever depends on the version: ``commitInfo``, in-commit timestamps, row ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pydelta.errors import InvalidArgumentError, UnsafeOperationError
+from pydelta.protocol.actions import (
+    Action,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    encode_json,
+)
+from pydelta.protocol.schema import parse_schema
+from pydelta.settings import TableProperties
+from pydelta.txn.conflicts import Isolation
+from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit
+
+__all__ = ["Base", "Intention", "check_staged", "render"]
+
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What the next commit stands on: the newest version seen, its time, and the last row id given out.
+
+    Args:
+        version: -1 when the table does not exist yet.
+        timestamp_ms: Commit time of that version, epoch milliseconds.
+        row_id_high_water_mark: -1 when no row has an id.
+    """
+
+    version: int
+    timestamp_ms: int
+    row_id_high_water_mark: int = -1
+
+    def after(self, winner: WinningCommit, *, file_time_ms: int) -> Base:
+        """The base once ``winner`` is in the log; ``file_time_ms`` counts where it carries no time of its own."""
+        stamped = winner.commit_info.in_commit_timestamp if winner.commit_info else None
+        mark = row_id_high_water_mark(winner.domains)
+        return Base(
+            version=winner.version,
+            timestamp_ms=stamped if stamped is not None else max(self.timestamp_ms + 1, file_time_ms),
+            row_id_high_water_mark=max(self.row_id_high_water_mark, mark),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intention:
+    """All that stays the same over the attempts of one commit.
+
+    Args:
+        staged: The checked actions, without ``commitInfo``.
+        txn_id: Makes the commit file recognisable as this transaction's own.
+        read_version: Version of the snapshot that was read; -1 for a table that did not exist.
+        stamped: Whether the commit carries an in-commit timestamp; ``stamping_begins`` when it is the first to.
+        row_tracking: Whether added files get row ids.
+    """
+
+    staged: Staged
+    operation: Operation
+    txn_id: str
+    read_version: int
+    level: Isolation
+    is_blind_append: bool
+    engine_info: str
+    user_metadata: str | None = None
+    tags: Mapping[str, str] | None = None
+    stamped: bool = False
+    stamping_begins: bool = False
+    row_tracking: bool = False
+
+
+def row_id_high_water_mark(domains: Iterable[DomainMetadata]) -> int:
+    """The mark that the domain ``delta.rowTracking`` records, or -1."""
+    for item in domains:
+        if item.domain == ROW_TRACKING_DOMAIN and not item.removed:
+            value = msgspec.json.decode(item.configuration).get("rowIdHighWaterMark", -1)
+            return int(value)
+    return -1
+
+
+def partition_keys(metadata: Metadata) -> frozenset[str]:
+    """Names that ``partitionValues`` is keyed by: the physical ones where column mapping is on."""
+    if not metadata.partition_columns:
+        return frozenset()
+    mapped = TableProperties.parse(metadata.configuration).column_mapping_mode != "none"
+    schema = parse_schema(metadata.schema_string)
+    names = []
+    for column in metadata.partition_columns:
+        field = schema.field(column)
+        names.append(str(field.metadata.get(_PHYSICAL_NAME, field.name)) if mapped else field.name)
+    return frozenset(names)
+
+
+def check_staged(staged: Staged, *, metadata: Metadata, append_only: bool) -> None:
+    """Refuse a set of actions that may not stand in one commit.
+
+    Args:
+        staged: What a command wants to publish.
+        metadata: The table's metadata as it will be after the commit.
+        append_only: Whether the table, as it was read, forbids removing rows.
+
+    Raises:
+        UnsafeOperationError: Rows are removed from an append-only table.
+        InvalidArgumentError: Anything else, naming the action.
+
+    Protocol: "Action Reconciliation", "Append-only Tables", "Partition Value Serialization".
+    """
+    for action in staged.actions:
+        if action.kind in ("commitInfo", "checkpointMetadata", "sidecar"):
+            raise InvalidArgumentError(
+                f"A transaction was given a {action.kind} action.",
+                hint="The transaction writes commitInfo itself; the other two belong into checkpoints only.",
+            )
+    _refuse_repeats("metaData", [a.kind for a in staged.actions if a.kind == "metaData"])
+    _refuse_repeats("protocol", [a.kind for a in staged.actions if a.kind == "protocol"])
+    _refuse_repeats("add of path", [add.path for add in staged.adds])
+    _refuse_repeats("remove of path", [remove.path for remove in staged.removes])
+    _refuse_repeats("txn of application", [item.app_id for item in staged.transactions])
+    _refuse_repeats("domainMetadata of domain", [item.domain for item in staged.domains])
+    both = {add.key for add in staged.adds} & {remove.key for remove in staged.removes}
+    if both:
+        raise InvalidArgumentError(
+            f"File {min(both).path} is both added and removed in one commit.",
+            hint="A path may be in both only with different deletion vectors.",
+        )
+    if append_only and any(remove.data_change for remove in staged.removes):
+        first = next(remove for remove in staged.removes if remove.data_change)
+        raise UnsafeOperationError(
+            f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
+            hint="Set delta.appendOnly to false first, if removing is really meant.",
+        )
+    keys = partition_keys(metadata)
+    for add in staged.adds:
+        if add.partition_values.keys() != keys:
+            raise InvalidArgumentError(
+                f"File {add.path} has partition values for {sorted(add.partition_values)}, "
+                f"but the table is partitioned by {sorted(keys)}.",
+                hint="Give exactly one value (or null) for each partition column.",
+            )
+
+
+def _refuse_repeats(what: str, names: list[str]) -> None:
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidArgumentError(
+                f"The commit holds more than one {what} {name!r}.", hint="One commit may say each thing once."
+            )
+        seen.add(name)
+
+
+def render(intention: Intention, base: Base, *, now_ms: int) -> tuple[Action, ...]:
+    """The lines of the commit file for version ``base.version + 1``.
+
+    ``commitInfo`` is first, as in-commit timestamps ask. Calling it again for a later base gives the same commit
+    moved there: nothing of an earlier attempt survives in it.
+
+    Args:
+        intention: What stays the same.
+        base: What the commit stands on.
+        now_ms: The clock, epoch milliseconds.
+
+    Raises:
+        InvalidArgumentError: Row ids are needed and a file does not say how many rows it holds.
+
+    Protocol: "In-Commit Timestamps", "Row Tracking", "Commit Provenance Information".
+    """
+    version = base.version + 1
+    stamp = max(now_ms, base.timestamp_ms + 1) if intention.stamped else None
+    actions: list[Action] = list(intention.staged.actions)
+    if intention.stamping_begins and stamp is not None:
+        actions = [_with_enablement(action, version=version, stamp=stamp) for action in actions]
+    if intention.row_tracking:
+        actions = _with_row_ids(actions, base=base)
+    order = {"protocol": 0, "metaData": 1}
+    actions.sort(key=lambda action: order.get(action.kind, 2))
+    return (_commit_info(intention, now_ms=now_ms, stamp=stamp), *actions)
+
+
+def _with_enablement(action: Action, *, version: int, stamp: int) -> Action:
+    if not isinstance(action, Metadata):
+        return action
+    since = {
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": str(stamp),
+    }
+    return action.replace(configuration={**action.configuration, **since})
+
+
+def _with_row_ids(actions: list[Action], *, base: Base) -> list[Action]:
+    """Fresh ids for files that have none, above the mark; files that keep theirs are left alone."""
+    mark, version = base.row_id_high_water_mark, base.version + 1
+    numbered: list[Action] = []
+    for action in actions:
+        if isinstance(action, AddFile):
+            if action.base_row_id is None:
+                rows = _num_records(action)
+                action = action.replace(base_row_id=mark + 1)
+                mark += rows
+            if action.default_row_commit_version is None:
+                action = action.replace(default_row_commit_version=version)
+        numbered.append(action)
+    if mark > base.row_id_high_water_mark:
+        numbered = [a for a in numbered if not (isinstance(a, DomainMetadata) and a.domain == ROW_TRACKING_DOMAIN)]
+        configuration = encode_json({"rowIdHighWaterMark": mark})
+        numbered.append(DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False))
+    return numbered
+
+
+def _num_records(add: AddFile) -> int:
+    count = msgspec.json.decode(add.stats).get("numRecords") if add.stats else None
+    if not isinstance(count, int):
+        raise InvalidArgumentError(
+            f"File {add.path} carries no numRecords statistic, and the table assigns ids to rows (rowTracking).",
+            hint="Write the file with statistics.",
+        )
+    return count
+
+
+def _commit_info(intention: Intention, *, now_ms: int, stamp: int | None) -> CommitInfo:
+    operation = intention.operation
+    parameters = {
+        name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        for name, value in operation.parameters.items()
+        if value is not None
+    }
+    fields: dict[str, Any] = {} if stamp is None else {"inCommitTimestamp": stamp}
+    fields |= {"timestamp": now_ms, "operation": operation.name, "operationParameters": parameters}
+    if intention.read_version >= 0:
+        fields["readVersion"] = intention.read_version
+    fields |= {
+        "isolationLevel": intention.level.value,
+        "isBlindAppend": intention.is_blind_append,
+        "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
+    }
+    if intention.user_metadata is not None:
+        fields["userMetadata"] = intention.user_metadata
+    if intention.tags:
+        fields["tags"] = dict(intention.tags)
+    fields |= {"engineInfo": intention.engine_info, "txnId": intention.txn_id}
+    return CommitInfo(fields)

@@ -1,0 +1,98 @@
+"""What a transaction has looked at -> what a winning commit may not have changed.
+
+Files are kept in columns (path, dv_id): a scan of a million files records a frame, never a million objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from pydelta.protocol.actions import AddFile, FileKey, RemoveFile
+
+if TYPE_CHECKING:
+    from pydelta.predicate import Expr
+
+__all__ = ["KEY_SCHEMA", "FileMatcher", "ReadPredicate", "ReadSet", "key_frame", "match_any_file"]
+
+KEY_SCHEMA = pl.Schema({"path": pl.String(), "dv_id": pl.String()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPredicate:
+    """One scan: conjuncts over partition columns, and conjuncts over data that statistics may answer.
+
+    Both empty means a scan of everything.
+    """
+
+    partition_filters: tuple[Expr, ...] = ()
+    data_filters: tuple[Expr, ...] = ()
+
+
+FileMatcher: TypeAlias = Callable[[ReadPredicate, Sequence[AddFile]], AddFile | None]
+"""The first of some added files that a scan could have had to read; None when every one is ruled out."""
+
+
+def match_any_file(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:
+    """The careful matcher: nothing is ruled out."""
+    return adds[0] if adds else None
+
+
+def key_frame(keys: Sequence[FileKey]) -> pl.DataFrame:
+    """File keys as two columns, ``path`` and ``dv_id``."""
+    return pl.DataFrame({"path": [key.path for key in keys], "dv_id": [key.dv_id for key in keys]}, schema=KEY_SCHEMA)
+
+
+def _no_files() -> pl.DataFrame:
+    return pl.DataFrame(schema=KEY_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadSet:
+    """Everything a transaction's outcome may depend on.
+
+    Args:
+        predicates: Scans, as they were asked for.
+        files: Keys of the files those scans (or ``mark_read``) returned; columns as ``KEY_SCHEMA``.
+        app_ids: Applications whose ``txn`` version was looked up.
+        whole_table: The outcome depends on every file there is.
+        matcher: Decides which added files a scan would have met.
+    """
+
+    predicates: tuple[ReadPredicate, ...] = ()
+    files: pl.DataFrame = field(default_factory=_no_files)
+    app_ids: frozenset[str] = frozenset()
+    whole_table: bool = False
+    matcher: FileMatcher = match_any_file
+
+    @property
+    def depends_on_files(self) -> bool:
+        """Whether any file or scan was looked at; if not, a transaction that only adds is a blind append."""
+        return self.whole_table or bool(self.predicates) or not self.files.is_empty()
+
+    def first_matching(self, adds: Sequence[AddFile]) -> AddFile | None:
+        """The first added file that belongs to what was read."""
+        if not adds:
+            return None
+        if self.whole_table:
+            return adds[0]
+        for predicate in self.predicates:
+            found = self.matcher(predicate, adds)
+            if found is not None:
+                return found
+        return None
+
+    def first_removed(self, removes: Sequence[RemoveFile]) -> RemoveFile | None:
+        """The first removed file that was read."""
+        if not removes:
+            return None
+        if self.whole_table:
+            return removes[0]
+        if self.files.is_empty():
+            return None
+        gone = key_frame([remove.key for remove in removes]).with_row_index("position")
+        hit = gone.join(self.files, on=["path", "dv_id"], how="semi", nulls_equal=True, maintain_order="left")
+        return removes[hit["position"][0]] if hit.height else None

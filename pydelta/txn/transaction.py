@@ -1,0 +1,389 @@
+"""A snapshot to read from and a commit at the end: what commands and writers work with.
+
+::
+
+    txn = start_transaction(log)
+    files = txn.read_files(partition_filters=[…])      remembered as read
+    txn.commit([*removes, *adds], Operation(name="DELETE"))
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from pydelta.errors import CommitStateUnknownError, InvalidArgumentError, StorageError, TableNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol import features
+from pydelta.protocol.actions import Action, Metadata, Protocol
+from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.settings import TableProperties
+from pydelta.storage.interface import ObjectInfo
+from pydelta.storage.probe import ensure_safe
+from pydelta.txn.commit import Published, now_ms, publish
+from pydelta.txn.conflicts import Isolation, effective_level
+from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
+from pydelta.txn.matching import matcher_for
+from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Backoff, Observer
+from pydelta.txn.prepare import Base, Intention, check_staged, row_id_high_water_mark
+from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet
+from pydelta.txn.staged import Operation, Staged
+
+if TYPE_CHECKING:
+    from pydelta.predicate import Expr
+
+__all__ = ["Committed", "OptimisticTransaction", "TransactionState", "start_transaction"]
+
+_FEATURE: Final = "delta.feature."
+
+
+class TransactionState(enum.Enum):
+    """How far a transaction has got. Only ``OPEN`` ones take reads and commits."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    LOST = "lost"
+    """Refused, or beaten by another: nothing of it is in the log."""
+    UNKNOWN = "unknown"
+    """Its commit was under way when it ended; ``txn_id`` in the history tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A landed commit.
+
+    Args:
+        version: The new version.
+        snapshot: The state at it.
+        attempts: Puts of a commit file that it took; 1 without a race.
+        hook_failures: Hooks that failed afterwards; the commit stands all the same.
+    """
+
+    version: int
+    snapshot: Snapshot
+    attempts: int
+    hook_failures: tuple[HookFailure, ...] = ()
+
+
+class OptimisticTransaction:
+    """One attempt to move a table from the snapshot that was read to a new version; for one thread, once.
+
+    Whatever the outcome depends on has to be read through it: ``read_files``, ``read_whole_table``, ``mark_read``,
+    ``txn_version``. A transaction that read no file and only adds some is a blind append and meets no conflict
+    with other writers' rows.
+
+    Args:
+        log: The table.
+        snapshot: What to read; None for the newest version there is.
+        observer: Told when a phase begins.
+        backoff: Pauses between attempts; None for the settings' own.
+        hooks: Names and hooks to run afterwards; None for the built-in and installed ones.
+        clock: Epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        log: DeltaLog,
+        snapshot: Snapshot | None = None,
+        *,
+        observer: Observer = SILENT,
+        backoff: Backoff | None = None,
+        hooks: Sequence[tuple[str, Hook]] | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.log = log
+        self.snapshot = log.update() if snapshot is None else snapshot
+        self.txn_id = str(uuid.uuid4())
+        self.state = TransactionState.OPEN
+        self._observer = observer
+        self._backoff = backoff or Backoff(first_ms=log.settings.commit_backoff_ms)
+        self._hooks = hooks
+        self._clock = clock
+        self._predicates: list[ReadPredicate] = []
+        self._files: list[pl.DataFrame] = []
+        self._app_ids: set[str] = set()
+        self._whole_table = False
+        self._metadata: Metadata | None = None
+        self._protocol: Protocol | None = None
+        observer.at(READ)
+
+    @property
+    def table_exists(self) -> bool:
+        """Whether the snapshot that was read is one of a table."""
+        return self.snapshot.version >= 0
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """The table's metadata as this transaction leaves it."""
+        return self._metadata or self.snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The table's protocol as this transaction leaves it, as far as it was set explicitly."""
+        return self._protocol or self.snapshot.protocol
+
+    @property
+    def reads(self) -> ReadSet:
+        """Everything read so far."""
+        metadata = self.snapshot.metadata
+        files = pl.concat(self._files) if self._files else pl.DataFrame(schema=KEY_SCHEMA)
+        kwargs = {} if metadata is None else {"matcher": matcher_for(metadata)}
+        return ReadSet(
+            predicates=tuple(self._predicates),
+            files=files,
+            app_ids=frozenset(self._app_ids),
+            whole_table=self._whole_table,
+            **kwargs,
+        )
+
+    def read_files(
+        self, partition_filters: Sequence[Expr] = (), data_filters: Sequence[Expr] = ()
+    ) -> pl.DataFrame:
+        """The files that may hold rows satisfying all conjuncts; conditions and files count as read.
+
+        Args:
+            partition_filters: Conjuncts over partition columns alone.
+            data_filters: Other conjuncts; statistics rule files out.
+
+        Returns:
+            Rows of the snapshot's file table.
+        """
+        self._require_open()
+        found = self.snapshot.files.select(partition_filters=partition_filters, data_filters=data_filters)
+        scan = ReadPredicate(partition_filters=tuple(partition_filters), data_filters=tuple(data_filters))
+        self._predicates.append(scan)
+        self.mark_read(found)
+        return found
+
+    def read_whole_table(self) -> None:
+        """Let the outcome depend on every file there is: any removal is a conflict, and so is any row added."""
+        self._require_open()
+        self._whole_table = True
+
+    def mark_read(self, files: pl.DataFrame) -> None:
+        """Count these files as read.
+
+        Args:
+            files: Columns ``path`` and ``dv_id``, as in the snapshot's file table; others are ignored.
+        """
+        self._require_open()
+        self._files.append(files.select(pl.col("path").cast(pl.String), pl.col("dv_id").cast(pl.String)))
+
+    def txn_version(self, app_id: str) -> int | None:
+        """How far the application has got according to the snapshot; None if it never committed. Counts as read."""
+        self._require_open()
+        self._app_ids.add(app_id)
+        found = self.snapshot.set_transactions.get(app_id)
+        return None if found is None else found.version
+
+    def update_metadata(self, metadata: Metadata) -> None:
+        """Let the commit change the table's metadata. What is equal to the table's is left out of the commit."""
+        self._require_open()
+        self._metadata = None if metadata == self.snapshot.metadata else metadata
+
+    def update_protocol(self, protocol: Protocol) -> None:
+        """Let the commit change the table's protocol. What is equal to the table's is left out of the commit."""
+        self._require_open()
+        self._protocol = None if protocol == self.snapshot.protocol else protocol
+
+    def commit(
+        self,
+        actions: Sequence[Action],
+        operation: Operation,
+        *,
+        user_metadata: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        blind_append: bool | None = None,
+    ) -> Committed:
+        """Publish the staged changes as one new version: all of them or none.
+
+        Args:
+            actions: File, ``txn``, domain, metadata and protocol actions; never ``commitInfo``.
+            operation: What the history will say.
+            user_metadata: Free text for the history.
+            tags: Tags of the commit.
+            blind_append: Whether the commit calls itself a blind append; None to tell from what was read and staged.
+
+        Returns:
+            The version, the state at it, and the hooks that failed.
+
+        Raises:
+            TableNotFoundError: There is no table and the commit does not create one.
+            UnsafeOperationError: Rows are removed from an append-only table.
+            UnsupportedFeatureError: The table needs a feature that this engine cannot write.
+            InvalidArgumentError: The actions contradict each other or the table.
+            DeltaConcurrentModificationException: Another transaction won; nothing of this one is in the log.
+            CommitStateUnknownError: It may or may not be in the log; see its hint.
+            UnsafeStoreError: The store lets two writers take one version.
+            StorageError: The store refused; nothing of this transaction is in the log.
+
+        Protocol: "Delta Log Entries", "Action Reconciliation".
+        """
+        self._require_open()
+        self.state = TransactionState.LOST
+        self._observer.at(PREPARE)
+        intention = self._prepare(
+            actions, operation, user_metadata=user_metadata, tags=tags, blind_append=blind_append
+        )
+        if self.log.settings.probe_store:
+            ensure_safe(self.log.store)
+        self.state = TransactionState.UNKNOWN
+        try:
+            published = publish(
+                self.log.store,
+                intention=intention,
+                base=self._base(),
+                reads=self.reads,
+                max_attempts=self.log.settings.commit_max_attempts,
+                backoff=self._backoff,
+                observer=self._observer,
+                clock=self._clock,
+            )
+        except CommitStateUnknownError:
+            raise
+        except Exception:
+            self.state = TransactionState.LOST
+            raise
+        self.state = TransactionState.COMMITTED
+        self._observer.at(POST_COMMIT)
+        return self._finish(published)
+
+    def _require_open(self) -> None:
+        if self.state is not TransactionState.OPEN:
+            raise InvalidArgumentError(
+                f"This transaction is over ({self.state.value}).", hint="Start a new one.", table=self.snapshot.table_uri
+            )
+
+    def _prepare(
+        self,
+        actions: Sequence[Action],
+        operation: Operation,
+        *,
+        user_metadata: str | None,
+        tags: Mapping[str, str] | None,
+        blind_append: bool | None,
+    ) -> Intention:
+        own: list[Action] = [item for item in (self._protocol, self._metadata) if item is not None]
+        staged = Staged.of([*own, *actions])
+        metadata = staged.metadata or self.snapshot.metadata
+        if metadata is None:
+            raise TableNotFoundError(
+                f"There is no Delta table at {self.snapshot.table_uri}, and this commit does not create one.",
+                hint="Create the table first, or check the path.",
+            )
+        staged, protocol = self._with_protocol(staged, metadata)
+        read = self.snapshot.properties if self.table_exists else TableProperties()
+        check_staged(staged, metadata=metadata, append_only=read.append_only)
+        properties = TableProperties.parse(metadata.configuration)
+        level = effective_level(Isolation(properties.isolation_level), staged)
+        if blind_append is None:
+            blind_append = staged.only_adds_files and not self.reads.depends_on_files
+        elif blind_append and not staged.only_adds_files:
+            raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
+        suspended = metadata.configuration.get("delta.rowTrackingSuspended", "false").lower() == "true"
+        return Intention(
+            staged=staged,
+            operation=operation,
+            txn_id=self.txn_id,
+            read_version=self.snapshot.version,
+            level=level,
+            is_blind_append=blind_append,
+            engine_info=engine_info(),
+            user_metadata=user_metadata,
+            tags=tags,
+            stamped=properties.in_commit_timestamps_enabled,
+            stamping_begins=self.table_exists
+            and properties.in_commit_timestamps_enabled
+            and not read.in_commit_timestamps_enabled,
+            row_tracking=features.supports(protocol, "rowTracking") and not suspended,
+        )
+
+    def _with_protocol(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Protocol]:
+        """The staged actions with the protocol that their metadata needs, and that protocol."""
+        if self.snapshot.protocol is not None:
+            features.ensure_writable(self.snapshot.protocol, table=self.snapshot.table_uri)
+        stated = staged.protocol or self.snapshot.protocol
+        if stated is None:
+            protocol = features.required_protocol(metadata)
+        elif staged.metadata is not None:
+            asked = {key.removeprefix(_FEATURE) for key in metadata.configuration if key.startswith(_FEATURE)}
+            protocol = features.upgrade(stated, features.needed_features(metadata) | asked)
+        else:
+            protocol = stated
+        if protocol != stated:
+            others = [action for action in staged.actions if not isinstance(action, Protocol)]
+            staged = Staged.of([protocol, *others])
+        features.ensure_writable(protocol, table=self.snapshot.table_uri)
+        return staged, protocol
+
+    def _base(self) -> Base:
+        if not self.table_exists:
+            return Base(version=-1, timestamp_ms=0)
+        mark = row_id_high_water_mark(self.snapshot.domain_metadata.values())
+        return Base(
+            version=self.snapshot.version, timestamp_ms=self.snapshot.timestamp_ms, row_id_high_water_mark=mark
+        )
+
+    def _finish(self, published: Published) -> Committed:
+        snapshot = self.snapshot
+        for winner in published.winners:
+            snapshot = self.log.apply_commit(snapshot, winner.commit.version, winner.commit.actions, winner.file)
+        landed = published.landed
+        after = self.log.apply_commit(snapshot, landed.version, landed.actions, self._commit_file(published))
+        context = HookContext(
+            log=self.log, snapshot=after, previous=snapshot, actions=landed.actions, now_ms=self._clock()
+        )
+        failures = run_hooks(context, hooks=self._hooks)
+        return Committed(
+            version=landed.version, snapshot=after, attempts=published.attempts, hook_failures=failures
+        )
+
+    def _commit_file(self, published: Published) -> ObjectInfo:
+        """The store's own time for the file just put; by this clock when the store does not answer any more."""
+        path = f"{LOG_DIR}/{commit_file(published.landed.version)}"
+        try:
+            found = self.log.store.head(path)
+        except StorageError:
+            found = None
+        if found is not None:
+            return found
+        return ObjectInfo(path=path, size=published.landed.size_bytes, modification_time_ms=self._clock())
+
+
+@functools.cache
+def engine_info() -> str:
+    """Name and version as the history shows them, ``pydelta/0.1.0``."""
+    try:
+        return f"pydelta/{version('pydelta-lakehouse')}"
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "pydelta/unknown"
+
+
+def start_transaction(
+    log: DeltaLog,
+    snapshot: Snapshot | None = None,
+    *,
+    observer: Observer = SILENT,
+    backoff: Backoff | None = None,
+    hooks: Sequence[tuple[str, Hook]] | None = None,
+    clock: Callable[[], int] = now_ms,
+) -> OptimisticTransaction:
+    """Begin a transaction on the newest version, or on ``snapshot``.
+
+    Args:
+        log: The table; it need not exist yet.
+        snapshot: What to read instead of the newest version.
+        observer, backoff, hooks, clock: See ``OptimisticTransaction``.
+
+    Raises:
+        UnsupportedFeatureError: The table needs a feature that this engine cannot read.
+        LogCorruptedError, LogGapError: The log cannot be read.
+    """
+    return OptimisticTransaction(log, snapshot, observer=observer, backoff=backoff, hooks=hooks, clock=clock)
