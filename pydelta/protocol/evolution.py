@@ -1,0 +1,203 @@
+"""A table's schema and that of data on its way in -> what the table becomes, or why the data does not fit.
+
+Names compare ignoring case and keep the table's spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydelta.errors import SchemaMismatchError
+from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+
+__all__ = ["can_store", "can_widen", "check_write_compatible", "merge_schemas"]
+
+_INTEGERS: Final = ("byte", "short", "integer", "long")
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+
+
+def can_store(data: DataType, table: DataType) -> bool:
+    """Whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may do it.
+
+    Whole numbers into wider ones, into float and double where exact, into decimals that are wide enough; float into
+    double; decimals into wider ones; date into timestamps; void into anything; parts likewise.
+    """
+    if data == table or data == PrimitiveType("void"):
+        return True
+    if isinstance(table, DecimalType):
+        if isinstance(data, DecimalType):
+            return data.scale <= table.scale and data.precision - data.scale <= table.precision - table.scale
+        return isinstance(data, PrimitiveType) and _DIGITS.get(data.name, 99) <= table.precision - table.scale
+    if isinstance(data, PrimitiveType) and isinstance(table, PrimitiveType):
+        if data.name in _INTEGERS and table.name in _INTEGERS:
+            return _INTEGERS.index(data.name) <= _INTEGERS.index(table.name)
+        return (data.name, table.name) in {
+            ("byte", "float"),
+            ("short", "float"),
+            ("byte", "double"),
+            ("short", "double"),
+            ("integer", "double"),
+            ("float", "double"),
+            ("date", "timestamp"),
+            ("date", "timestamp_ntz"),
+        }
+    if isinstance(data, ArrayType) and isinstance(table, ArrayType):
+        return can_store(data.element_type, table.element_type)
+    if isinstance(data, MapType) and isinstance(table, MapType):
+        return can_store(data.key_type, table.key_type) and can_store(data.value_type, table.value_type)
+    if isinstance(data, StructType) and isinstance(table, StructType):
+        known = {item.name.lower() for item in table.fields}
+        if any(item.name.lower() not in known for item in data.fields):
+            return False
+        for item in table.fields:
+            given = data.field(item.name)
+            if given is None:
+                if not item.nullable:
+                    return False
+            elif not can_store(given.data_type, item.data_type):
+                return False
+        return True
+    return False
+
+
+def can_widen(old: DataType, new: DataType) -> bool:
+    """Whether type widening allows a column to change from ``old`` to ``new`` ("Type Widening")."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        more_scale = new.scale - old.scale
+        return more_scale >= 0 and new.precision - old.precision >= more_scale and old != new
+    if isinstance(old, PrimitiveType) and isinstance(new, DecimalType):
+        least = {"byte": 10, "short": 10, "integer": 10, "long": 20}.get(old.name)
+        return least is not None and new.precision - new.scale >= least
+    if isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType):
+        if old.name in _INTEGERS and new.name in _INTEGERS:
+            return _INTEGERS.index(old.name) < _INTEGERS.index(new.name)
+        return (old.name, new.name) in {
+            ("float", "double"),
+            ("byte", "double"),
+            ("short", "double"),
+            ("integer", "double"),
+            ("date", "timestamp_ntz"),
+        }
+    return False
+
+
+def check_write_compatible(table: StructType, data: StructType) -> None:
+    """Nothing, when rows of schema ``data`` can be written to a table of schema ``table`` as it is.
+
+    Missing nullable columns are fine (they become null); types must fit as ``can_store`` says.
+
+    Raises:
+        SchemaMismatchError: Names each differing column and shows both schemas.
+    """
+    differences = [*_differences(table, data, "")]
+    if differences:
+        raise _mismatch(table, data, differences)
+
+
+def _mismatch(table: StructType, data: StructType, differences: list[str]) -> SchemaMismatchError:
+    new_columns = any("is not in the table" in text for text in differences)
+    hint = (
+        "Set the option mergeSchema to true to add the new columns"
+        if new_columns
+        else "Cast the column to the table's type"
+    )
+    listed = "\n".join(f"  - {text}" for text in differences)
+    return SchemaMismatchError(
+        f"The data does not fit the table's schema:\n{listed}\nTable schema:\n{table.tree()}\nData schema:\n{data.tree()}",
+        hint=f"{hint}; to replace the schema, write with mode overwrite and the option overwriteSchema.",
+    )
+
+
+def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for item in data.fields:
+        name = prefix + item.name
+        if item.name.lower() in seen:
+            yield f"column {name!r} occurs twice (names compare ignoring case)"
+            continue
+        seen.add(item.name.lower())
+        target = table.field(item.name)
+        if target is None:
+            yield f"column {name!r} ({item.data_type}) is not in the table"
+        elif isinstance(target.data_type, StructType) and isinstance(item.data_type, StructType):
+            yield from _differences(target.data_type, item.data_type, f"{name}.")
+        elif not can_store(item.data_type, target.data_type):
+            yield f"column {name!r} is {item.data_type} in the data and {target.data_type} in the table"
+    for target in table.fields:
+        computed = "delta.generationExpression" in target.metadata or "CURRENT_DEFAULT" in target.metadata
+        if target.name.lower() not in seen and not target.nullable and not computed:
+            yield f"column {prefix + target.name!r} is not null in the table and missing in the data"
+
+
+def merge_schemas(table: StructType, data: StructType, *, allow_widening: bool = False) -> StructType:
+    """The table's schema with the data's new columns at the end, nested ones too.
+
+    Existing columns keep name, metadata and type; a ``void`` column takes the data's type; with ``allow_widening``
+    (type widening enabled) a column becomes the data's wider type and records the change.
+
+    Raises:
+        SchemaMismatchError: A column whose types cannot be brought together; names it and shows both schemas.
+    """
+    problems: list[str] = []
+    merged = _merge_struct(table, data, "", allow_widening, problems)
+    if problems:
+        raise _mismatch(table, data, problems)
+    return merged
+
+
+def _merge_struct(
+    table: StructType, data: StructType, prefix: str, allow_widening: bool, problems: list[str]
+) -> StructType:
+    fields = []
+    for item in table.fields:
+        given = data.field(item.name)
+        if given is None:
+            fields.append(item)
+            continue
+        merged = _merge_type(item.data_type, given.data_type, prefix + item.name, allow_widening, problems)
+        changed = item.replace(data_type=merged)
+        if merged != item.data_type and can_widen(item.data_type, merged):
+            change = {"fromType": item.data_type.to_dict(), "toType": merged.to_dict()}
+            history = [*item.metadata.get("delta.typeChanges", []), change]
+            changed = changed.replace(metadata={**item.metadata, "delta.typeChanges": history})
+        fields.append(changed)
+    known = {item.name.lower() for item in table.fields}
+    for item in data.fields:
+        if item.name.lower() not in known:
+            known.add(item.name.lower())
+            fields.append(StructField(item.name, _nullable(item.data_type), True, item.metadata))
+    return StructType(tuple(fields))
+
+
+def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool, problems: list[str]) -> DataType:
+    if isinstance(table, StructType) and isinstance(data, StructType):
+        return _merge_struct(table, data, f"{name}.", allow_widening, problems)
+    if isinstance(table, ArrayType) and isinstance(data, ArrayType):
+        element = _merge_type(table.element_type, data.element_type, f"{name}.element", allow_widening, problems)
+        return ArrayType(element, table.contains_null)
+    if isinstance(table, MapType) and isinstance(data, MapType):
+        key = _merge_type(table.key_type, data.key_type, f"{name}.key", allow_widening, problems)
+        value = _merge_type(table.value_type, data.value_type, f"{name}.value", allow_widening, problems)
+        return MapType(key, value, table.value_contains_null)
+    if table == PrimitiveType("void"):
+        return data
+    if can_store(data, table):
+        return table
+    if allow_widening and can_widen(table, data):
+        return data
+    problems.append(f"column {name!r} is {data} in the data and {table} in the table")
+    return table
+
+
+def _nullable(data_type: DataType) -> DataType:
+    """The type with all its parts nullable, as a new column's must be: older files have none of it."""
+    if isinstance(data_type, StructType):
+        return StructType(
+            tuple(item.replace(data_type=_nullable(item.data_type), nullable=True) for item in data_type.fields)
+        )
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.element_type), True)
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.key_type), _nullable(data_type.value_type), True)
+    return data_type

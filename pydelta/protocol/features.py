@@ -1,0 +1,310 @@
+"""Which features a table asks for, and whether this engine may read or write it.
+
+A protocol in, an error or nothing out. Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.protocol.actions import Metadata, Protocol
+from pydelta.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, parse_schema
+
+__all__ = [
+    "FEATURES",
+    "SUPPORTED_READER",
+    "SUPPORTED_WRITER",
+    "Feature",
+    "ensure_readable",
+    "ensure_writable",
+    "implied_features",
+    "required_protocol",
+    "supports",
+    "upgrade",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One table feature.
+
+    Args:
+        name: As the protocol spells it.
+        reader: Readers have to know it too, not only writers.
+        legacy_reader, legacy_writer: The versions that imply it without listing it.
+        requires: Features that must be listed with it.
+    """
+
+    name: str
+    reader: bool = False
+    legacy_reader: int | None = None
+    legacy_writer: int | None = None
+    requires: tuple[str, ...] = ()
+
+
+_ALL: Final = (
+    Feature(name="appendOnly", legacy_writer=2),
+    Feature(name="invariants", legacy_writer=2),
+    Feature(name="checkConstraints", legacy_writer=3),
+    Feature(name="changeDataFeed", legacy_writer=4),
+    Feature(name="generatedColumns", legacy_writer=4),
+    Feature(name="columnMapping", reader=True, legacy_reader=2, legacy_writer=5),
+    Feature(name="identityColumns", legacy_writer=6),
+    Feature(name="deletionVectors", reader=True),
+    Feature(name="rowTracking", requires=("domainMetadata",)),
+    Feature(name="timestampNtz", reader=True),
+    Feature(name="domainMetadata"),
+    Feature(name="v2Checkpoint", reader=True),
+    Feature(name="clustering", requires=("domainMetadata",)),
+    Feature(name="vacuumProtocolCheck", reader=True),
+    Feature(name="inCommitTimestamp"),
+    Feature(name="typeWidening", reader=True),
+    Feature(name="typeWidening-preview", reader=True),
+    Feature(name="variantType", reader=True),
+    Feature(name="variantType-preview", reader=True),
+    Feature(name="variantShredding", reader=True, requires=("variantType",)),
+    Feature(name="variantShredding-preview", reader=True),
+    Feature(name="allowColumnDefaults"),
+    Feature(name="icebergCompatV1", requires=("columnMapping",)),
+    Feature(name="icebergCompatV2", requires=("columnMapping",)),
+    Feature(name="materializePartitionColumns"),
+    Feature(name="checkpointProtection"),
+    Feature(name="collations", requires=("domainMetadata",)),
+    Feature(name="collations-preview", requires=("domainMetadata",)),
+)
+
+FEATURES: Final[Mapping[str, Feature]] = {feature.name: feature for feature in _ALL}
+
+SUPPORTED_READER: Final = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""Reader features that this engine honours. A live deletion vector is still refused, at the scan."""
+
+SUPPORTED_WRITER: Final = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""Writer features that may be listed. What of them is *active* and not yet enforced is refused by the writer."""
+
+_MAX_READER, _MAX_WRITER = 3, 7
+
+
+def implied_features(protocol: Protocol) -> frozenset[str]:
+    """Names of all features that the protocol supports, listed ones and those its versions imply."""
+    listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    for feature in _ALL:
+        by_writer = feature.legacy_writer is not None and feature.legacy_writer <= protocol.min_writer_version <= 6
+        if by_writer and (feature.legacy_reader is None or feature.legacy_reader <= protocol.min_reader_version):
+            listed.add(feature.name)
+    return frozenset(listed)
+
+
+def supports(protocol: Protocol, feature: str) -> bool:
+    """Whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
+    return feature in implied_features(protocol)
+
+
+def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
+    """Nothing, when this engine may read the table.
+
+    Raises:
+        UnsupportedFeatureError: Names every reader feature that it does not know, or the version.
+    """
+    if protocol.min_reader_version > _MAX_READER or protocol.min_reader_version < 1:
+        raise UnsupportedFeatureError(
+            f"The table needs reader version {protocol.min_reader_version}; this engine reads up to {_MAX_READER}.",
+            hint="Use a newer version of this engine.",
+            table=table,
+        )
+    if protocol.min_reader_version == _MAX_READER:
+        _refuse_unknown(protocol.reader_features or (), SUPPORTED_READER, "read", table)
+
+
+def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
+    """Nothing, when this engine may write to the table.
+
+    Raises:
+        UnsupportedFeatureError: Names every feature that it does not know, or the version.
+    """
+    ensure_readable(protocol, table=table)
+    if protocol.min_writer_version > _MAX_WRITER or protocol.min_writer_version < 1:
+        raise UnsupportedFeatureError(
+            f"The table needs writer version {protocol.min_writer_version}; this engine writes up to {_MAX_WRITER}.",
+            hint="Use a newer version of this engine.",
+            table=table,
+        )
+    if protocol.min_writer_version == _MAX_WRITER:
+        _refuse_unknown(protocol.writer_features or (), SUPPORTED_WRITER, "write", table)
+
+
+def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, table: str | None) -> None:
+    unknown = sorted(set(listed) - known)
+    if unknown:
+        plural = "features" if len(unknown) > 1 else "feature"
+        raise UnsupportedFeatureError(
+            f"This engine cannot {verb} the table: it does not support the table {plural} {', '.join(unknown)}.",
+            features=unknown,
+            hint=f"Use an engine that supports {', '.join(unknown)}, or drop the {plural} with one that does.",
+            table=table,
+        )
+
+
+_TYPE_FEATURES: Final[Mapping[str, str]] = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+
+_PROPERTY_FEATURES: Final[Mapping[str, tuple[str, str]]] = {
+    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
+    "delta.enableDeletionVectors": ("true", "deletionVectors"),
+    "delta.enableRowTracking": ("true", "rowTracking"),
+    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
+    "delta.enableTypeWidening": ("true", "typeWidening"),
+    "delta.enableVariantShredding": ("true", "variantShredding"),
+    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
+    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
+    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
+}
+
+
+def _leaf_types(data_type: DataType) -> Iterable[str]:
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            yield from _leaf_types(field.data_type)
+    elif isinstance(data_type, ArrayType):
+        yield from _leaf_types(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from _leaf_types(data_type.key_type)
+        yield from _leaf_types(data_type.value_type)
+    elif isinstance(data_type, PrimitiveType):
+        yield data_type.name
+
+
+def needed_features(metadata: Metadata) -> frozenset[str]:
+    """Features that the metadata puts to use: by properties, by types, by what its fields carry."""
+    schema = parse_schema(metadata.schema_string)
+    configuration = metadata.configuration
+    needed = {_TYPE_FEATURES[name] for name in _leaf_types(schema) if name in _TYPE_FEATURES}
+    for name, (value, feature) in _PROPERTY_FEATURES.items():
+        if configuration.get(name, "").strip().lower() == value:
+            needed.add(feature)
+    if configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+        needed.add("columnMapping")
+    if configuration.get("delta.appendOnly", "false").lower() == "true":
+        needed.add("appendOnly")
+    if any(name.startswith("delta.constraints.") for name in configuration):
+        needed.add("checkConstraints")
+    for field in schema.fields:
+        if "delta.invariants" in field.metadata:
+            needed.add("invariants")
+        if "delta.generationExpression" in field.metadata:
+            needed.add("generatedColumns")
+        if any(key.startswith("delta.identity.") for key in field.metadata):
+            needed.add("identityColumns")
+        if "CURRENT_DEFAULT" in field.metadata:
+            needed.add("allowColumnDefaults")
+    return frozenset(needed)
+
+
+def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
+    """``delta.feature.<name>`` and minimum versions that the user asks for."""
+    features = set()
+    for key, value in configuration.items():
+        if key.startswith("delta.feature."):
+            if value.strip().lower() not in ("supported", "enabled"):
+                raise InvalidArgumentError(f"{key} is {value!r}.", hint="Set it to 'supported'.")
+            features.add(key.removeprefix("delta.feature."))
+    versions = []
+    for key, top in (("delta.minReaderVersion", _MAX_READER), ("delta.minWriterVersion", _MAX_WRITER)):
+        text = configuration.get(key, "0")
+        if not text.isdigit() or int(text) > top:
+            raise InvalidArgumentError(f"{key} is {text!r}.", hint=f"Set it to a whole number up to {top}.")
+        versions.append(int(text))
+    return features, versions[0], versions[1]
+
+
+def required_protocol(metadata: Metadata) -> Protocol:
+    """The lowest protocol for a new table: (1, 2) unless a property or a type needs more.
+
+    Raises:
+        InvalidArgumentError: ``delta.feature.*`` or a minimum version that cannot be right.
+        UnsupportedFeatureError: A feature that this engine could not write to afterwards.
+    """
+    requested, reader, writer = _requested(metadata.configuration)
+    base = Protocol(min_reader_version=max(1, min(reader, 2)), min_writer_version=max(2, min(writer, 6)))
+    if reader == _MAX_READER or writer == _MAX_WRITER:
+        base = _listed(implied_features(base) if writer < _MAX_WRITER else frozenset(), reader == _MAX_READER)
+    protocol = upgrade(base, needed_features(metadata) | requested)
+    ensure_writable(protocol)
+    return protocol
+
+
+def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
+    """The protocol with more features: legacy versions where they are enough, feature lists otherwise.
+
+    Raises:
+        UnsupportedFeatureError: A name that the protocol does not define.
+    """
+    wanted = set(features)
+    for name in list(wanted):
+        wanted.update(FEATURES[name].requires if name in FEATURES else ())
+    unknown = sorted(wanted - FEATURES.keys())
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"There is no table feature called {', '.join(unknown)}.",
+            features=unknown,
+            hint=f"The features are: {', '.join(sorted(FEATURES))}.",
+        )
+    have = implied_features(protocol)
+    missing = wanted - have
+    if not missing:
+        return protocol
+    if protocol.min_writer_version < _MAX_WRITER and all(FEATURES[name].legacy_writer for name in missing):
+        return Protocol(
+            min_reader_version=max([protocol.min_reader_version, *(FEATURES[n].legacy_reader or 1 for n in missing)]),
+            min_writer_version=max([protocol.min_writer_version, *(FEATURES[n].legacy_writer or 1 for n in missing)]),
+        )
+    return _listed(have | wanted, protocol.min_reader_version == _MAX_READER)
+
+
+def _listed(features: frozenset[str] | set[str], reader_lists: bool) -> Protocol:
+    """A table-features protocol. Reader version 3 only where a reader feature (or the caller) asks for it."""
+    of_reader = tuple(sorted(name for name in features if FEATURES[name].reader))
+    lists = reader_lists or any(FEATURES[name].legacy_reader is None for name in of_reader)
+    reader = _MAX_READER if lists else (2 if of_reader else 1)
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=_MAX_WRITER,
+        reader_features=of_reader if reader == _MAX_READER else None,
+        writer_features=tuple(sorted(features)),
+    )

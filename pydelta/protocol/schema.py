@@ -1,0 +1,271 @@
+"""Questions about a schema: names, physical names, leaves, the Arrow form. The types live in ``types``.
+
+Protocol: "Schema Serialization Format", "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from pydelta.errors import SchemaError, UnsupportedFeatureError
+from pydelta.protocol.evolution import can_store, can_widen, check_write_compatible, merge_schemas
+from pydelta.protocol.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_schema,
+    parse_type,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "PHYSICAL_NAME",
+    "ArrayType",
+    "DataType",
+    "DecimalType",
+    "MapType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "can_store",
+    "can_widen",
+    "check_write_compatible",
+    "leaf_paths",
+    "logical_to_physical",
+    "merge_schemas",
+    "parse_schema",
+    "parse_type",
+    "physical_name",
+    "physical_partition_columns",
+    "to_arrow",
+    "to_arrow_type",
+    "to_polars_dtype",
+    "validate_names",
+    "without_void",
+]
+
+PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+FIELD_ID: Final = "delta.columnMapping.id"
+_PARQUET_FIELD_ID: Final = "parquet.field.id"
+
+
+def physical_name(field: StructField) -> str:
+    """The name of the column in data files, partition values and statistics."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))
+
+
+def logical_to_physical(schema: StructType, mode: str) -> StructType:
+    """The schema as data files have it.
+
+    Args:
+        schema: The table's schema.
+        mode: ``delta.columnMapping.mode``: ``none`` gives the schema back; ``name`` and ``id`` give physical names,
+            and each field carries its id as ``parquet.field.id``.
+    """
+    if mode == "none":
+        return schema
+    return StructType(tuple(_physical_field(field, mode) for field in schema.fields))
+
+
+def _physical_field(field: StructField, mode: str) -> StructField:
+    metadata = dict(field.metadata)
+    if FIELD_ID in metadata:
+        metadata[_PARQUET_FIELD_ID] = metadata[FIELD_ID]
+    return StructField(physical_name(field), _physical_type(field.data_type, mode), field.nullable, metadata)
+
+
+def _physical_type(data_type: DataType, mode: str) -> DataType:
+    if isinstance(data_type, StructType):
+        return logical_to_physical(data_type, mode)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_physical_type(data_type.element_type, mode), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        return MapType(
+            _physical_type(data_type.key_type, mode),
+            _physical_type(data_type.value_type, mode),
+            data_type.value_contains_null,
+        )
+    return data_type
+
+
+def physical_partition_columns(schema: StructType, partition_columns: Iterable[str], mode: str) -> tuple[str, ...]:
+    """Partition columns by the names under which ``partitionValues`` keeps them."""
+    names = []
+    for name in partition_columns:
+        field = schema.field(name)
+        names.append(physical_name(field) if field is not None and mode != "none" else name)
+    return tuple(names)
+
+
+_FORBIDDEN: Final = " ,;{}()\n\t="
+
+
+def validate_names(schema: StructType, *, column_mapping: bool = False) -> None:
+    """Nothing, when the names can be columns of a table.
+
+    Raises:
+        SchemaError: Two names that are equal ignoring case, an empty one, or, without column mapping, one with a
+            character that Parquet columns do not take. Names the column.
+    """
+    _validate(schema, "", column_mapping)
+
+
+def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
+    if isinstance(data_type, ArrayType):
+        _validate(data_type.element_type, f"{prefix}element.", column_mapping)
+    elif isinstance(data_type, MapType):
+        _validate(data_type.key_type, f"{prefix}key.", column_mapping)
+        _validate(data_type.value_type, f"{prefix}value.", column_mapping)
+    elif isinstance(data_type, StructType):
+        seen: dict[str, str] = {}
+        for field in data_type.fields:
+            name = prefix + field.name
+            if field.name.lower() in seen:
+                raise SchemaError(
+                    f"The columns {seen[field.name.lower()]!r} and {name!r} have the same name, ignoring case.",
+                    hint="Rename one of them.",
+                )
+            seen[field.name.lower()] = name
+            bad = sorted({char for char in field.name if char in _FORBIDDEN})
+            if not field.name or (bad and not column_mapping):
+                raise SchemaError(
+                    f"The column name {name!r} "
+                    + (f"has characters that Parquet does not take: {bad}." if field.name else "is empty."),
+                    hint="Rename the column, for example with df.withColumnRenamed.",
+                )
+            _validate(field.data_type, f"{name}.", column_mapping)
+
+
+def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """Columns that can have statistics, depth first: structs are entered, arrays and maps are leaves themselves."""
+    for field in schema.fields:
+        if isinstance(field.data_type, StructType):
+            for path, leaf in leaf_paths(field.data_type):
+                yield (field.name, *path), leaf
+        else:
+            yield (field.name,), field.data_type
+
+
+def without_void(schema: StructType) -> StructType:
+    """The schema without ``void`` columns, which are never in files.
+
+    Raises:
+        SchemaError: ``void`` inside an array or map, or nothing else left in a struct or in the table.
+    """
+    fields = []
+    for field in schema.fields:
+        if field.data_type == PrimitiveType("void"):
+            continue
+        _refuse_void_parts(field.data_type, field.name)
+        inner = field.data_type
+        fields.append(field.replace(data_type=without_void(inner)) if isinstance(inner, StructType) else field)
+    if schema.fields and not fields:
+        raise SchemaError(
+            "Every column is of type void, and a data file needs one that is not.", hint="Give a column a type by casting."
+        )
+    return StructType(tuple(fields))
+
+
+def _refuse_void_parts(data_type: DataType, name: str) -> None:
+    parts: tuple[DataType, ...] = ()
+    if isinstance(data_type, ArrayType):
+        parts = (data_type.element_type,)
+    elif isinstance(data_type, MapType):
+        parts = (data_type.key_type, data_type.value_type)
+    for part in parts:
+        if part == PrimitiveType("void"):
+            raise SchemaError(
+                f"The column {name!r} is {data_type}: void cannot be the type of an element, key or value.",
+                hint="Cast it to the type it is meant to have.",
+            )
+        _refuse_void_parts(part, name)
+
+
+_ARROW: Final[dict[str, Any]] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "variant": pa.struct(
+        [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
+    ),
+}
+
+
+def to_arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type of a column.
+
+    Raises:
+        UnsupportedFeatureError: A type that the protocol does not define; it is named.
+    """
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, ArrayType):
+        element = pa.field("element", to_arrow_type(data_type.element_type), data_type.contains_null)
+        return pa.list_(element)
+    if isinstance(data_type, MapType):
+        value = pa.field("value", to_arrow_type(data_type.value_type), data_type.value_contains_null)
+        return pa.map_(pa.field("key", to_arrow_type(data_type.key_type), False), value)
+    if isinstance(data_type, StructType):
+        return pa.struct(list(to_arrow(data_type)))
+    if data_type.name not in _ARROW:
+        raise UnsupportedFeatureError(
+            f"The type {data_type.name!r} is none that a Delta table can hold.",
+            features=(data_type.name,),
+            hint="Cast the column to a type of the protocol, for example to string.",
+        )
+    return _ARROW[data_type.name]
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """The Arrow schema; a field id becomes Arrow's ``PARQUET:field_id``."""
+    fields = []
+    for field in schema.fields:
+        identifier = field.metadata.get(_PARQUET_FIELD_ID)
+        metadata = {b"PARQUET:field_id": str(identifier).encode()} if identifier is not None else None
+        fields.append(pa.field(field.name, to_arrow_type(field.data_type), field.nullable, metadata))
+    return pa.schema(fields)
+
+
+def to_polars_dtype(data_type: DataType) -> pl.DataType:
+    """The Polars type of a flat column; timestamps are microseconds in UTC."""
+    import polars as pl
+
+    if isinstance(data_type, DecimalType):
+        return pl.Decimal(data_type.precision, data_type.scale)
+    flat: dict[str, pl.DataType] = {
+        "string": pl.String(),
+        "long": pl.Int64(),
+        "integer": pl.Int32(),
+        "short": pl.Int16(),
+        "byte": pl.Int8(),
+        "float": pl.Float32(),
+        "double": pl.Float64(),
+        "boolean": pl.Boolean(),
+        "binary": pl.Binary(),
+        "date": pl.Date(),
+        "timestamp": pl.Datetime("us", "UTC"),
+        "timestamp_ntz": pl.Datetime("us"),
+        "void": pl.Null(),
+    }
+    if not isinstance(data_type, PrimitiveType) or data_type.name not in flat:
+        raise SchemaError(f"{data_type} is not the type of a flat column.")
+    return flat[data_type.name]

@@ -1,0 +1,258 @@
+"""A table's schema as frozen values <-> its JSON in the log.
+
+Protocol: "Schema Serialization Format". Field metadata is kept as it is, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from pydelta.errors import LogCorruptedError, SchemaError
+
+__all__ = [
+    "ArrayType",
+    "DataType",
+    "DecimalType",
+    "MapType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "parse_schema",
+    "parse_type",
+]
+
+PRIMITIVES: Final = frozenset(
+    {
+        "string",
+        "long",
+        "integer",
+        "short",
+        "byte",
+        "float",
+        "double",
+        "boolean",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "void",
+        "variant",
+    }
+)
+_ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without parts, by its name in the log: ``long``, ``string``, ``timestamp_ntz`` …
+
+    Names outside the protocol (intervals, collated strings, geometry) are kept, so that a schema can be shown.
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def known(self) -> bool:
+        """Whether the protocol defines the type."""
+        return self.name in PRIMITIVES
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """``decimal(precision, scale)``."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Elements of one type."""
+
+    element_type: DataType
+    contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"array<{self.element_type}>"
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return {"type": "array", "elementType": self.element_type.to_dict(), "containsNull": self.contains_null}
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Keys of one type to values of another."""
+
+    key_type: DataType
+    value_type: DataType
+    value_contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"map<{self.key_type},{self.value_type}>"
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return {
+            "type": "map",
+            "keyType": self.key_type.to_dict(),
+            "valueType": self.value_type.to_dict(),
+            "valueContainsNull": self.value_contains_null,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named part of a struct. ``metadata`` is free JSON: comments, column mapping, generation, constraints."""
+
+    name: str
+    data_type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.data_type}" + ("" if self.nullable else " not null")
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return {
+            "name": self.name,
+            "type": self.data_type.to_dict(),
+            "nullable": self.nullable,
+            "metadata": dict(self.metadata),
+        }
+
+    def replace(self, **changes: Any) -> StructField:
+        """A copy with some attributes changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Named fields in order. Names are unique ignoring case."""
+
+    fields: tuple[StructField, ...] = ()
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __str__(self) -> str:
+        return "struct<" + ",".join(f"{item.name}:{item.data_type}" for item in self.fields) + ">"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The field names, in order."""
+        return tuple(item.name for item in self.fields)
+
+    def field(self, name: str) -> StructField | None:
+        """The field of that name, ignoring case; an exact match goes first."""
+        folded = None
+        for item in self.fields:
+            if item.name == name:
+                return item
+            if folded is None and item.name.lower() == name.lower():
+                folded = item
+        return folded
+
+    def to_dict(self) -> Any:
+        """The JSON value."""
+        return {"type": "struct", "fields": [item.to_dict() for item in self.fields]}
+
+    def to_json(self) -> str:
+        """Compact JSON text, as ``schemaString`` holds it."""
+        return json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
+
+    def tree(self) -> str:
+        """A drawing for messages, one line a field.
+
+        Example:
+            >>> print(StructType((StructField("id", PrimitiveType("long"), False),)).tree())
+            root
+             |-- id: long (not null)
+        """
+        return "\n".join(["root", *_branches(self, 1)])
+
+
+DataType: TypeAlias = PrimitiveType | DecimalType | ArrayType | MapType | StructType
+
+
+def _branches(struct: StructType, depth: int) -> Iterator[str]:
+    for item in struct.fields:
+        kind = type(item.data_type).__name__.removesuffix("Type").lower()
+        shown = kind if isinstance(item.data_type, StructType) else str(item.data_type)
+        yield f"{' |  ' * (depth - 1)} |-- {item.name}: {shown}" + ("" if item.nullable else " (not null)")
+        if isinstance(item.data_type, StructType):
+            yield from _branches(item.data_type, depth + 1)
+
+
+_DECIMAL: Final = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
+
+
+def parse_type(value: Any) -> DataType:
+    """A decoded JSON type -> the type.
+
+    Raises:
+        SchemaError: It is none.
+    """
+    if isinstance(value, str):
+        match = _DECIMAL.fullmatch(value)
+        if match:
+            return DecimalType(int(match.group(1) or 10), int(match.group(2) or 0))
+        return PrimitiveType(_ALIASES.get(value, value))
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if kind == "struct":
+            return StructType(tuple(_parse_field(item) for item in value["fields"]))
+        if kind == "array":
+            return ArrayType(parse_type(value["elementType"]), bool(value.get("containsNull", True)))
+        if kind == "map":
+            return MapType(
+                parse_type(value["keyType"]), parse_type(value["valueType"]), bool(value.get("valueContainsNull", True))
+            )
+        if kind == "udt" and "sqlType" in value:
+            return parse_type(value["sqlType"])
+    raise SchemaError(f"{value!r} is no type of a table schema.")
+
+
+def _parse_field(value: Any) -> StructField:
+    return StructField(
+        value["name"], parse_type(value["type"]), bool(value.get("nullable", True)), dict(value.get("metadata") or {})
+    )
+
+
+def parse_schema(text: str) -> StructType:
+    """``schemaString`` -> the schema.
+
+    Raises:
+        LogCorruptedError: The text is no JSON or describes no struct.
+    """
+    try:
+        parsed = parse_type(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+        raise LogCorruptedError(
+            f"The table's schemaString is not a schema: {error}.", hint="The metaData action is damaged."
+        ) from error
+    if not isinstance(parsed, StructType):
+        raise LogCorruptedError("The table's schemaString describes no struct.", hint="The metaData action is damaged.")
+    return parsed
