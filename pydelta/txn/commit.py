@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, ObjectNotFoundError, StorageError
 from pydelta.protocol.actions import Action, CommitInfo, decode_commit, encode_commit
-from pydelta.protocol.paths import LOG_DIR, commit_file, parse_log_name
+from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.interface import ObjectInfo, PutOutcome, Store
 from pydelta.txn.conflicts import find_conflict
 from pydelta.txn.phases import COMMIT, Backoff, Observer
@@ -169,9 +169,7 @@ def publish(
         actions = render(intention, base, now_ms=clock())
         version = base.version + 1
         observer.at(COMMIT)
-        outcome = put_commit(
-            store, version=version, actions=actions, txn_id=intention.txn_id, pause=backoff.pause
-        )
+        outcome = put_commit(store, version=version, actions=actions, txn_id=intention.txn_id, pause=backoff.pause)
         if isinstance(outcome, Landed):
             return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
         if isinstance(outcome, Unknown):
@@ -211,9 +209,7 @@ def _check(
     return winner
 
 
-def _winners_from(
-    store: Store, first: WinningCommit, *, intention: Intention, reads: ReadSet
-) -> Iterator[Winner]:
+def _winners_from(store: Store, first: WinningCommit, *, intention: Intention, reads: ReadSet) -> Iterator[Winner]:
     """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first."""
     expected = first.version
     for file in store.list_from(commit_file(first.version), prefix=LOG_DIR):

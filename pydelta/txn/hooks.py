@@ -79,9 +79,7 @@ def _installed_hooks() -> tuple[tuple[str, Callable[[], Hook]], ...]:
     return tuple((entry.name, entry.load) for entry in sorted(found, key=lambda entry: entry.name))
 
 
-def run_hooks(
-    context: HookContext, *, hooks: Sequence[tuple[str, Hook]] | None = None
-) -> tuple[HookFailure, ...]:
+def run_hooks(context: HookContext, *, hooks: Sequence[tuple[str, Hook]] | None = None) -> tuple[HookFailure, ...]:
     """Run the hooks one after the other; one that fails stops no other.
 
     Args:
@@ -100,9 +98,11 @@ def run_hooks(
     for name, load in todo:
         try:
             load()(context)
-        except Exception as error:  # noqa: BLE001 -- the commit stands, whatever a hook does
+        except Exception as error:  # the commit stands, whatever a hook does
             _logger.warning(
-                "Hook %s failed after version %d was committed", name, context.snapshot.version,
+                "Hook %s failed after version %d was committed",
+                name,
+                context.snapshot.version,
                 exc_info=error,
                 extra={"hook": name, "table": context.snapshot.table_uri, "version": context.snapshot.version},
             )

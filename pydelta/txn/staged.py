@@ -125,5 +125,5 @@ class WinningCommit(Staged):
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it says of itself that it read nothing and only added. One that does not say is taken to have read."""
+        """Whether it says that it read nothing and only added. One that does not say is taken to have read."""
         return self.commit_info is not None and self.commit_info.get("isBlindAppend") is True

@@ -143,9 +143,7 @@ class OptimisticTransaction:
             **kwargs,
         )
 
-    def read_files(
-        self, partition_filters: Sequence[Expr] = (), data_filters: Sequence[Expr] = ()
-    ) -> pl.DataFrame:
+    def read_files(self, partition_filters: Sequence[Expr] = (), data_filters: Sequence[Expr] = ()) -> pl.DataFrame:
         """The files that may hold rows satisfying all conjuncts; conditions and files count as read.
 
         Args:
@@ -229,9 +227,7 @@ class OptimisticTransaction:
         self._require_open()
         self.state = TransactionState.LOST
         self._observer.at(PREPARE)
-        intention = self._prepare(
-            actions, operation, user_metadata=user_metadata, tags=tags, blind_append=blind_append
-        )
+        intention = self._prepare(actions, operation, user_metadata=user_metadata, tags=tags, blind_append=blind_append)
         if self.log.settings.probe_store:
             ensure_safe(self.log.store)
         self.state = TransactionState.UNKNOWN
@@ -258,7 +254,9 @@ class OptimisticTransaction:
     def _require_open(self) -> None:
         if self.state is not TransactionState.OPEN:
             raise InvalidArgumentError(
-                f"This transaction is over ({self.state.value}).", hint="Start a new one.", table=self.snapshot.table_uri
+                f"This transaction is over ({self.state.value}).",
+                hint="Start a new one.",
+                table=self.snapshot.table_uri,
             )
 
     def _prepare(
@@ -327,9 +325,7 @@ class OptimisticTransaction:
         if not self.table_exists:
             return Base(version=-1, timestamp_ms=0)
         mark = row_id_high_water_mark(self.snapshot.domain_metadata.values())
-        return Base(
-            version=self.snapshot.version, timestamp_ms=self.snapshot.timestamp_ms, row_id_high_water_mark=mark
-        )
+        return Base(version=self.snapshot.version, timestamp_ms=self.snapshot.timestamp_ms, row_id_high_water_mark=mark)
 
     def _finish(self, published: Published) -> Committed:
         snapshot = self.snapshot
@@ -341,9 +337,7 @@ class OptimisticTransaction:
             log=self.log, snapshot=after, previous=snapshot, actions=landed.actions, now_ms=self._clock()
         )
         failures = run_hooks(context, hooks=self._hooks)
-        return Committed(
-            version=landed.version, snapshot=after, attempts=published.attempts, hook_failures=failures
-        )
+        return Committed(version=landed.version, snapshot=after, attempts=published.attempts, hook_failures=failures)
 
     def _commit_file(self, published: Published) -> ObjectInfo:
         """The store's own time for the file just put; by this clock when the store does not answer any more."""
@@ -380,7 +374,10 @@ def start_transaction(
     Args:
         log: The table; it need not exist yet.
         snapshot: What to read instead of the newest version.
-        observer, backoff, hooks, clock: See ``OptimisticTransaction``.
+        observer: Told when a phase begins.
+        backoff: Pauses between attempts; None for the settings' own.
+        hooks: Names and hooks to run afterwards; None for the built-in and installed ones.
+        clock: Epoch milliseconds.
 
     Raises:
         UnsupportedFeatureError: The table needs a feature that this engine cannot read.

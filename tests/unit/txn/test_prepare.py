@@ -110,7 +110,9 @@ def test_what_may_not_stand_in_one_commit_is_refused_by_name(actions, metadata, 
 
 
 def test_append_only_refuses_removed_rows_and_lets_rearranging_pass():
-    check_staged(Staged.of([remove("o", data_change=False), add("n", data_change=False)]), metadata=FLAT, append_only=True)
+    check_staged(
+        Staged.of([remove("o", data_change=False), add("n", data_change=False)]), metadata=FLAT, append_only=True
+    )
     with pytest.raises(errors.UnsafeOperationError, match=r"append-only.*file o2"):
         check_staged(Staged.of([remove("o", data_change=False), remove("o2")]), metadata=FLAT, append_only=True)
 
@@ -118,7 +120,9 @@ def test_append_only_refuses_removed_rows_and_lets_rearranging_pass():
 def intend(*actions, **changes) -> Intention:
     defaults = {
         "staged": Staged.of(actions),
-        "operation": Operation(name="WRITE", parameters={"mode": "Append", "partitionBy": [], "x": None}, metrics={"numFiles": 2}),
+        "operation": Operation(
+            name="WRITE", parameters={"mode": "Append", "partitionBy": [], "x": None}, metrics={"numFiles": 2}
+        ),
         "txn_id": "id-1",
         "read_version": 4,
         "level": Isolation.WRITE_SERIALIZABLE,
@@ -150,7 +154,9 @@ def test_commit_info_is_first_and_says_everything():
 
 
 def test_a_table_that_did_not_exist_has_no_read_version():
-    info, *rest = render(intend(FLAT, add("n"), PROTOCOL, read_version=-1), Base(version=-1, timestamp_ms=0), now_ms=NOW)
+    info, *rest = render(
+        intend(FLAT, add("n"), PROTOCOL, read_version=-1), Base(version=-1, timestamp_ms=0), now_ms=NOW
+    )
     assert "readVersion" not in info.fields
     assert "userMetadata" not in info.fields
     assert [action.kind for action in rest] == ["protocol", "metaData", "add"]
@@ -164,7 +170,7 @@ def test_what_is_rendered_survives_the_round_trip():
 @pytest.mark.parametrize(("previous", "expected"), [(NOW - 5, NOW), (NOW, NOW + 1), (NOW + 70_000, NOW + 70_001)])
 def test_in_commit_timestamps_only_grow(previous, expected):
     info = render(intend(add("n"), stamped=True), Base(version=4, timestamp_ms=previous), now_ms=NOW)[0]
-    assert list(info.fields)[0] == "inCommitTimestamp"
+    assert next(iter(info.fields)) == "inCommitTimestamp"
     assert info.in_commit_timestamp == expected
     assert info.get("timestamp") == NOW
 
@@ -192,7 +198,9 @@ def test_the_base_moves_behind_each_winner():
 
 
 def mark(value: int) -> DomainMetadata:
-    return DomainMetadata(domain="delta.rowTracking", configuration=json.dumps({"rowIdHighWaterMark": value}), removed=False)
+    return DomainMetadata(
+        domain="delta.rowTracking", configuration=json.dumps({"rowIdHighWaterMark": value}), removed=False
+    )
 
 
 def test_row_ids_start_above_the_mark_and_move_when_rebased():
