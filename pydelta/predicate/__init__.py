@@ -1,1 +1,61 @@
+"""Conditions as values: parsed or translated in, pruning decisions out.
 
+::
+
+    SQL text --parse_predicate--+
+    Spark's filters ------------+--> Expr --partition_mask--> true, false, null   (exact)
+                                          --skipping_mask---> may match, cannot   (loose)
+    what is not understood is Unknown and rules nothing out
+"""
+
+from pydelta.predicate.expressions import (
+    FALSE,
+    TRUE,
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+    Unknown,
+    columns,
+    conjunction,
+    has_unknown,
+    is_partition_only,
+    rename_columns,
+    split_conjuncts,
+)
+from pydelta.predicate.masks import NotEvaluable, partition_mask, skipping_mask
+from pydelta.predicate.parsing import parse_predicate
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "And",
+    "Column",
+    "Compare",
+    "Expr",
+    "In",
+    "IsNotNull",
+    "IsNull",
+    "Literal",
+    "Not",
+    "NotEvaluable",
+    "Or",
+    "StartsWith",
+    "Unknown",
+    "columns",
+    "conjunction",
+    "has_unknown",
+    "is_partition_only",
+    "parse_predicate",
+    "partition_mask",
+    "rename_columns",
+    "skipping_mask",
+    "split_conjuncts",
+]

@@ -1,0 +1,264 @@
+"""Conditions over many rows at once: partition values exactly, statistics as far as they can tell.
+
+::
+
+    partition_mask(expr, typed values)  -> true, false or null for each row: SQL's three values
+    skipping_mask(expr, statistics)     -> false only where no row of the file can make expr true
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import polars as pl
+
+from pydelta.errors import DeltaError
+from pydelta.predicate.expressions import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+)
+from pydelta.protocol.stats import stat_column
+
+__all__ = ["NotEvaluable", "partition_mask", "skipping_mask"]
+
+_FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class NotEvaluable(DeltaError):
+    """A condition that cannot be decided from the values at hand; the caller keeps the row or file."""
+
+    code = "DELTA_NOT_EVALUABLE"
+
+
+def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
+    """The value of a condition for each row of typed partition values.
+
+    Args:
+        expr: Reads columns of ``frame`` only, by name and ignoring case.
+        frame: Typed columns, as ``protocol.partitions.typed_frame`` makes them.
+
+    Returns:
+        Boolean series: true, false, or null where SQL says unknown.
+
+    Raises:
+        NotEvaluable: A part is not understood, a column is not there, or types cannot be compared.
+    """
+    names = {name.lower(): name for name in frame.columns}
+    try:
+        return frame.select(_broadcast(_value(expr, names))).to_series()
+    except pl.exceptions.PolarsError as error:
+        raise NotEvaluable(f"{expr} cannot be compared: {str(error).splitlines()[0]}") from error
+
+
+def _broadcast(expr: pl.Expr) -> pl.Expr:
+    """A condition without a column still has one value a row."""
+    return pl.when(pl.int_range(pl.len()) >= 0).then(expr.cast(pl.Boolean)).otherwise(None).alias("mask")
+
+
+def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
+    if isinstance(expr, Column):
+        name = names.get(expr.path[0].lower()) if len(expr.path) == 1 else None
+        if name is None:
+            raise NotEvaluable(f"{expr} is not among the columns at hand.")
+        return pl.col(name)
+    if isinstance(expr, Literal):
+        return pl.lit(None, dtype=pl.Boolean) if expr.value is None else _literal(expr.value)
+    if isinstance(expr, And):
+        return _value(expr.left, names) & _value(expr.right, names)
+    if isinstance(expr, Or):
+        return _value(expr.left, names) | _value(expr.right, names)
+    if isinstance(expr, Not):
+        return ~_value(expr.child, names)
+    if isinstance(expr, IsNull):
+        return _value(expr.child, names).is_null()
+    if isinstance(expr, IsNotNull):
+        return _value(expr.child, names).is_not_null()
+    if isinstance(expr, StartsWith):
+        return _value(expr.child, names).str.starts_with(expr.prefix)
+    if isinstance(expr, In):
+        child = _value(expr.child, names)
+        found = pl.lit(False)
+        for value in expr.values:
+            found = found | (pl.lit(None, dtype=pl.Boolean) if value is None else child == _literal(value))
+        return pl.when(child.is_null()).then(None).otherwise(found)
+    if isinstance(expr, Compare):
+        return _compare(expr, names)
+    raise NotEvaluable(f"{expr} is not understood here.")
+
+
+def _compare(expr: Compare, names: Mapping[str, str]) -> pl.Expr:
+    nulls = [isinstance(side, Literal) and side.value is None for side in (expr.left, expr.right)]
+    if any(nulls):
+        if expr.op != "<=>":
+            return pl.lit(None, dtype=pl.Boolean)
+        if all(nulls):
+            return pl.lit(True)
+        return _value(expr.right if nulls[0] else expr.left, names).is_null()
+    left, right = _value(expr.left, names), _value(expr.right, names)
+    operations = {
+        "=": left.eq(right),
+        "<=>": left.eq_missing(right),
+        "<": left.lt(right),
+        "<=": left.le(right),
+        ">": left.gt(right),
+        ">=": left.ge(right),
+    }
+    return operations[expr.op]
+
+
+def _literal(value: Any) -> pl.Expr:
+    return pl.lit(value)
+
+
+Possible: TypeAlias = tuple[pl.Expr, pl.Expr]
+"""Whether some row can make a condition true, and whether some row can make it false; null counts as yes."""
+
+_YES: Final = pl.lit(True)
+_NO: Final = pl.lit(False)
+
+
+def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
+    """Which files may hold a row that makes a condition true.
+
+    Args:
+        expr: Over physical column paths.
+        stats: Columns named by ``stat_column``, a row a file, nulls where nothing is known.
+
+    Returns:
+        Boolean series without nulls: false only where the statistics prove that no row can.
+    """
+    try:
+        possible = _possible(expr, stats.schema)[0].fill_null(True)
+        mask = stats.select(pl.when(pl.int_range(pl.len()) >= 0).then(possible).otherwise(True).alias("mask"))
+    except pl.exceptions.PolarsError:  # types that do not compare: nothing can be ruled out
+        return pl.repeat(True, stats.height, dtype=pl.Boolean, eager=True).alias("mask")
+    return mask.to_series()
+
+
+def _possible(expr: Expr, schema: pl.Schema) -> Possible:
+    if isinstance(expr, And):
+        (lt, lf), (rt, rf) = _possible(expr.left, schema), _possible(expr.right, schema)
+        return lt & rt, lf | rf
+    if isinstance(expr, Or):
+        (lt, lf), (rt, rf) = _possible(expr.left, schema), _possible(expr.right, schema)
+        return lt | rt, lf & rf
+    if isinstance(expr, Not):
+        can_be_true, can_be_false = _possible(expr.child, schema)
+        return can_be_false, can_be_true
+    if isinstance(expr, Literal):
+        if isinstance(expr.value, bool):
+            return pl.lit(expr.value), pl.lit(not expr.value)
+        return (_NO, _NO) if expr.value is None else (_YES, _YES)
+    if isinstance(expr, IsNull) and isinstance(expr.child, Column):
+        return _null_possible(expr.child, schema)
+    if isinstance(expr, IsNotNull) and isinstance(expr.child, Column):
+        is_null, is_value = _null_possible(expr.child, schema)
+        return is_value, is_null
+    if isinstance(expr, Compare):
+        return _compare_possible(expr, schema)
+    if isinstance(expr, In) and isinstance(expr.child, Column):
+        return _in_possible(expr, schema)
+    if isinstance(expr, StartsWith) and isinstance(expr.child, Column):
+        return _prefix_possible(expr, schema)
+    return _YES, _YES
+
+
+def _stat(kind: str, column: Column, schema: pl.Schema) -> pl.Expr | None:
+    name = stat_column(kind, column.path)
+    return pl.col(name) if name in schema else None
+
+
+def _null_possible(column: Column, schema: pl.Schema) -> Possible:
+    """Whether a row can be null, and whether one can be a value."""
+    counts = _stat("nullCount", column, schema)
+    if counts is None:
+        return _YES, _YES
+    is_value = (counts < pl.col("numRecords")).fill_null(True) if "numRecords" in schema else _YES
+    return (counts > 0).fill_null(True), is_value
+
+
+def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
+    left, right, op = expr.left, expr.right, expr.op
+    if isinstance(left, Literal) and isinstance(right, Column):
+        left, right, op = right, left, _FLIPPED[op]
+    if not (isinstance(left, Column) and isinstance(right, Literal)):
+        return _YES, _YES
+    is_null, is_value = _null_possible(left, schema)
+    if right.value is None:
+        return (is_null, is_value) if op == "<=>" else (_NO, _NO)
+    low, high = _stat("min", left, schema), _stat("max", left, schema)
+    if low is None or high is None or isinstance(right.value, (bool, bytes)):
+        return (is_value, is_value) if op != "<=>" else (is_value, _YES)
+    value = _bound_literal(right.value)
+    # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
+    floating = schema[stat_column("max", left.path)].is_float()
+    nan = isinstance(right.value, float) and right.value != right.value
+    if floating and nan:
+        return _YES, _YES
+    within = (low <= value).fill_null(True) & (high >= value).fill_null(True)
+    differs = _YES if floating else ~((low == value) & (high == value)).fill_null(False)
+    above_or_equal = _YES if floating else (high >= value).fill_null(True)
+    above = _YES if floating else (high > value).fill_null(True)
+    below, below_or_equal = (low < value).fill_null(True), (low <= value).fill_null(True)
+    table: dict[str, Possible] = {
+        "=": (within, differs),
+        "<": (below, above_or_equal),
+        "<=": (below_or_equal, above),
+        ">": (above, below_or_equal),
+        ">=": (above_or_equal, below),
+    }
+    if op == "<=>":
+        return is_value & within, _YES
+    can_be_true, can_be_false = table[op]
+    return is_value & can_be_true, is_value & can_be_false
+
+
+def _bound_literal(value: Any) -> pl.Expr:
+    """A constant to compare with bounds; decimals as floats, as ``parse_stats_columns`` has their (widened) bounds."""
+    return pl.lit(float(value)) if isinstance(value, Decimal) else pl.lit(value)
+
+
+_EXACT_VALUES: Final = 64
+
+
+def _in_possible(expr: In, schema: pl.Schema) -> Possible:
+    assert isinstance(expr.child, Column)
+    _, is_value = _null_possible(expr.child, schema)
+    low, high = _stat("min", expr.child, schema), _stat("max", expr.child, schema)
+    values = [value for value in expr.values if value is not None]
+    if not values:
+        return _NO, _NO if expr.values else is_value
+    plain = not any(isinstance(value, (bool, bytes)) or value != value for value in values)
+    if low is None or high is None or not plain:
+        return is_value, is_value
+    if len(values) > _EXACT_VALUES:
+        top, bottom = _bound_literal(max(values)), _bound_literal(min(values))
+        inside = (low <= top).fill_null(True) & (high >= bottom).fill_null(True)
+        return is_value & inside, is_value
+    inside = _NO
+    for value in values:
+        bound = _bound_literal(value)
+        inside = inside | ((low <= bound).fill_null(True) & (high >= bound).fill_null(True))
+    return is_value & inside, is_value
+
+
+def _prefix_possible(expr: StartsWith, schema: pl.Schema) -> Possible:
+    assert isinstance(expr.child, Column)
+    _, is_value = _null_possible(expr.child, schema)
+    low, high = _stat("min", expr.child, schema), _stat("max", expr.child, schema)
+    if low is None or high is None or schema[stat_column("min", expr.child.path)] != pl.String:
+        return is_value, is_value
+    prefix = pl.lit(expr.prefix)
+    reaches = (low.str.slice(0, len(expr.prefix)) <= prefix).fill_null(True) & (high >= prefix).fill_null(True)
+    return is_value & reaches, is_value

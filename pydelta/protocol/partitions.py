@@ -1,0 +1,203 @@
+"""Partition values: Python values <-> the log's text, columns of text -> typed columns, values -> directory names.
+
+Imports the standard library alone at the top, since the writer's tasks load it.
+Protocol: "Partition Value Serialization" (the empty string is null, for every type).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+from pydelta.errors import InvalidArgumentError, LogCorruptedError, SchemaError
+from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "HIVE_NULL",
+    "hive_escape",
+    "hive_unescape",
+    "parse_partition_value",
+    "partition_dir",
+    "serialize_partition_value",
+    "typed_frame",
+]
+
+HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = frozenset('"#%\'*/:=?\\\x7f{[]^') | {chr(code) for code in range(0x20)}
+_UTC: Final = dt.UTC
+
+
+def hive_escape(text: str) -> str:
+    """Text -> a part of a partition directory's name, as Hive and Spark write it.
+
+    Example:
+        >>> hive_escape("a/b=50%")
+        'a%2Fb%3D50%25'
+    """
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+def hive_unescape(text: str) -> str:
+    """The inverse of ``hive_escape``; a ``%`` that begins no escape stays."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
+
+
+def partition_dir(values: Mapping[str, str | None]) -> str:
+    """Serialised values -> the directory, ``a=1/b=x``; null and the empty string become Hive's null name.
+
+    Example:
+        >>> partition_dir({"day": "2024-01-01", "name": None})
+        'day=2024-01-01/name=__HIVE_DEFAULT_PARTITION__'
+    """
+    return "/".join(
+        f"{hive_escape(name)}={hive_escape(value) if value else HIVE_NULL}" for name, value in values.items()
+    )
+
+
+def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
+    """A Python value (as Arrow's ``as_py`` gives it) -> the log's text; None for null and for the empty string.
+
+    Timestamps must be aware or are taken as UTC; they are written as ISO 8601 in UTC, which no time zone can change.
+    """
+    if value is None:
+        return None
+    if isinstance(data_type, DecimalType):
+        return format(value, "f")
+    if not isinstance(data_type, PrimitiveType):
+        raise SchemaError(f"A column of type {data_type} cannot partition a table.", hint="Choose a flat column.")
+    name = data_type.name
+    if name == "boolean":
+        return "true" if value else "false"
+    if name == "binary":
+        return "".join(chr(byte) for byte in value) or None
+    if name in ("float", "double"):
+        return _float_text(value)
+    if name == "timestamp":
+        aware = value if value.tzinfo else value.replace(tzinfo=_UTC)
+        return aware.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    if name == "timestamp_ntz":
+        text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+        return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+    if name == "date":
+        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+    return str(value) or None
+
+
+def _float_text(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(float(value))
+
+
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4,6})-(\d{1,2})-(\d{1,2})(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d{2}:?\d{2})?)?"
+)
+
+
+def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
+    match = _TIMESTAMP.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("no timestamp")
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
+    micros = int((fraction or "").ljust(6, "0")[:6] or 0)
+    value = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros)
+    if offset is None:
+        return value if zone is None else value.replace(tzinfo=zone).astimezone(_UTC)
+    if zone is None:
+        return value
+    own = _UTC if offset == "Z" else dt.datetime.strptime(offset.replace(":", ""), "%z").tzinfo
+    return value.replace(tzinfo=own).astimezone(_UTC)
+
+
+def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: str = "UTC") -> Any:
+    """The log's text -> a Python value; None for null and for the empty string.
+
+    Args:
+        text: As ``partitionValues`` holds it.
+        data_type: Of the partition column.
+        time_zone: Zone of timestamps that name none.
+
+    Raises:
+        LogCorruptedError: The text is no value of the type.
+    """
+    if text is None or text == "":
+        return None
+    try:
+        if isinstance(data_type, DecimalType):
+            return Decimal(text)
+        name = data_type.name if isinstance(data_type, PrimitiveType) else ""
+        if name in ("byte", "short", "integer", "long"):
+            return int(text)
+        if name in ("float", "double"):
+            return float(text)
+        if name == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        if name == "date":
+            return dt.date(*(int(part) for part in text.split("T")[0].split(" ")[0].split("-")))
+        if name == "timestamp":
+            return _parse_timestamp(text, zone_of(time_zone))
+        if name == "timestamp_ntz":
+            return _parse_timestamp(text, None)
+        if name == "binary":
+            return text.encode("latin-1") if all(ord(char) < 256 for char in text) else text.encode()
+    except (ValueError, KeyError, TypeError, InvalidOperation, OverflowError) as error:
+        raise LogCorruptedError(f"The partition value {text!r} in the log is no {data_type}.") from error
+    return text
+
+
+def zone_of(name: str) -> dt.tzinfo:
+    """A zone by its name or offset.
+
+    Raises:
+        InvalidArgumentError: There is none of that name.
+    """
+    match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", name)
+    if match:
+        sign, hours, minutes = match.groups()
+        delta = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return dt.timezone(delta if sign == "+" else -delta)
+    if name in ("UTC", "Z", "GMT", "Etc/UTC"):
+        return _UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidArgumentError(f"There is no time zone {name!r}.") from error
+
+
+def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UTC") -> pl.DataFrame:
+    """Columns of text -> columns of the fields' types, by column; each distinct text is parsed once.
+
+    Args:
+        frame: String columns named as the fields of ``schema``.
+        schema: The partition columns, flat.
+        time_zone: Zone of timestamps that name none.
+
+    Raises:
+        LogCorruptedError: A text that is no value of its type.
+    """
+    import polars as pl
+
+    from pydelta.protocol.schema import to_polars_dtype
+
+    columns = []
+    for field in schema.fields:
+        texts = frame.get_column(field.name)
+        dtype = to_polars_dtype(field.data_type)
+        if dtype == pl.String():
+            columns.append(texts.replace("", None).alias(field.name))
+            continue
+        distinct = texts.unique()
+        values = [parse_partition_value(text, field.data_type, time_zone=time_zone) for text in distinct]
+        lookup = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=dtype, strict=False)})
+        joined = texts.to_frame("text").join(lookup, on="text", how="left", nulls_equal=True, maintain_order="left")
+        columns.append(joined.get_column("value").alias(field.name))
+    return pl.DataFrame(columns) if columns else frame.select()

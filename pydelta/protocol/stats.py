@@ -1,0 +1,206 @@
+"""Per-file statistics: JSON texts in, typed bounds for chosen columns out; bounds of strings and times, as text, out.
+
+Imports the standard library alone at the top, since the writer's tasks load it.
+Protocol: "Per-file Statistics". Bounds may be looser than the data, never tighter.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "MAX_STRING_LENGTH",
+    "indexed_leaves",
+    "parse_stats_columns",
+    "stat_column",
+    "truncate_max",
+    "truncate_min",
+]
+
+MAX_STRING_LENGTH: Final = 32
+_LAST_CODE_POINT: Final = 0x10FFFF
+_ORDERED: Final = frozenset(
+    {"string", "long", "integer", "short", "byte", "float", "double", "date", "timestamp", "timestamp_ntz"}
+)
+
+
+def stat_column(kind: str, path: Sequence[str]) -> str:
+    """Name of a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
+
+    Example:
+        >>> stat_column("min", ("a", "b")), stat_column("max", ("a.b",))
+        ('min.a.b', 'max.a\\\\.b')
+    """
+    return ".".join([kind, *(part.replace("\\", "\\\\").replace(".", "\\.") for part in path)])
+
+
+def has_bounds(data_type: DataType) -> bool:
+    """Whether the protocol keeps minimum and maximum for columns of the type."""
+    return isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name in _ORDERED)
+
+
+def truncate_min(text: str, length: int = MAX_STRING_LENGTH) -> str:
+    """A prefix of the smallest string: no greater than it."""
+    return text[:length]
+
+
+def truncate_max(text: str, length: int = MAX_STRING_LENGTH) -> str | None:
+    """The shortest bound near ``length`` characters that is no less than the greatest string, or any it begins.
+
+    A cut prefix is raised at its last character that can be raised; None when there is none, so there is no bound.
+
+    Example:
+        >>> truncate_max("abcdef", 3)
+        'abd'
+    """
+    if len(text) <= length:
+        return text
+    prefix = text[:length]
+    for end in range(length, 0, -1):
+        code = ord(prefix[end - 1])
+        if code < _LAST_CODE_POINT:
+            raised = code + 1
+            if 0xD800 <= raised <= 0xDFFF:  # no characters of their own
+                raised = 0xE000
+            return prefix[: end - 1] + chr(raised)
+    return None
+
+
+def indexed_leaves(
+    schema: StructType,
+    *,
+    num_indexed: int,
+    stats_columns: Iterable[str] | None = None,
+    partition_columns: Iterable[str] = (),
+) -> tuple[tuple[tuple[str, ...], DataType], ...]:
+    """Which leaf columns get statistics.
+
+    Args:
+        schema: Logical schema; structs are entered, arrays and maps count as leaves.
+        num_indexed: ``delta.dataSkippingNumIndexedCols``; -1 for all. Partition columns do not count.
+        stats_columns: ``delta.dataSkippingStatsColumns``, dotted names; overrides the number. A struct's name stands
+            for all its leaves.
+        partition_columns: Left out: their values are in the log.
+    """
+    partitions = {name.lower() for name in partition_columns}
+    leaves = [
+        (path, leaf) for path, leaf in _leaves(schema) if not (len(path) == 1 and path[0].lower() in partitions)
+    ]
+    if stats_columns is not None:
+        wanted = [tuple(_name_parts(name.lower())) for name in stats_columns]
+        return tuple(
+            (path, leaf)
+            for path, leaf in leaves
+            if any(tuple(part.lower() for part in path)[: len(prefix)] == prefix for prefix in wanted)
+        )
+    return tuple(leaves if num_indexed < 0 else leaves[:num_indexed])
+
+
+def _leaves(schema: StructType, prefix: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], DataType]]:
+    for field in schema.fields:
+        if isinstance(field.data_type, StructType):
+            yield from _leaves(field.data_type, (*prefix, field.name))
+        else:
+            yield (*prefix, field.name), field.data_type
+
+
+def _name_parts(dotted: str) -> list[str]:
+    """``a.`b.c` `` -> its parts."""
+    parts, current, quoted = [], "", False
+    for char in dotted:
+        if char == "`":
+            quoted = not quoted
+        elif char == "." and not quoted:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    return [*parts, current]
+
+
+def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], DataType]]) -> pl.DataFrame:
+    """Statistics of many files for a few columns, by column and without a Python object a file.
+
+    Args:
+        stats: JSON texts; null where a file has none. A text that is no JSON yields nulls.
+        leaves: Physical paths and types of the columns wanted.
+
+    Returns:
+        ``numRecords`` (Int64), and for each leaf ``nullCount.<path>`` (Int64) and, for types that have bounds,
+        ``min.<path>`` and ``max.<path>`` in the column's type (see ``stat_column``). Null means not known. Bounds are
+        widened where the text may have lost precision: a millisecond for timestamps, a relative 2**-50 for decimals
+        beyond 15 digits.
+    """
+    import polars as pl
+
+    texts = stats.rename("stats").to_frame().lazy()
+    wanted = [pl.col("stats").str.json_path_match("$.numRecords").cast(pl.Int64, strict=False).alias("numRecords")]
+    for path, data_type in leaves:
+        steps = _json_steps(path)
+        if steps is None:
+            continue
+        counts = pl.col("stats").str.json_path_match(f"$.nullCount{steps}").cast(pl.Int64, strict=False)
+        wanted.append(counts.alias(stat_column("nullCount", path)))
+        if has_bounds(data_type):
+            for kind, key in (("min", "minValues"), ("max", "maxValues")):
+                raw = pl.col("stats").str.json_path_match(f"$.{key}{steps}")
+                wanted.append(_typed_bound(raw, data_type, kind).alias(stat_column(kind, path)))
+    return texts.select(wanted).collect()
+
+
+def _json_steps(path: Sequence[str]) -> str | None:
+    """Steps of a JSON path; None for a name that the path language cannot quote."""
+    if any(char in part for part in path for char in '"\\') or any(ord(char) < 32 for part in path for char in part):
+        return None
+    return "".join(f'["{part}"]' for part in path)
+
+
+def _typed_bound(text: pl.Expr, data_type: DataType, kind: str) -> pl.Expr:
+    import polars as pl
+
+    if isinstance(data_type, DecimalType):
+        number = text.cast(pl.Float64, strict=False)
+        if data_type.precision > 15:
+            slack = number.abs() * 2.0**-50
+            number = number - slack if kind == "min" else number + slack
+        return number
+    name = data_type.name if isinstance(data_type, PrimitiveType) else ""
+    if name == "string":
+        return text
+    if name == "date":
+        return text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    if name in ("timestamp", "timestamp_ntz"):
+        plain = text.str.replace(r"(Z|[+-]\d{2}:?\d{2})$", "").str.replace("T", " ", literal=True)
+        moment = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
+        if name == "timestamp":
+            offset = text.str.extract(r"([+-]\d{2}:?\d{2})$")
+            zero = offset.is_null() | (offset.str.replace(":", "", literal=True).str.slice(1) == "0000")
+            moment = pl.when(zero).then(moment).otherwise(None)  # another zone: not read, so nothing is ruled out
+            moment = moment.dt.replace_time_zone("UTC")
+        return moment + pl.duration(milliseconds=1) if kind == "max" else moment
+    if name in ("float", "double"):
+        return text.cast(pl.Float64, strict=False)
+    return text.cast(pl.Int64, strict=False)
+
+
+def json_bound(value: Any) -> Any:
+    """A value as JSON keeps a bound: dates and times as text, decimals as numbers, the rest as it is.
+
+    Times are cut to milliseconds, which a reader of the maximum has to allow for.
+    """
+    if isinstance(value, dt.datetime):
+        text = value.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + f".{value.microsecond // 1000:03d}"
+        return text + "Z" if value.tzinfo is not None else text
+    if isinstance(value, dt.date):
+        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+    if isinstance(value, Decimal):
+        return float(value) if value != value.to_integral_value() else int(value)
+    return value
