@@ -1,1 +1,12 @@
+"""What tests of the engine, ours and its users', need: stores that count or fail, deterministic interleavings.
 
+::
+
+    CountingStore(inner)         which calls were made, how many bytes were read
+    FaultyStore(inner, Fault…)   fail, lose the reply, die before or after the n-th call
+    lockstep                     two transactions stopped at each phase, no sleeps
+"""
+
+from pydelta.testing.stores import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
+
+__all__ = ["CountingStore", "Fault", "FaultKind", "FaultyStore", "SimulatedCrash"]

@@ -1,0 +1,105 @@
+"""Does put-if-absent hold? Several S3 look-alikes let two writers create one object; a race shows it.
+
+A store in, a result out; at a process's first commit to a bucket ``ensure_safe`` refuses one that failed.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydelta.errors import UnsafeStoreError
+from pydelta.storage.interface import PutOutcome, Store
+from pydelta.storage.uris import scheme_of
+
+__all__ = ["ProbeResult", "ensure_safe", "probe_put_if_absent"]
+
+_KNOWN_SAFE: Final = frozenset({"file", "memory", "hdfs"})
+"""Stores whose put-if-absent is a single atomic step of the operating system, this process or the NameNode."""
+
+_SAFE_BUCKETS: set[str] = set()
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a race showed.
+
+    Args:
+        writers: How many raced.
+        created: How many were told that they created the object; one is right.
+        unknown: How many were told nothing certain.
+        kept: Whether what is stored is what a winner wrote.
+    """
+
+    writers: int
+    created: int
+    unknown: int
+    kept: bool
+
+    @property
+    def safe(self) -> bool:
+        """Exactly one winner, or none known and one of the unknown ones, and its bytes are there."""
+        return self.kept and (self.created == 1 or (self.created == 0 and self.unknown > 0))
+
+
+def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
+    """Race ``writers`` threads to create one object under ``_pydelta/``, which is removed afterwards.
+
+    Raises:
+        StorageError: The store could not be written to at all.
+    """
+    path = f"_pydelta/probe-{uuid.uuid4()}"
+    barrier = threading.Barrier(writers)
+
+    def attempt(number: int) -> tuple[int, PutOutcome]:
+        barrier.wait(timeout=60)
+        return number, store.put_if_absent(path, b"writer %d" % number)
+
+    try:
+        with ThreadPoolExecutor(max_workers=writers) as pool:
+            outcomes = dict(pool.map(attempt, range(writers)))
+        stored = store.read(path)
+    finally:
+        store.delete_many([path])
+    counts = Counter(outcomes.values())
+    possible = {
+        b"writer %d" % number for number, outcome in outcomes.items() if outcome is not PutOutcome.ALREADY_EXISTS
+    }
+    return ProbeResult(
+        writers=writers,
+        created=counts[PutOutcome.CREATED],
+        unknown=counts[PutOutcome.UNKNOWN],
+        kept=stored in possible,
+    )
+
+
+def ensure_safe(store: Store) -> None:
+    """Nothing, when the store keeps put-if-absent; each bucket is raced once in a process.
+
+    Raises:
+        UnsafeStoreError: Two writers created the same object.
+        StorageError: The store could not be written to at all.
+    """
+    if scheme_of(store.root) in _KNOWN_SAFE:
+        return
+    parts = urlsplit(store.root)
+    bucket = f"{parts.scheme}://{parts.netloc}"
+    with _LOCK:
+        if bucket in _SAFE_BUCKETS:
+            return
+    result = probe_put_if_absent(store)
+    if not result.safe:
+        raise UnsafeStoreError(
+            f"{bucket} does not keep put-if-absent: of {result.writers} writers that raced to create one object "
+            f"{result.created} were told that they had. Two transactions could overwrite each other there.",
+            hint="Use a store that honours If-None-Match on PUT (AWS S3, MinIO), or register a log store of your own "
+            "for the scheme (spark.pydelta.logStore.<scheme>).",
+        )
+    with _LOCK:
+        _SAFE_BUCKETS.add(bucket)

@@ -1,0 +1,185 @@
+"""Stores for tests: one that counts, one that fails on purpose. Both wrap a real store and keep its interface."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from pydelta.errors import StorageError
+from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+
+__all__ = ["CountingStore", "Fault", "FaultKind", "FaultyStore", "SimulatedCrash"]
+
+
+class SimulatedCrash(BaseException):
+    """The process is gone: nothing may catch this but the test."""
+
+
+class _Wrapper:
+    """Hands every call to an inner store through ``_call``."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    @property
+    def root(self) -> str:
+        """The inner store's root."""
+        return self._inner.root
+
+    def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+    def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
+        """See ``Store.list_from``; the listing is taken whole when it is asked for."""
+        listed = self._call("list_from", prefix, lambda: list(self._inner.list_from(start, prefix=prefix)))
+        return iter(listed)
+
+    def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See ``Store.list_all``."""
+        return iter(self._call("list_all", prefix, lambda: list(self._inner.list_all(prefix))))
+
+    def read(self, path: str) -> bytes:
+        """See ``Store.read``."""
+        data: bytes = self._call("read", path, lambda: self._inner.read(path))
+        return data
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """See ``Store.read_range``."""
+        data: bytes = self._call("read_range", path, lambda: self._inner.read_range(path, start, length))
+        return data
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """See ``Store.put_if_absent``."""
+        outcome: PutOutcome = self._call("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
+        return outcome
+
+    def put(self, path: str, data: bytes) -> None:
+        """See ``Store.put``."""
+        self._call("put", path, lambda: self._inner.put(path, data))
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """See ``Store.head``."""
+        found: ObjectInfo | None = self._call("head", path, lambda: self._inner.head(path))
+        return found
+
+    def delete_many(self, paths: Iterable[str]) -> DeleteReport:
+        """See ``Store.delete_many``."""
+        names = list(paths)
+        report: DeleteReport = self._call("delete_many", ",".join(names), lambda: self._inner.delete_many(names))
+        return report
+
+    def open_writer(self, path: str) -> BinaryIO:
+        """See ``Store.open_writer``."""
+        stream: BinaryIO = self._call("open_writer", path, lambda: self._inner.open_writer(path))
+        return stream
+
+
+class CountingStore(_Wrapper):
+    """Keeps the calls made, in order, as pairs of verb and path, and the bytes read.
+
+    Example:
+        >>> from pydelta.storage import MemoryStore
+        >>> store = CountingStore(MemoryStore("memory://doc/t"))
+        >>> store.put("a", b"x"); store.calls
+        [('put', 'a')]
+    """
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._lock = threading.Lock()
+        self.calls: list[tuple[str, str]] = []
+        self.bytes_read = 0
+
+    def paths(self, *verbs: str) -> list[str]:
+        """Paths of the calls of some verbs, in order."""
+        return [path for verb, path in self.calls if verb in verbs]
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        with self._lock:
+            self.calls.clear()
+            self.bytes_read = 0
+
+    def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
+        with self._lock:
+            self.calls.append((verb, path))
+        result = run()
+        if isinstance(result, bytes):
+            with self._lock:
+                self.bytes_read += len(result)
+        return result
+
+
+class FaultKind(enum.Enum):
+    """How a call goes wrong."""
+
+    FAIL = "fail"
+    """It does nothing and raises a retryable ``StorageError``."""
+    LOSE_REPLY = "lose reply"
+    """It takes effect, and the caller does not learn of it: ``UNKNOWN`` from a put-if-absent, else an error."""
+    DIE_BEFORE = "die before"
+    """The process ends before the call takes effect."""
+    DIE_AFTER = "die after"
+    """The process ends after the call took effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault: at the ``call``-th (from 0) of the calls that ``verb`` (None for any) and ``path_contains`` select."""
+
+    kind: FaultKind
+    call: int
+    verb: str | None = None
+    path_contains: str = ""
+
+
+class FaultyStore(_Wrapper):
+    """Goes wrong where it is told to. After a death every further call dies too, until a new store is opened.
+
+    Attributes:
+        calls: Verb and path of each call, in order.
+        fired: Whether the fault happened.
+    """
+
+    def __init__(self, inner: Store, *faults: Fault) -> None:
+        super().__init__(inner)
+        self._lock = threading.Lock()
+        self._faults = faults
+        self._seen = dict.fromkeys(faults, 0)
+        self._dead = False
+        self.calls: list[tuple[str, str]] = []
+        self.fired = False
+
+    def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
+        with self._lock:
+            if self._dead:
+                raise SimulatedCrash("the process is gone")
+            self.calls.append((verb, path))
+            fault = self._due(verb, path)
+            if fault is not None:
+                self.fired = True
+                self._dead = fault.kind in (FaultKind.DIE_BEFORE, FaultKind.DIE_AFTER)
+        if fault is None:
+            return run()
+        if fault.kind is FaultKind.FAIL:
+            raise StorageError(f"{verb} of {path} failed on purpose.", retryable=True)
+        if fault.kind is FaultKind.DIE_BEFORE:
+            raise SimulatedCrash(f"before {verb} of {path}")
+        run()
+        if fault.kind is FaultKind.DIE_AFTER:
+            raise SimulatedCrash(f"after {verb} of {path}")
+        if verb == "put_if_absent":
+            return PutOutcome.UNKNOWN
+        raise StorageError(f"The reply to {verb} of {path} was lost on purpose.", retryable=True)
+
+    def _due(self, verb: str, path: str) -> Fault | None:
+        due = None
+        for fault in self._faults:
+            if fault.verb in (None, verb) and fault.path_contains in path:
+                if self._seen[fault] == fault.call:
+                    due = fault
+                self._seen[fault] += 1
+        return due
