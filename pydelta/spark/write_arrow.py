@@ -1,0 +1,134 @@
+"""Arrow arrays as Spark sends them in, arrays as the files hold them out. Runs on executors; pyarrow only.
+
+The differences: physical names and field ids in structs, times in UTC or milliseconds, void columns gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydelta.errors import SchemaError
+
+__all__ = ["file_array", "file_batch", "float_leaves", "leaf_column", "leaf_names", "optional", "struct_leaves"]
+
+
+def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The first columns of a batch under the names and types of ``schema``, matched by position.
+
+    Raises:
+        SchemaError: A column cannot be held by its type; names the column.
+    """
+    arrays = []
+    for index, target in enumerate(schema):
+        try:
+            arrays.append(file_array(batch.column(index), target.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"Column {target.name!r} of type {batch.schema.field(index).type} cannot be written as {target.type}: "
+                f"{str(error).splitlines()[0]}",
+                hint="Cast the column to the table's type before writing.",
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """An array as ``target``; children of structs are matched by position, void ones are left out."""
+    source = array.type
+    if source.equals(target, check_metadata=True):
+        return array
+    if array.offset and pa.types.is_nested(source):
+        array = pa.concat_arrays([array, array.slice(0, 0)])  # offsets and masks cannot both be given for a slice
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        return _struct(array, target)
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        keys = file_array(array.keys, target.key_type)
+        items = file_array(array.items, target.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=target, mask=_nulls(array))
+    if _is_list(source) and _is_list(target):
+        values = file_array(array.values, target.value_type)
+        offsets = array.offsets.cast(pa.int32())
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and target.unit == "ms":
+        array = pc.floor_temporal(array, unit="millisecond")
+    return array.cast(target)
+
+
+def _struct(array: pa.Array, target: pa.StructType) -> pa.Array:
+    source: pa.StructType = array.type
+    logical = [target.field(index) for index in range(target.num_fields)]
+    children = []
+    kept = [index for index in range(source.num_fields) if not pa.types.is_null(source.field(index).type)]
+    if len(kept) != len(logical):
+        raise pa.ArrowInvalid(f"a struct of {len(kept)} fields was expected to have {len(logical)}")
+    for index, field in zip(kept, logical, strict=True):
+        children.append(file_array(array.field(index), field.type))
+    return pa.StructArray.from_arrays(children, fields=logical, mask=_nulls(array))
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))
+
+
+def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
+    """The schema with every field nullable (map keys apart), and times with a zone in milliseconds if asked for.
+
+    Whether a table's columns may be null is checked on the rows before they are written; files say "optional"
+    throughout, which every reader takes for either.
+    """
+
+    def of_type(data_type: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(data_type):
+            return pa.struct([of_field(data_type.field(index)) for index in range(data_type.num_fields)])
+        if pa.types.is_map(data_type):
+            key = pa.field("key", of_type(data_type.key_type), nullable=False)
+            return pa.map_(key, of_field(data_type.item_field))
+        if _is_list(data_type):
+            return pa.list_(of_field(data_type.value_field))
+        if milliseconds and pa.types.is_timestamp(data_type) and data_type.tz is not None:
+            return pa.timestamp("ms", data_type.tz)
+        return data_type
+
+    def of_field(field: pa.Field) -> pa.Field:
+        return pa.field(field.name, of_type(field.type), nullable=True, metadata=field.metadata)
+
+    return pa.schema([of_field(field) for field in schema])
+
+
+def struct_leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Paths and types of the leaves that are reached through structs alone, in the schema's order."""
+
+    def walk(fields: list[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+        for field in fields:
+            path = (*above, field.name)
+            if pa.types.is_struct(field.type):
+                yield from walk([field.type.field(i) for i in range(field.type.num_fields)], path)
+            elif not pa.types.is_nested(field.type):
+                yield path, field.type
+
+    return walk(list(schema), ())
+
+
+def leaf_names(schema: pa.Schema) -> list[str]:
+    """Dotted Parquet names of the leaves outside lists and maps, as ``write_statistics`` takes them."""
+    return [".".join(path) for path, _ in struct_leaves(schema)]
+
+
+def leaf_column(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
+    """The values at ``path``; null where a struct above is null."""
+    column: Any = table.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def float_leaves(table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Dotted name and values of each float or double leaf that is reached through structs alone."""
+    for path, data_type in struct_leaves(table.schema):
+        if pa.types.is_floating(data_type):
+            yield ".".join(path), leaf_column(table, path)
