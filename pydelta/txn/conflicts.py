@@ -198,9 +198,9 @@ def _removed_from_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, l
 
 
 def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
-    ours = {remove.key for remove in staged.removes}
+    ours = {reads.key_of(remove) for remove in staged.removes}
     for remove in winner.removes if ours else ():
-        if remove.key in ours:
+        if reads.key_of(remove) in ours:
             reason = f"removed {_file(remove)}, which this transaction removes too."
             return _conflict(ConcurrentDeleteDeleteException, winner, reason)
     return None
@@ -208,17 +208,17 @@ def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, leve
 
 def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
     """A path that both touch: a file added anew after the winner removed it, or two vectors over one file."""
-    ours = {file.path for file in (*staged.adds, *staged.removes)}
+    added = {reads.path_of(file) for file in staged.adds}
+    ours = added | {reads.path_of(file) for file in staged.removes}
     if not ours:
         return None
-    added = {file.path for file in staged.adds}
     for removed in winner.removes:
-        if removed.path in ours:
+        if reads.path_of(removed) in ours:
             reason = f"removed {_file(removed)}, which this transaction changes."
             return _conflict(ConcurrentDeleteReadException, winner, reason)
     for add in winner.adds:
         # Removing a file whose metadata the winner only refreshed is fine.
-        if add.path in added:
+        if reads.path_of(add) in added:
             reason = f"added {_file(add)}, which this transaction adds too."
             return _conflict(ConcurrentAppendException, winner, reason)
     return None

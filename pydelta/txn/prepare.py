@@ -22,14 +22,12 @@ from pydelta.protocol.actions import (
     Metadata,
     encode_json,
 )
-from pydelta.protocol.schema import parse_schema
+from pydelta.protocol.schema import parse_schema, physical_partition_columns
 from pydelta.settings import TableProperties
 from pydelta.txn.conflicts import Isolation
 from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit
 
 __all__ = ["Base", "Intention", "check_staged", "render"]
-
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +94,9 @@ def partition_keys(metadata: Metadata) -> frozenset[str]:
     """Names that ``partitionValues`` is keyed by: the physical ones where column mapping is on."""
     if not metadata.partition_columns:
         return frozenset()
-    mapped = TableProperties.parse(metadata.configuration).column_mapping_mode != "none"
+    mode = TableProperties.parse(metadata.configuration).column_mapping_mode
     schema = parse_schema(metadata.schema_string)
-    names = []
-    for column in metadata.partition_columns:
-        field = schema.field(column)
-        names.append(str(field.metadata.get(_PHYSICAL_NAME, field.name)) if mapped else field.name)
-    return frozenset(names)
+    return frozenset(physical_partition_columns(schema, metadata.partition_columns, mode))
 
 
 def check_staged(staged: Staged, *, metadata: Metadata, append_only: bool) -> None:

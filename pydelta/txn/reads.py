@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from pydelta.log.columns import canonical_path, file_key, keys_of
 from pydelta.protocol.actions import AddFile, FileKey, RemoveFile
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ KEY_SCHEMA = pl.Schema({"path": pl.String(), "dv_id": pl.String()})
 class ReadPredicate:
     """One scan: conjuncts over partition columns, and conjuncts over data that statistics may answer.
 
-    Both empty means a scan of everything.
+    Both empty means a scan of everything. ``time_zone`` is that of timestamps in partition values that name none.
     """
 
     partition_filters: tuple[Expr, ...] = ()
     data_filters: tuple[Expr, ...] = ()
+    time_zone: str = "UTC"
 
 
 FileMatcher: TypeAlias = Callable[[ReadPredicate, Sequence[AddFile]], AddFile | None]
@@ -60,6 +62,7 @@ class ReadSet:
         app_ids: Applications whose ``txn`` version was looked up.
         whole_table: The outcome depends on every file there is.
         matcher: Decides which added files a scan would have met.
+        root: URI of the table; completes paths, so that two spellings of one file meet.
     """
 
     predicates: tuple[ReadPredicate, ...] = ()
@@ -67,6 +70,16 @@ class ReadSet:
     app_ids: frozenset[str] = frozenset()
     whole_table: bool = False
     matcher: FileMatcher = match_any_file
+    root: str = ""
+
+    def key_of(self, file: AddFile | RemoveFile) -> str:
+        """The file's identity, whatever way its path is spelt."""
+        key = file.key
+        return file_key(key.path, key.dv_id, self.root)
+
+    def path_of(self, file: AddFile | RemoveFile) -> str:
+        """The file's path in one spelling."""
+        return canonical_path(file.path, self.root)
 
     @property
     def depends_on_files(self) -> bool:
@@ -93,6 +106,6 @@ class ReadSet:
             return removes[0]
         if self.files.is_empty():
             return None
-        gone = key_frame([remove.key for remove in removes]).with_row_index("position")
-        hit = gone.join(self.files, on=["path", "dv_id"], how="semi", nulls_equal=True, maintain_order="left")
-        return removes[hit["position"][0]] if hit.height else None
+        gone = pl.Series([self.key_of(remove) for remove in removes], dtype=pl.String)
+        hits = gone.is_in(keys_of(self.files, self.root).implode()).arg_true()
+        return removes[hits[0]] if len(hits) else None

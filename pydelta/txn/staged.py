@@ -98,7 +98,8 @@ class Staged:
     @property
     def changes_rows(self) -> bool:
         """Whether any file action says that rows appear or vanish (``dataChange``)."""
-        return bool(self.cdc_files) or any(file.data_change for file in (*self.adds, *self.removes))
+        files: tuple[AddFile | RemoveFile, ...] = (*self.adds, *self.removes)
+        return bool(self.cdc_files) or any(file.data_change for file in files)
 
     @property
     def only_rearranges(self) -> bool:

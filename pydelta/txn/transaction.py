@@ -33,7 +33,7 @@ from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.matching import matcher_for
 from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Backoff, Observer
 from pydelta.txn.prepare import Base, Intention, check_staged, row_id_high_water_mark
-from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet
+from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet, match_any_file
 from pydelta.txn.staged import Operation, Staged
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Committed", "OptimisticTransaction", "TransactionState", "start_transaction"]
 
 _FEATURE: Final = "delta.feature."
+_APPLY_ATTEMPTS: Final = 4
 
 
 class TransactionState(enum.Enum):
@@ -134,29 +135,40 @@ class OptimisticTransaction:
         """Everything read so far."""
         metadata = self.snapshot.metadata
         files = pl.concat(self._files) if self._files else pl.DataFrame(schema=KEY_SCHEMA)
-        kwargs = {} if metadata is None else {"matcher": matcher_for(metadata)}
         return ReadSet(
             predicates=tuple(self._predicates),
             files=files,
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
-            **kwargs,
+            matcher=match_any_file if metadata is None else matcher_for(metadata, root=self.snapshot.table_uri),
+            root=self.snapshot.table_uri,
         )
 
-    def read_files(self, partition_filters: Sequence[Expr] = (), data_filters: Sequence[Expr] = ()) -> pl.DataFrame:
+    def read_files(
+        self,
+        partition_filters: Sequence[Expr] = (),
+        data_filters: Sequence[Expr] = (),
+        *,
+        time_zone: str = "UTC",
+    ) -> pl.DataFrame:
         """The files that may hold rows satisfying all conjuncts; conditions and files count as read.
 
         Args:
             partition_filters: Conjuncts over partition columns alone.
             data_filters: Other conjuncts; statistics rule files out.
+            time_zone: Zone of timestamps in partition values that name none.
 
         Returns:
             Rows of the snapshot's file table.
         """
         self._require_open()
-        found = self.snapshot.files.select(partition_filters=partition_filters, data_filters=data_filters)
-        scan = ReadPredicate(partition_filters=tuple(partition_filters), data_filters=tuple(data_filters))
-        self._predicates.append(scan)
+        conditions = (*partition_filters, *data_filters)
+        found = self.snapshot.files.select(data_filters=conditions, time_zone=time_zone)
+        self._predicates.append(
+            ReadPredicate(
+                partition_filters=tuple(partition_filters), data_filters=tuple(data_filters), time_zone=time_zone
+            )
+        )
         self.mark_read(found)
         return found
 
@@ -285,6 +297,7 @@ class OptimisticTransaction:
             blind_append = staged.only_adds_files and not self.reads.depends_on_files
         elif blind_append and not staged.only_adds_files:
             raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
+        stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
         suspended = metadata.configuration.get("delta.rowTrackingSuspended", "false").lower() == "true"
         return Intention(
             staged=staged,
@@ -296,10 +309,8 @@ class OptimisticTransaction:
             engine_info=engine_info(),
             user_metadata=user_metadata,
             tags=tags,
-            stamped=properties.in_commit_timestamps_enabled,
-            stamping_begins=self.table_exists
-            and properties.in_commit_timestamps_enabled
-            and not read.in_commit_timestamps_enabled,
+            stamped=stamped,
+            stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,
             row_tracking=features.supports(protocol, "rowTracking") and not suspended,
         )
 
@@ -330,14 +341,31 @@ class OptimisticTransaction:
     def _finish(self, published: Published) -> Committed:
         snapshot = self.snapshot
         for winner in published.winners:
-            snapshot = self.log.apply_commit(snapshot, winner.commit.version, winner.commit.actions, winner.file)
+            snapshot = self._apply(snapshot, winner.commit.version, winner.commit.actions, winner.file)
         landed = published.landed
-        after = self.log.apply_commit(snapshot, landed.version, landed.actions, self._commit_file(published))
+        after = self._apply(snapshot, landed.version, landed.actions, self._commit_file(published))
         context = HookContext(
             log=self.log, snapshot=after, previous=snapshot, actions=landed.actions, now_ms=self._clock()
         )
         failures = run_hooks(context, hooks=self._hooks)
         return Committed(version=landed.version, snapshot=after, attempts=published.attempts, hook_failures=failures)
+
+    def _apply(self, snapshot: Snapshot, number: int, actions: Sequence[Action], file: ObjectInfo) -> Snapshot:
+        """The state after one more commit. Where the log has to read for it, a failing store gets more chances."""
+        for attempt in range(1, _APPLY_ATTEMPTS):
+            try:
+                return self.log.apply_commit(snapshot, number, actions, file)
+            except StorageError:
+                self._backoff.pause(attempt)
+        try:
+            return self.log.apply_commit(snapshot, number, actions, file)
+        except StorageError as error:
+            raise StorageError(
+                f"The transaction was committed, but the table's new state could not be read back: {error.message}",
+                hint=f"Do not run it again: txnId {self.txn_id} is in the history. Its checksum and checkpoint are "
+                "left to the next commit.",
+                table=self.snapshot.table_uri,
+            ) from error
 
     def _commit_file(self, published: Published) -> ObjectInfo:
         """The store's own time for the file just put; by this clock when the store does not answer any more."""

@@ -288,3 +288,21 @@ def test_only_the_careful_answer_is_given_without_a_matcher():
     careful = ReadSet(predicates=(ReadPredicate(partition_filters=("p=1",)),))
     assert check(careful, [add("p1/n")], [SEEING, add("p2/w")], Isolation.SERIALIZABLE).kind is APPEND
     assert check(careful, [add("p1/n")], [SEEING], Isolation.SERIALIZABLE) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("a%20b", "a b"),
+        ("file:///t/x", "/t/x"),
+        ("/t/a%20b", "file:/t/a%20b"),
+    ],
+)
+def test_two_spellings_of_a_path_are_one_file(ours, theirs):
+    seen = ReadSet(files=key_frame([remove(ours).key]), root="file:///t")
+    gone = [SEEING, RemoveFile(path=theirs, data_change=True)]
+    assert check(seen, [add("n")], gone, Isolation.SNAPSHOT).kind is READ
+    nothing = ReadSet(root="file:///t")
+    assert check(nothing, [RemoveFile(path=ours, data_change=True)], gone, Isolation.SNAPSHOT).kind is BOTH
+    again = AddFile(path=ours, partition_values={}, size=1, modification_time=0, data_change=True)
+    assert check(nothing, [again], gone, Isolation.SNAPSHOT).kind is READ

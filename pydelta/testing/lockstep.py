@@ -1,0 +1,91 @@
+"""Threads that run one at a time in an order given beforehand: interleavings without sleeps and without luck."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["Lockstep", "interleavings", "run_lockstep"]
+
+_PATIENCE_S: Final = 30.0
+
+
+class Lockstep:
+    """One participant's view: ``at`` blocks until the schedule lets it run on. Fits as a transaction's observer."""
+
+    def __init__(self) -> None:
+        self._go = threading.Semaphore(0)
+        self._stopped = threading.Semaphore(0)
+        self.done = False
+        self.phases: list[str] = []
+        self.result: Any = None
+
+    def at(self, phase: str) -> None:
+        """Stop here until the next turn."""
+        self.phases.append(phase)
+        self._stopped.release()
+        self._wait(self._go)
+
+    def turn(self) -> None:
+        """Let the participant run until it stops again or is done."""
+        self._go.release()
+        self._wait(self._stopped)
+
+    def body(self, run: Callable[[Lockstep], Any]) -> None:
+        """What the participant's thread does: waits for its first turn, keeps what comes out, errors too."""
+        self._wait(self._go)
+        try:
+            self.result = run(self)
+        except BaseException as error:  # handed to the test, which judges it
+            self.result = error
+        finally:
+            self.done = True
+            self._stopped.release()
+
+    @staticmethod
+    def _wait(semaphore: threading.Semaphore) -> None:
+        if not semaphore.acquire(timeout=_PATIENCE_S):
+            raise TimeoutError("A participant did not reach its next phase: the schedule is stuck.")
+
+
+def run_lockstep(bodies: Mapping[str, Callable[[Lockstep], Any]], schedule: Sequence[str]) -> dict[str, Any]:
+    """Run participants in threads, one at a time.
+
+    Args:
+        bodies: By name; each is called with its ``Lockstep`` and stops whenever it calls ``at``.
+        schedule: Whose turn it is, again and again. Turns of those that are done are skipped; who is not done when
+            the schedule ends is finished in the order of ``bodies``.
+
+    Returns:
+        What each returned, or the exception it raised.
+    """
+    steps = {name: Lockstep() for name in bodies}
+    threads = [threading.Thread(target=steps[name].body, args=(body,), daemon=True) for name, body in bodies.items()]
+    for thread in threads:
+        thread.start()
+    for name in schedule:
+        if not steps[name].done:
+            steps[name].turn()
+    for step in steps.values():
+        while not step.done:
+            step.turn()
+    for thread in threads:
+        thread.join(_PATIENCE_S)
+    return {name: step.result for name, step in steps.items()}
+
+
+def interleavings(first: str, first_turns: int, second: str, second_turns: int) -> Iterator[tuple[str, ...]]:
+    """Every way to merge so many turns of one participant with so many of another.
+
+    Example:
+        >>> sorted("".join(turns) for turns in interleavings("a", 1, "b", 2))
+        ['abb', 'bab', 'bba']
+    """
+    if not first_turns or not second_turns:
+        yield (first,) * first_turns + (second,) * second_turns
+        return
+    for rest in interleavings(first, first_turns - 1, second, second_turns):
+        yield (first, *rest)
+    for rest in interleavings(first, first_turns, second, second_turns - 1):
+        yield (second, *rest)

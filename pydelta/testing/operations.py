@@ -1,0 +1,229 @@
+"""Operations at the level of the log, over files that hold no bytes: what races and crashes are tried with.
+
+A file's rows are written into a tag of its ``add``, so that the rows of a table can be told from its log alone.
+Each ``LogOperation`` also says what it does to the rows when nothing interferes: the model that outcomes are compared
+with. The table is partitioned by ``p`` (string) and has one more column, ``x`` (long).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.predicate import Column, Compare, Literal
+from pydelta.protocol.actions import Action, AddFile, Metadata, SetTransaction, encode_json
+from pydelta.txn import Backoff, Committed, Operation, start_transaction
+from pydelta.txn.phases import READ, SILENT, Observer
+
+__all__ = [
+    "LogOperation",
+    "Row",
+    "Rows",
+    "add_file",
+    "append",
+    "append_once",
+    "checkpoint",
+    "compact",
+    "create_table",
+    "delete_partition",
+    "delete_value",
+    "overwrite",
+    "rows_of",
+    "table_metadata",
+]
+
+ROWS_TAG: Final = "pydelta.testing.rows"
+_NOW_MS: Final = 1_700_000_000_000
+_NO_PAUSE: Final = Backoff(first_ms=0, sleep=lambda seconds: None)
+
+Row: TypeAlias = tuple[str, int]
+"""Partition and value."""
+Rows: TypeAlias = Counter[Row]
+
+
+def table_metadata(**properties: str) -> Metadata:
+    """Metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
+    fields = [
+        {"name": "p", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "x", "type": "long", "nullable": True, "metadata": {}},
+    ]
+    return Metadata(
+        id=str(uuid.uuid4()),
+        schema_string=encode_json({"type": "struct", "fields": fields}),
+        partition_columns=("p",),
+        configuration={name.replace("_", "."): value for name, value in properties.items()},
+        created_time=_NOW_MS,
+    )
+
+
+def add_file(partition: str, values: Sequence[int], *, data_change: bool = True) -> AddFile:
+    """A file with a fresh name that is said to hold these values of ``x``."""
+    stats = {
+        "numRecords": len(values),
+        "minValues": {"x": min(values)},
+        "maxValues": {"x": max(values)},
+        "nullCount": {"x": 0},
+    }
+    return AddFile(
+        path=f"p={partition}/part-{uuid.uuid4()}.parquet",
+        partition_values={"p": partition},
+        size=100 + len(values),
+        modification_time=_NOW_MS,
+        data_change=data_change,
+        stats=encode_json(stats),
+        tags={ROWS_TAG: ",".join(map(str, values))},
+    )
+
+
+def _values(add: AddFile) -> list[int]:
+    text = (add.tags or {}).get(ROWS_TAG) or ""
+    return [int(value) for value in text.split(",") if value]
+
+
+def rows_of(snapshot: Snapshot) -> Rows:
+    """The rows of the table, duplicates counted."""
+    found: Rows = Counter()
+    if snapshot.version >= 0:
+        for add in snapshot.files.adds(snapshot.files.core):
+            found.update((add.partition_values["p"] or "", value) for value in _values(add))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOperation:
+    """Something to do to a table.
+
+    Args:
+        name: For test ids.
+        run: Does it; tells the observer each phase. Returns what was committed, None if nothing had to be.
+        model: What it does to the rows when it runs alone.
+    """
+
+    name: str
+    run: Callable[[DeltaLog, Observer], Committed | None]
+    model: Callable[[Rows], Rows]
+
+
+def create_table(log: DeltaLog, files: Iterable[AddFile] = (), **properties: str) -> Committed:
+    """Version 0 with some files."""
+    txn = start_transaction(log, backoff=_NO_PAUSE)
+    txn.update_metadata(table_metadata(**properties))
+    return txn.commit(list(files), Operation(name="CREATE TABLE AS SELECT"))
+
+
+def append(partition: str, values: Sequence[int]) -> LogOperation:
+    """A blind append of one file."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        return txn.commit([add_file(partition, values)], Operation(name="WRITE", parameters={"mode": "Append"}))
+
+    return LogOperation(
+        name="append", run=run, model=lambda rows: rows + Counter((partition, value) for value in values)
+    )
+
+
+def append_once(app_id: str, version: int, partition: str, values: Sequence[int]) -> LogOperation:
+    """An append that a repeat of the same application version leaves out."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        seen = txn.txn_version(app_id)
+        if seen is not None and seen >= version:
+            return None
+        mark = SetTransaction(app_id=app_id, version=version, last_updated=_NOW_MS)
+        return txn.commit([mark, add_file(partition, values)], Operation(name="STREAMING UPDATE"))
+
+    def model(rows: Rows) -> Rows:
+        new = Counter((partition, value) for value in values)
+        return rows if new <= rows else rows + new
+
+    return LogOperation(name="append once", run=run, model=model)
+
+
+def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
+    """Every file goes, one comes."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn.read_whole_table()
+        files = txn.snapshot.files
+        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS) for add in files.adds(files.core)]
+        actions.append(add_file(partition, values))
+        return txn.commit(actions, Operation(name="WRITE", parameters={"mode": "Overwrite"}))
+
+    return LogOperation(name="overwrite", run=run, model=lambda rows: Counter((partition, value) for value in values))
+
+
+def delete_partition(partition: str) -> LogOperation:
+    """The files of one partition go."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        found = txn.read_files(partition_filters=[Compare("=", Column(("p",)), Literal(partition, "string"))])
+        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS) for add in txn.snapshot.files.adds(found)]
+        return txn.commit(actions, Operation(name="DELETE")) if actions else None
+
+    return LogOperation(
+        name="delete partition",
+        run=run,
+        model=lambda rows: Counter({row: count for row, count in rows.items() if row[0] != partition}),
+    )
+
+
+def delete_value(value: int) -> LogOperation:
+    """Rows with ``x = value`` go; the files that hold one are rewritten."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
+        actions: list[Action] = []
+        for add in txn.snapshot.files.adds(found):
+            values = _values(add)
+            kept = [item for item in values if item != value]
+            if kept == values:
+                continue
+            actions.append(add.remove(deletion_timestamp=_NOW_MS))
+            if kept:
+                actions.append(add_file(add.partition_values["p"] or "", kept))
+        return txn.commit(actions, Operation(name="DELETE")) if actions else None
+
+    return LogOperation(
+        name="delete value",
+        run=run,
+        model=lambda rows: Counter({row: count for row, count in rows.items() if row[1] != value}),
+    )
+
+
+def compact(partition: str) -> LogOperation:
+    """The files of one partition become one, with the same rows."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        found = txn.read_files(partition_filters=[Compare("=", Column(("p",)), Literal(partition, "string"))])
+        adds = txn.snapshot.files.adds(found)
+        if len(adds) < 2:
+            return None
+        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS, data_change=False) for add in adds]
+        values = [value for add in adds for value in _values(add)]
+        actions.append(add_file(partition, values, data_change=False))
+        return txn.commit(actions, Operation(name="OPTIMIZE"))
+
+    return LogOperation(name="compact", run=run, model=lambda rows: rows)
+
+
+def checkpoint() -> LogOperation:
+    """A checkpoint of the newest version, and the log cleaned up behind it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> None:
+        snapshot = log.update()
+        observer.at(READ)
+        log.checkpoint(snapshot)
+        observer.at("checkpoint")
+        log.cleanup(_NOW_MS)
+
+    return LogOperation(name="checkpoint", run=run, model=lambda rows: rows)

@@ -1,0 +1,134 @@
+"""Two operations, every merge of their phases: what comes out is what some serial order gives."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from pydelta.errors import DeltaConcurrentModificationException
+from pydelta.log import DeltaLog
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.lockstep import interleavings, run_lockstep
+from pydelta.testing.operations import (
+    LogOperation,
+    Rows,
+    add_file,
+    append,
+    append_once,
+    checkpoint,
+    compact,
+    create_table,
+    delete_partition,
+    delete_value,
+    overwrite,
+    rows_of,
+)
+
+# Each side adds rows of its own, and rows that the deletes of the other side would take.
+FIRST = {
+    "append": append("1", [1, 100]),
+    "overwrite": overwrite("1", [1, 101]),
+    "delete value": delete_value(1),
+    "delete partition": delete_partition("1"),
+    "compact": compact("1"),
+    "append once": append_once("job", 1, "1", [1, 102]),
+    "checkpoint": checkpoint(),
+}
+SECOND = {
+    "append": append("2", [1, 200]),
+    "overwrite": overwrite("2", [1, 201]),
+    "delete value": delete_value(1),
+    "delete partition": delete_partition("2"),
+    "compact": compact("1"),
+    "append once": append_once("job", 1, "1", [1, 102]),
+    "checkpoint": checkpoint(),
+}
+LEVELS = ("WriteSerializable", "Serializable")
+TURNS = 5  # begin, read, prepare, commit, post-commit; retries take more and are finished at the end
+_NAMES = itertools.count()
+
+
+def fresh_store(level: str) -> MemoryStore:
+    store = MemoryStore(f"memory://interleave{next(_NAMES)}/t")
+    files = [add_file("1", [1, 2]), add_file("1", [3, 4]), add_file("2", [1, 5]), add_file("3", [6])]
+    create_table(open_log(store), files, delta_isolationLevel=level, delta_checkpointInterval="2")
+    return store
+
+
+def open_log(store: MemoryStore) -> DeltaLog:
+    return DeltaLog(store)
+
+
+def serial_outcomes(rows: Rows, stood: list[tuple[int | None, LogOperation]], *, in_log_order: bool) -> list[Rows]:
+    """The rows after each serial order of what succeeded; ``in_log_order`` allows only those the versions follow."""
+    outcomes = []
+    for order in itertools.permutations(stood):
+        versions = [version for version, _ in order if version is not None]
+        if in_log_order and versions != sorted(versions):
+            continue
+        state = rows
+        for _, operation in order:
+            state = operation.model(state)
+        outcomes.append(+state)
+    return outcomes
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(FIRST, SECOND)))
+def test_every_interleaving_has_a_serial_outcome(first, second, level):
+    one, two = FIRST[first], SECOND[second]
+    beginning = Counter({("1", 1): 1, ("1", 2): 1, ("1", 3): 1, ("1", 4): 1, ("2", 1): 1, ("2", 5): 1, ("3", 6): 1})
+    conflicts = 0
+    schedules = list(interleavings("one", TURNS, "two", TURNS))
+    if level == "Serializable":
+        schedules = schedules[::4]
+    for schedule in schedules:
+        store = fresh_store(level)
+        assert rows_of(open_log(store).update()) == beginning
+        logs = {"one": open_log(store), "two": open_log(store)}
+        results = run_lockstep(
+            {
+                "one": lambda step, logs=logs: one.run(logs["one"], step),
+                "two": lambda step, logs=logs: two.run(logs["two"], step),
+            },
+            schedule,
+        )
+        stood = []
+        for name, operation in (("one", one), ("two", two)):
+            result = results[name]
+            if isinstance(result, DeltaConcurrentModificationException):
+                conflicts += 1
+                assert result.winning_version == 1
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                assert result is None or result.hook_failures == ()
+                stood.append((result.version if result else None, operation))
+        assert stood, "one of the two always commits"
+        reopened = open_log(store).update()
+        versions = sorted(version for version, _ in stood if version is not None)
+        assert reopened.version == len(versions)
+        assert versions == list(range(1, len(versions) + 1))
+        outcomes = serial_outcomes(beginning, stood, in_log_order=level == "Serializable")
+        assert rows_of(reopened) in outcomes, schedule
+        for log in logs.values():
+            assert rows_of(log.update()) == rows_of(reopened)
+    assert (conflicts > 0) == may_conflict(first, second, level)
+
+
+def may_conflict(first: str, second: str, level: str) -> bool:
+    """Whether some interleaving of the two has to fail."""
+    pair = {first, second}
+    if "checkpoint" in pair:
+        return False
+    if pair & {"append", "append once"}:
+        if pair == {"append once"}:
+            return True  # the same application id
+        if level == "WriteSerializable":
+            return False
+        over_all = bool(pair & {"overwrite", "delete value"})
+        return over_all or (first, second) == ("delete partition", "append once")
+    apart = {("delete partition", "delete partition"), ("compact", "delete partition")}
+    return (first, second) not in apart

@@ -1,0 +1,384 @@
+"""Transactions over a real log in a memory store: what lands in it, and what never does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+
+import pytest
+
+from pydelta import errors
+from pydelta.log import DeltaLog
+from pydelta.predicate import Column, Compare, Literal
+from pydelta.protocol.actions import (
+    AddCDCFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    SetTransaction,
+    decode_commit,
+)
+from pydelta.protocol.paths import checksum_file, commit_file
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
+from pydelta.txn import Backoff, Operation, TransactionState, start_transaction
+from pydelta.txn.hooks import run_hooks
+from pydelta.txn.transaction import engine_info
+
+_NAMES = itertools.count()
+NO_PAUSE = Backoff(first_ms=0, sleep=lambda seconds: None)
+WRITE = Operation(name="WRITE", parameters={"mode": "Append"})
+P1 = Compare("=", Column(("p",)), Literal("1", "string"))
+
+
+@pytest.fixture
+def store():
+    return MemoryStore(f"memory://transaction{next(_NAMES)}/t")
+
+
+@pytest.fixture
+def log(store):
+    return DeltaLog(store)
+
+
+def begin(log, **options):
+    return start_transaction(log, **{"backoff": NO_PAUSE, **options})
+
+
+def commit_of(store, version):
+    name = commit_file(version)
+    return decode_commit(store.read(f"_delta_log/{name}"), source=name)
+
+
+def info_of(store, version) -> CommitInfo:
+    return next(action for action in commit_of(store, version) if isinstance(action, CommitInfo))
+
+
+def names(store):
+    return [item.path.rpartition("/")[2] for item in store.list_from("", prefix="_delta_log")]
+
+
+def test_the_first_commit_creates_the_table_with_the_protocol_it_needs(log, store):
+    done = create_table(log, [add_file("1", [1])])
+    assert done.version == 0
+    kinds = [action.kind for action in commit_of(store, 0)]
+    assert kinds == ["commitInfo", "protocol", "metaData", "add"]
+    assert done.snapshot.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    info = info_of(store, 0)
+    assert "readVersion" not in info.fields
+    assert info.get("operation") == "CREATE TABLE AS SELECT"
+    assert info.get("isBlindAppend") is True
+    assert info.get("engineInfo") == engine_info() != "pydelta/unknown"
+
+
+def test_a_table_that_is_not_there_is_not_written_to(log, store):
+    with pytest.raises(errors.TableNotFoundError, match="no Delta table"):
+        begin(log).commit([add_file("1", [1])], WRITE)
+    assert names(store) == []
+
+
+def test_the_committed_snapshot_is_the_state_that_a_fresh_reader_sees(log, store):
+    create_table(log, [add_file("1", [1, 2])])
+    done = append("2", [3]).run(log)
+    fresh = DeltaLog(store).update()
+    assert done.snapshot.version == fresh.version == 1
+    assert rows_of(done.snapshot) == rows_of(fresh) == rows_of(log.update())
+    assert done.attempts == 1
+    assert done.hook_failures == ()
+
+
+def test_commit_info_tells_what_was_done(log, store):
+    create_table(log, [add_file("1", [1])])
+    txn = begin(log)
+    txn.commit(
+        [add_file("1", [2])],
+        Operation(name="WRITE", parameters={"mode": "Append", "partitionBy": ["p"]}, metrics={"numFiles": 1}),
+        user_metadata="nightly",
+        tags={"a": "b"},
+    )
+    info = info_of(store, 1)
+    assert info.txn_id == txn.txn_id
+    assert info.get("operationParameters") == {"mode": "Append", "partitionBy": '["p"]'}
+    assert info.get("operationMetrics") == {"numFiles": "1"}
+    assert info.get("readVersion") == 0
+    assert info.get("isolationLevel") == "WriteSerializable"
+    assert info.get("userMetadata") == "nightly"
+    assert info.get("tags") == {"a": "b"}
+    record = log.history(limit=1)[0]
+    assert (record.version, record.commit_info.operation) == (1, "WRITE")
+
+
+def _read_files(txn):
+    txn.read_files(partition_filters=[P1])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "actions", "expected"),
+    [
+        (lambda txn: None, [add_file("1", [2])], True),
+        (lambda txn: None, [], True),
+        (lambda txn: txn.txn_version("job"), [add_file("1", [2])], True),
+        (_read_files, [add_file("1", [2])], False),
+        (lambda txn: txn.read_whole_table(), [add_file("1", [2])], False),
+        (lambda txn: txn.mark_read(txn.snapshot.files.core), [add_file("1", [2])], False),
+        (lambda txn: None, [AddCDCFile(path="_change_data/c", partition_values={"p": "1"}, size=1)], False),
+    ],
+)
+def test_a_blind_append_is_one_that_read_no_file_and_only_adds(log, store, prepare, actions, expected):
+    create_table(log, [add_file("1", [1])])
+    txn = begin(log)
+    prepare(txn)
+    txn.commit(actions, WRITE)
+    assert info_of(store, 1).get("isBlindAppend") is expected
+
+
+def test_the_caller_may_say_whether_it_is_a_blind_append(log, store):
+    created = create_table(log, [add_file("1", [1])])
+    txn = begin(log)
+    txn.read_whole_table()
+    txn.commit([add_file("1", [2])], WRITE, blind_append=True)
+    assert info_of(store, 1).get("isBlindAppend") is True
+    gone = created.snapshot.files.adds(created.snapshot.files.core)[0].remove(deletion_timestamp=1)
+    with pytest.raises(errors.InvalidArgumentError, match="blind append"):
+        begin(log).commit([gone], WRITE, blind_append=True)
+
+
+def test_a_compaction_says_that_snapshot_isolation_was_enough(log, store):
+    created = create_table(log, [add_file("1", [1]), add_file("1", [2])], delta_isolationLevel="Serializable")
+    gone = [
+        add.remove(deletion_timestamp=1, data_change=False)
+        for add in created.snapshot.files.adds(created.snapshot.files.core)
+    ]
+    begin(log).commit([*gone, add_file("1", [1, 2], data_change=False)], Operation(name="OPTIMIZE"))
+    assert info_of(store, 1).get("isolationLevel") == "SnapshotIsolation"
+    append("1", [3]).run(log)
+    assert info_of(store, 2).get("isolationLevel") == "Serializable"
+
+
+def test_an_append_only_table_keeps_its_rows(log, store):
+    created = create_table(log, [add_file("1", [1])], delta_appendOnly="true")
+    gone = created.snapshot.files.adds(created.snapshot.files.core)[0]
+    with pytest.raises(errors.UnsafeOperationError, match="append-only"):
+        begin(log).commit([gone.remove(deletion_timestamp=1)], Operation(name="DELETE"))
+    assert log.update().version == 0
+    moved = [gone.remove(deletion_timestamp=1, data_change=False), add_file("1", [1], data_change=False)]
+    assert begin(log).commit(moved, Operation(name="OPTIMIZE")).version == 1
+
+
+def test_a_feature_that_cannot_be_written_is_refused_by_name(log, store):
+    create_table(log)
+    unknown = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "someFeature"))
+    txn = begin(log)
+    txn.update_protocol(unknown)
+    with pytest.raises(errors.UnsupportedFeatureError, match="someFeature"):
+        txn.commit([], WRITE)
+    store.put("_delta_log/" + commit_file(1), b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,'
+              b'"writerFeatures":["appendOnly","someFeature"]}}\n')  # fmt: skip
+    with pytest.raises(errors.UnsupportedFeatureError, match="someFeature"):
+        append("1", [1]).run(log)
+
+
+def test_metadata_that_needs_a_feature_brings_the_protocol_along(log, store):
+    created = create_table(log)
+    txn = begin(log)
+    configuration = {"delta.enableInCommitTimestamps": "true", "delta.feature.domainMetadata": "supported"}
+    txn.update_metadata(created.snapshot.metadata.replace(configuration=configuration))
+    done = txn.commit([], Operation(name="SET TBLPROPERTIES"))
+    assert {"inCommitTimestamp", "domainMetadata"} <= set(done.snapshot.protocol.writer_features)
+    assert {"appendOnly", "invariants"} <= set(done.snapshot.protocol.writer_features)
+
+
+def test_metadata_and_protocol_that_stay_the_same_are_left_out(log, store):
+    created = create_table(log)
+    txn = begin(log)
+    txn.update_metadata(created.snapshot.metadata)
+    txn.update_protocol(created.snapshot.protocol)
+    txn.commit([add_file("1", [1])], WRITE)
+    assert [action.kind for action in commit_of(store, 1)] == ["commitInfo", "add"]
+    assert txn.metadata == created.snapshot.metadata
+    assert txn.protocol == created.snapshot.protocol
+
+
+def test_a_transaction_is_for_one_commit(log, store):
+    create_table(log)
+    txn = begin(log)
+    assert txn.state is TransactionState.OPEN
+    txn.commit([], WRITE)
+    assert txn.state is TransactionState.COMMITTED
+    for use in (lambda: txn.commit([], WRITE), txn.read_files, txn.read_whole_table, lambda: txn.txn_version("a")):
+        with pytest.raises(errors.InvalidArgumentError, match="over"):
+            use()
+
+
+def test_application_versions_are_kept_and_looked_up(log, store):
+    create_table(log)
+    txn = begin(log)
+    assert txn.txn_version("job") is None
+    txn.commit([SetTransaction(app_id="job", version=7)], WRITE)
+    assert begin(log).txn_version("job") == 7
+
+
+def test_the_loser_of_a_race_is_moved_behind_the_winner(log, store):
+    create_table(log, [add_file("1", [1])])
+    txn = begin(log)
+    other = DeltaLog(store)
+    for value in (2, 3):
+        append("2", [value]).run(other)
+    done = txn.commit([add_file("1", [4])], WRITE)
+    assert (done.version, done.attempts) == (3, 2)
+    assert info_of(store, 3).get("readVersion") == 0
+    assert rows_of(done.snapshot) == rows_of(DeltaLog(store).update())
+
+
+@pytest.mark.parametrize(
+    ("other", "conflicts"), [("1", True), ("2", False)], ids=["same partition", "another partition"]
+)
+def test_conflicts_go_by_partition(log, store, other, conflicts):
+    create_table(log, [add_file("1", [1]), add_file("2", [2])], delta_isolationLevel="Serializable")
+    txn = begin(log)
+    found = txn.read_files(partition_filters=[P1])
+    append(other, [9]).run(DeltaLog(store))
+    gone = [add.remove(deletion_timestamp=1) for add in txn.snapshot.files.adds(found)]
+    if not conflicts:
+        assert txn.commit(gone, Operation(name="DELETE")).version == 2
+        return
+    with pytest.raises(errors.ConcurrentAppendException) as caught:
+        txn.commit(gone, Operation(name="DELETE"))
+    assert txn.state is TransactionState.LOST
+    assert caught.value.winning_version == 1
+    assert "WRITE" in str(caught.value)
+    assert "[p=1]" in str(caught.value)
+    assert store.root in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "conflicts"), [(5, True), (50, False)])
+def test_conflicts_go_by_statistics_too(log, store, value, conflicts):
+    create_table(log, [add_file("1", [1, 9])], delta_isolationLevel="Serializable")
+    txn = begin(log)
+    found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
+    assert found.height == (1 if value == 5 else 0)
+    append("2", [4, 6]).run(DeltaLog(store))
+    if conflicts:
+        with pytest.raises(errors.ConcurrentAppendException):
+            txn.commit([add_file("3", [1])], WRITE)
+    else:
+        assert txn.commit([add_file("3", [1])], WRITE).version == 2
+
+
+def test_two_that_create_a_table_do_not_both_succeed(log, store):
+    first, second = begin(log), begin(DeltaLog(store))
+    for txn in (first, second):
+        txn.update_metadata(table_metadata())
+    first.commit([add_file("1", [1])], Operation(name="CREATE TABLE"))
+    with pytest.raises(errors.ProtocolChangedException, match="created the table"):
+        second.commit([add_file("1", [2])], Operation(name="CREATE TABLE"))
+    assert names(store).count(commit_file(0)) == 1
+
+
+def test_in_commit_timestamps_grow_even_when_the_clock_does_not(log, store):
+    create_table(log, delta_enableInCommitTimestamps="true")
+    stamps = [info_of(store, 0).in_commit_timestamp]
+    for version in (1, 2, 3):
+        done = begin(log, clock=lambda: 1_000).commit([add_file("1", [version])], WRITE)
+        stamps.append(info_of(store, version).in_commit_timestamp)
+        assert done.snapshot.timestamp_ms == stamps[-1]
+    assert [later - earlier for earlier, later in itertools.pairwise(stamps)] == [1, 1, 1]
+
+
+def test_turning_in_commit_timestamps_on_is_recorded_even_behind_a_winner(log, store):
+    created = create_table(log)
+    txn = begin(log)
+    metadata: Metadata = created.snapshot.metadata
+    txn.update_metadata(metadata.replace(configuration={"delta.enableInCommitTimestamps": "true"}))
+    append("1", [1]).run(DeltaLog(store))
+    done = txn.commit([], Operation(name="SET TBLPROPERTIES"))
+    assert done.version == 2
+    stamp = info_of(store, 2).in_commit_timestamp
+    winner = store.head("_delta_log/" + commit_file(1))
+    assert stamp > winner.modification_time_ms
+    assert done.snapshot.metadata.configuration == {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "2",
+        "delta.inCommitTimestampEnablementTimestamp": str(stamp),
+    }
+
+
+def test_domains_are_kept(log, store):
+    create_table(log, delta_feature_domainMetadata="supported")
+    begin(log).commit([DomainMetadata(domain="d", configuration="c", removed=False)], WRITE)
+    assert log.update().domain_metadata["d"].configuration == "c"
+
+
+def test_each_commit_leaves_a_checksum_and_each_interval_a_checkpoint(log, store):
+    create_table(log, delta_checkpointInterval="3")
+    for value in range(7):
+        assert append("1", [value]).run(log).hook_failures == ()
+    listed = names(store)
+    assert [name for name in listed if name.endswith(".crc")] == [checksum_file(version) for version in range(8)]
+    assert [int(name.split(".")[0]) for name in listed if ".checkpoint." in name] == [3, 6]
+    assert "_last_checkpoint" in listed
+
+
+def test_a_hook_that_fails_is_reported_and_stops_nothing(log, store, caplog):
+    create_table(log)
+    seen = []
+
+    def broken(context):
+        raise RuntimeError("no metastore")
+
+    def fine(context):
+        seen.append((context.snapshot.version, context.previous.version, len(context.actions)))
+
+    with caplog.at_level(logging.WARNING, logger="pydelta.txn.hooks"):
+        done = begin(log, hooks=[("sync", broken), ("other", fine)]).commit([add_file("1", [1])], WRITE)
+    assert done.version == 1
+    assert seen == [(1, 0, 2)]
+    [failure] = done.hook_failures
+    assert (failure.name, str(failure.error)) == ("sync", "no metastore")
+    assert "sync" in caplog.text
+    assert "no metastore" in caplog.text
+    assert log.update().version == 1
+
+
+def test_installed_hooks_run_after_the_built_in_ones(log, store, monkeypatch):
+    ran = []
+
+    class Entry:
+        name = "installed"
+
+        def load(self):
+            return lambda context: ran.append(names(store))
+
+    class Broken:
+        name = "broken"
+
+        def load(self):
+            raise ImportError("gone")
+
+    from pydelta.txn import hooks
+
+    hooks._installed_hooks.cache_clear()
+    monkeypatch.setattr(hooks, "entry_points", lambda group: [Entry(), Broken()] if group == "pydelta.hooks" else [])
+    try:
+        done = create_table(log)
+    finally:
+        hooks._installed_hooks.cache_clear()
+    assert [failure.name for failure in done.hook_failures] == ["broken"]
+    assert ran == [[commit_file(0), checksum_file(0)]]
+    assert run_hooks.__doc__
+
+
+def test_a_commit_over_a_damaged_winner_says_which_file(log, store):
+    create_table(log)
+    txn = begin(log)
+    store.put("_delta_log/" + commit_file(1), b"{")
+    with pytest.raises(errors.LogCorruptedError, match=commit_file(1)):
+        txn.commit([add_file("1", [1])], WRITE)
+
+
+def test_every_line_of_a_commit_is_one_json_object(log, store):
+    create_table(log, [add_file("1", [1])])
+    lines = store.read("_delta_log/" + commit_file(0)).decode().splitlines()
+    assert [len(json.loads(line)) for line in lines] == [1, 1, 1, 1]
