@@ -1,0 +1,165 @@
+"""A log and a time in, the log files that nothing needs any more out, deleted.
+
+::
+
+    midnight(now) - delta.logRetentionDuration = cutoff
+    newest commit not after the cutoff --> newest complete checkpoint at or before it
+    that checkpoint is read in full, then everything strictly before it goes; its own commit stays
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from pydelta.errors import LogCorruptedError
+from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
+from pydelta.log.history import monotonised_times_ms
+from pydelta.log.load import LogReader
+from pydelta.log.segment import CheckpointFiles, Listing, read_listing
+from pydelta.log.snapshot import Snapshot
+from pydelta.protocol.features import supports
+from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, LogFileKind, parse_log_name
+from pydelta.storage.interface import ObjectInfo
+
+__all__ = ["CleanupPlan", "CleanupResult", "clean_up", "plan_cleanup"]
+
+_DAY_MS: Final = 86_400_000
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupPlan:
+    """What would be deleted.
+
+    Args:
+        checkpoint: The checkpoint that must be readable for any of it to go.
+        names: Paths of commits, compactions, checksums and old checkpoints, commits first.
+    """
+
+    checkpoint: CheckpointFiles
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupResult:
+    """What was deleted.
+
+    Args:
+        deleted: Number of files.
+        cutoff_ms: Commits after this time stay, epoch milliseconds.
+        oldest_version: Oldest version that can still be read; None when nothing was to be done.
+        failed: Files that could not be deleted and why.
+    """
+
+    deleted: int
+    cutoff_ms: int
+    oldest_version: int | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def cutoff_ms(now_ms: int, retention_ms: int) -> int:
+    """Midnight UTC of the day that lies the retention back."""
+    return (now_ms - retention_ms) // _DAY_MS * _DAY_MS
+
+
+def plan_cleanup(objects: list[ObjectInfo], *, cutoff: int, ict_times: dict[int, int] | None = None) -> CleanupPlan | None:
+    """Choose by the rules of "Metadata Cleanup". Pure.
+
+    Args:
+        objects: The whole listing of the log directory.
+        cutoff: Epoch milliseconds.
+        ict_times: Times by version that overrule the files' modification times.
+
+    Returns:
+        None when no complete checkpoint lies at or before the newest commit not after the cutoff.
+    """
+    listing = read_listing(objects)
+    times = monotonised_times_ms(sorted(listing.commits.items())) | (ict_times or {})
+    expired = [version for version, at in times.items() if at <= cutoff]
+    if not expired:
+        return None
+    anchor = _anchor(listing, max(expired))
+    if anchor is None:
+        return None
+    commits: list[str] = []
+    others: list[str] = []
+    for info in objects:
+        file = parse_log_name(info.path.rsplit("/", 1)[-1])
+        if file is None:
+            continue
+        if file.kind is LogFileKind.COMPACTED:
+            if file.version <= anchor.version:
+                commits.append(info.path)
+        elif file.version < anchor.version:
+            (commits if file.kind is LogFileKind.COMMIT else others).append(info.path)
+    return CleanupPlan(checkpoint=anchor, names=(*commits, *others))
+
+
+def _anchor(listing: Listing, newest_expired: int) -> CheckpointFiles | None:
+    return next(
+        (c for c in listing.checkpoints if c.version <= newest_expired and c.version in listing.commits), None
+    )
+
+
+def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None) -> CleanupResult:
+    """Delete what ``plan_cleanup`` chooses, after the checkpoint it leans on was read in full.
+
+    Args:
+        reader: Of the table's log.
+        snapshot: The newest one, for the table's properties.
+        now_ms: The clock, epoch milliseconds; None for now.
+    """
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    cutoff = cutoff_ms(now, snapshot.properties.log_retention_ms)
+    nothing = CleanupResult(deleted=0, cutoff_ms=cutoff)
+    protocol = snapshot.protocol
+    if protocol is None or supports(protocol, "checkpointProtection") or supports(protocol, "catalogManaged"):
+        return nothing
+    objects = list(reader.store.list_from("", prefix=LOG_DIR))
+    plan = plan_cleanup(objects, cutoff=cutoff)
+    if plan is None:
+        return nothing
+    try:
+        anchor = read_checkpoint(reader.store, plan.checkpoint)
+        anchor.core(())
+    except LogCorruptedError as error:
+        _logger.warning("Log clean-up does nothing: %s", error.message, extra={"table": reader.root})
+        return nothing
+    names = list(plan.names)
+    report = reader.store.delete_many(names)
+    kept = [info for info in objects if info.path not in set(names)]
+    sidecars = _unused_sidecars(reader, read_listing(kept), anchor, now) if _may_have_sidecars(snapshot) else []
+    more = reader.store.delete_many(sidecars) if sidecars else None
+    return CleanupResult(
+        deleted=report.deleted + (more.deleted if more else 0),
+        cutoff_ms=cutoff,
+        oldest_version=plan.checkpoint.version,
+        failed=(*report.failed, *(more.failed if more else ())),
+    )
+
+
+def _may_have_sidecars(snapshot: Snapshot) -> bool:
+    return snapshot.protocol is not None and supports(snapshot.protocol, "v2Checkpoint")
+
+
+def _unused_sidecars(reader: LogReader, listing: Listing, anchor: Checkpoint, now: int) -> list[str]:
+    """Sidecars that no remaining checkpoint names and that are older than a day as of midnight UTC."""
+    before = now // _DAY_MS * _DAY_MS - _DAY_MS
+    candidates = [info.path for info in reader.store.list_from("", prefix=SIDECAR_DIR)
+                  if info.modification_time_ms < before]  # fmt: skip
+    if not candidates:
+        return []
+    used: set[str] = set(anchor.sidecar_names)
+    for files in listing.checkpoints:
+        if files.kind is LogFileKind.CHECKPOINT_PART:
+            continue
+        try:
+            used.update(read_checkpoint(reader.store, files).sidecar_names)
+        except LogCorruptedError as error:  # what it names is not known: keep them all
+            _logger.warning("Sidecars are kept: %s", error.message, extra={"table": reader.root})
+            return []
+    return [path for path in candidates if unquote(path.rsplit("/", 1)[-1]) not in used]

@@ -1,0 +1,429 @@
+"""A table's location in, its snapshots, history and changes out: one object a table and process."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from pydelta.errors import (
+    ObjectNotFoundError, VersionNotFoundError, error_context,
+)  # fmt: skip
+from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
+from pydelta.log.checksum import write_checksum
+from pydelta.log.cleanup import CleanupResult, clean_up
+from pydelta.log.deltas import build_delta
+from pydelta.log.history import CommitRecord, CommitTimes, find_version, read_commit_info, read_history
+from pydelta.log.load import LogReader
+from pydelta.log.replay import apply_actions, partition_spec, read_commit
+from pydelta.log.segment import CommitFile, Listing, LogSegment
+from pydelta.log.snapshot import Snapshot
+from pydelta.log.sums import sums_after
+from pydelta.protocol.actions import Action, CommitInfo
+from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.settings import Settings
+from pydelta.storage import normalize_uri, open_store
+from pydelta.storage.interface import ObjectInfo, Store
+
+__all__ = ["DeltaLog"]
+
+_CACHED_LOGS: Final = 64
+_CACHED_VERSIONS: Final = 4
+
+
+class DeltaLog:
+    """The log of one table: what is known of it is kept, and only new commits are read.
+
+    Safe to use from several threads. ``for_table`` gives the process's one object for a location.
+
+    Args:
+        store: Bound to the table's root.
+        settings: Session settings; None for those of the environment.
+    """
+
+    _cache: OrderedDict[tuple[str, frozenset[tuple[str, str]], str], DeltaLog] = OrderedDict()
+    _cache_lock = threading.Lock()
+
+    def __init__(self, store: Store, *, settings: Settings | None = None) -> None:
+        self.store = store
+        self.uri = store.root
+        self.settings = settings or Settings.resolve()
+        self._reader = LogReader(store, self.uri)
+        self._lock = threading.RLock()
+        self._current: Snapshot | None = None
+        self._old: OrderedDict[int, Snapshot] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"DeltaLog({self.uri!r})"
+
+    @classmethod
+    def for_table(
+        cls,
+        uri: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        settings: Settings | None = None,
+        store: Store | None = None,
+    ) -> DeltaLog:
+        """The log of the table at a location; the same object for the same location, options and settings.
+
+        Args:
+            uri: A URI or a local path. There need not be a table yet.
+            options: Storage options, Hadoop names.
+            settings: Session settings; None for those of the environment.
+            store: A store to use instead of the one that the scheme stands for; such a log is not shared.
+
+        Raises:
+            InvalidArgumentError: No store knows the scheme.
+        """
+        if store is not None:
+            return cls(store, settings=settings)
+        settings = settings or Settings.resolve()
+        normal = normalize_uri(uri)
+        key = (normal, frozenset((options or {}).items()), repr(settings))
+        with cls._cache_lock:
+            found = cls._cache.get(key)
+            if found is None:
+                found = cls._cache[key] = cls(open_store(normal, options), settings=settings)
+            cls._cache.move_to_end(key)
+            while len(cls._cache) > _CACHED_LOGS:
+                cls._cache.popitem(last=False)
+            return found
+
+    @classmethod
+    def clear_cache(cls) -> None:
+        """Forget the process's logs; snapshots in use stay as they are."""
+        with cls._cache_lock:
+            cls._cache.clear()
+
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def table_exists(self) -> bool:
+        """Whether the location holds a log with a commit or a checkpoint. Reads no file."""
+        return self._current_version() >= 0 or not self._reader.listing().is_empty
+
+    def _current_version(self) -> int:
+        """Version of the cached snapshot, if its commit is still there; else -1."""
+        current = self._current
+        if current is None or current.version < 0:
+            return -1
+        info = self.store.head(f"{LOG_DIR}/{commit_file(current.version)}")
+        return current.version if info is not None else -1
+
+    def update(self) -> Snapshot:
+        """The newest snapshot. Lists from the last known version and reads only commits after it.
+
+        Returns:
+            The snapshot; the empty one, version -1, when there is no table.
+
+        Raises:
+            LogGapError, LogCorruptedError, UnsupportedFeatureError: The table cannot be read.
+            StorageError: The store failed.
+        """
+        with self._lock, error_context(table=self.uri):
+            current = self._current
+            updated = self._advance(current) if current is not None and current.version >= 0 else None
+            if updated is None:
+                updated = self._reload()
+            self._current = updated
+            return updated
+
+    def _reload(self) -> Snapshot:
+        self._old.clear()
+        try:
+            loaded = self._reader.load()
+        except ObjectNotFoundError:  # a clean-up took files between listing and reading
+            loaded = self._reader.load()
+        return loaded if loaded is not None else Snapshot.empty(self.uri)
+
+    def _advance(self, current: Snapshot) -> Snapshot | None:
+        """The newest snapshot by the commits after ``current``; None when it must be read anew."""
+        listing = self._reader.listing(current.version)
+        known = listing.commits.get(current.version)
+        if known is None or not _is_same(known, current.commit_file):
+            return None  # deleted and made again, or cleaned up behind a newer checkpoint
+        newer = sorted(version for version in listing.commits if version > current.version)
+        if not newer:
+            if listing.last_version > current.version:
+                return None
+            return current
+        if newer != list(range(current.version + 1, newer[-1] + 1)):
+            return None
+        if current.files.chain_length + len(newer) > self.settings.max_snapshot_chain:
+            return None
+        snapshot = current
+        for version in newer:
+            info = listing.commits[version]
+            try:
+                actions = read_commit(self.store, CommitFile(start=version, end=version, info=info))
+            except ObjectNotFoundError:
+                return None
+            following = self._follow(snapshot, version, actions, info)
+            if following is None:
+                return None
+            snapshot = following
+        return snapshot
+
+    def _follow(
+        self, snapshot: Snapshot, version: int, actions: Sequence[Action], info: ObjectInfo
+    ) -> Snapshot | None:
+        """The snapshot after one more commit; None when the files' columns change, so that it must be read anew."""
+        state = apply_actions(snapshot.state, actions)
+        self._reader.check(state)
+        before, after = snapshot.metadata, state.metadata
+        spec = snapshot.files.spec
+        if before is not after or snapshot.protocol is not state.protocol:
+            spec = partition_spec(state)
+            if snapshot.version >= 0 and spec.physical_names != snapshot.files.spec.physical_names:
+                return None
+        delta = build_delta(actions, version=version, partition_names=spec.physical_names, root=self.uri)
+        own = next((action for action in actions if isinstance(action, CommitInfo)), None)
+        time_ms = info.modification_time_ms
+        times = (*(snapshot.segment.commit_times_ms if snapshot.segment else ()), (version, time_ms))
+        return Snapshot(
+            table_uri=self.uri,
+            version=version,
+            state=state,
+            files=snapshot.files.apply(delta, spec),
+            segment=LogSegment(
+                version=version,
+                checkpoint=snapshot.segment.checkpoint if snapshot.segment else None,
+                commits=(
+                    *(snapshot.segment.commits if snapshot.segment else ()),
+                    CommitFile(start=version, end=version, info=info),
+                ),
+                last_commit=info,
+                commit_times_ms=times,
+            ),
+            file_time_ms=max(time_ms, snapshot.file_time_ms + 1) if snapshot.version >= 0 else time_ms,
+            sums=sums_after(snapshot.sums(), actions),
+            read_commit_info=lambda: own,
+        )
+
+    def apply_commit(
+        self, snapshot: Snapshot, version: int, actions: Sequence[Action], commit_file_info: ObjectInfo | None = None
+    ) -> Snapshot:
+        """The snapshot after a commit that this process has just made; nothing is read back. Cost: O(commit).
+
+        Args:
+            snapshot: The version just before.
+            version: ``snapshot.version + 1``.
+            actions: The commit's lines, as they were written.
+            commit_file_info: Its file as the store lists it; None asks the store.
+
+        Returns:
+            The new snapshot, which is what later updates start from.
+
+        Raises:
+            ValueError: ``version`` does not follow ``snapshot``.
+        """
+        if version != snapshot.version + 1:
+            raise ValueError(f"version {version} does not follow version {snapshot.version}")
+        with self._lock, error_context(table=self.uri):
+            path = f"{LOG_DIR}/{commit_file(version)}"
+            info = commit_file_info or self.store.head(path)
+            if info is None:
+                raise ObjectNotFoundError(f"{path} is gone right after it was written.", table=self.uri)
+            following = None
+            if snapshot.files.chain_length < self.settings.max_snapshot_chain:
+                following = self._follow(snapshot, version, actions, info)
+            if following is None:
+                following = self._reader.load(version, listing=self._reader.list_latest_for(version))
+                if following is None:
+                    raise self._reader.not_found()
+            if self._current is None or self._current.version <= version:
+                self._current = following
+            return following
+
+    def snapshot(self, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
+        """The snapshot of a version or of a time; the newest for neither.
+
+        Args:
+            version: A version that the log can still rebuild.
+            timestamp_ms: Epoch milliseconds: the last version that is not newer.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            VersionNotFoundError: Outside of what the log can rebuild; names the range.
+            LogGapError, LogCorruptedError, UnsupportedFeatureError: The version cannot be read.
+        """
+        with self._lock, error_context(table=self.uri):
+            if timestamp_ms is not None:
+                if version is not None:
+                    raise ValueError("version and timestamp_ms exclude each other")
+                version = self.version_at(timestamp_ms)
+            current = self.update()
+            if current.version < 0:
+                raise self._reader.not_found()
+            if version is None or version == current.version:
+                return current
+            kept = self._old.get(version)
+            if kept is not None:
+                self._old.move_to_end(version)
+                return kept
+            listing = self._reader.listing()
+            self._refuse_outside(listing, version)
+            loaded = self._reader.load(version, listing=listing)
+            if loaded is None:
+                raise self._reader.not_found()
+            self._old[version] = loaded
+            while len(self._old) > _CACHED_VERSIONS:
+                self._old.popitem(last=False)
+            return loaded
+
+    def _refuse_outside(self, listing: Listing, version: int) -> None:
+        first, last = _first_recreatable(listing), listing.last_version
+        if first is not None and first <= version <= last:
+            return
+        held = f"versions {first} to {last}" if first is not None else "no version that can be rebuilt"
+        raise VersionNotFoundError(
+            f"Version {version} cannot be read: the log holds {held}.",
+            hint="Older versions are gone once log clean-up has passed them (delta.logRetentionDuration).",
+            table=self.uri,
+        )
+
+    # -- history --------------------------------------------------------------------------------------------------
+
+    def _times(self) -> CommitTimes:
+        current = self._current if self._current is not None and self._current.version >= 0 else self.update()
+        if current.version < 0 or not current.in_commit_timestamps_enabled:
+            return CommitTimes()
+        properties = current.properties
+        return CommitTimes(
+            in_commit=True,
+            enablement_version=properties.in_commit_timestamp_enablement_version,
+            enablement_timestamp_ms=properties.in_commit_timestamp_enablement_timestamp_ms,
+        )
+
+    def history(self, limit: int | None = None) -> list[CommitRecord]:
+        """Records of the commits in the log, newest first; at most ``limit``.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            LogCorruptedError: A commit asked for is damaged.
+        """
+        with self._lock, error_context(table=self.uri):
+            listing = self._reader.listing()
+            if listing.is_empty:
+                raise self._reader.not_found()
+            self._current = self.update()
+            return read_history(self.store, listing, self._times(), limit=limit)
+
+    def version_at(
+        self,
+        timestamp_ms: int,
+        *,
+        can_return_last: bool = False,
+        can_return_first: bool = False,
+        must_be_recreatable: bool = True,
+    ) -> int:
+        """The last version that is not newer than a time.
+
+        Args:
+            timestamp_ms: Epoch milliseconds.
+            can_return_last: A time after the newest version gives the newest, instead of an error.
+            can_return_first: A time before the oldest version gives the oldest, instead of an error.
+            must_be_recreatable: Leave out versions whose state can no longer be rebuilt.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            VersionNotFoundError: Before the first or after the last version.
+        """
+        with self._lock, error_context(table=self.uri):
+            current = self.update()
+            if current.version < 0:
+                raise self._reader.not_found()
+            listing = self._reader.listing()
+            first = _first_recreatable(listing) if must_be_recreatable else min(listing.commits, default=None)
+            return find_version(
+                listing,
+                self._times(),
+                timestamp_ms,
+                first=first if first is not None else listing.last_version + 1,
+                in_commit_time=self._in_commit_time,
+                can_return_last=can_return_last,
+                can_return_first=can_return_first,
+            )
+
+    def _in_commit_time(self, info: ObjectInfo) -> int | None:
+        found = read_commit_info(self.store, info)
+        return found.in_commit_timestamp if found else None
+
+    def actions(self, version: int) -> tuple[Action, ...]:
+        """The lines of one commit.
+
+        Raises:
+            VersionNotFoundError: The log holds no commit of that version.
+            LogCorruptedError: The commit is damaged.
+        """
+        path = f"{LOG_DIR}/{commit_file(version)}"
+        info = ObjectInfo(path=path, size=0, modification_time_ms=0)
+        with error_context(table=self.uri, version=version):
+            try:
+                return read_commit(self.store, CommitFile(start=version, end=version, info=info))
+            except ObjectNotFoundError:
+                raise VersionNotFoundError(
+                    f"The log holds no commit of version {version}.",
+                    hint="It is newer than the table, or log clean-up has removed it.",
+                ) from None
+
+    def changes(self, base: int, head: int) -> Iterator[tuple[int, tuple[Action, ...]]]:
+        """The commits of the versions after ``base`` up to and including ``head``, oldest first.
+
+        Raises:
+            VersionNotFoundError: One of them is no longer (or not yet) in the log.
+            LogCorruptedError: One of them is damaged.
+        """
+        for version in range(base + 1, head + 1):
+            yield version, self.actions(version)
+
+    # -- maintenance ----------------------------------------------------------------------------------------------
+
+    def checkpoint(self, snapshot: Snapshot | None = None, *, now_ms: int | None = None) -> CheckpointResult:
+        """Write a checkpoint of a snapshot (the newest for None), read it back, then point ``_last_checkpoint`` at it.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            LogCorruptedError: What was read back is not what was meant; the checkpoint is removed again.
+        """
+        with error_context(table=self.uri):
+            chosen = snapshot or self.snapshot()
+            if chosen.version < 0:
+                raise self._reader.not_found()
+            return write_checkpoint(self.store, chosen, now_ms=now_ms)
+
+    def write_checksum(self, snapshot: Snapshot) -> bool:
+        """Put ``N.crc`` of a snapshot if its sums are known at once and there is none; whether it was written."""
+        with error_context(table=self.uri):
+            return write_checksum(self.store, snapshot)
+
+    def cleanup(self, now_ms: int | None = None) -> CleanupResult:
+        """Delete log files that nothing needs any more ("Metadata Cleanup"), only behind a verified checkpoint.
+
+        Raises:
+            TableNotFoundError: There is no table.
+        """
+        with error_context(table=self.uri):
+            return clean_up(self._reader, self.snapshot(), now_ms=now_ms)
+
+
+def _first_recreatable(listing: Listing) -> int | None:
+    """Oldest version whose state the log can rebuild up to the newest: 0, or that of the oldest checkpoint."""
+    if not listing.commits:
+        return None
+    if 0 in listing.commits:
+        return 0
+    versions = [checkpoint.version for checkpoint in listing.checkpoints if checkpoint.version in listing.commits]
+    return min(versions, default=None)
+
+
+def _is_same(listed: ObjectInfo, known: ObjectInfo | None) -> bool:
+    """Whether the commit file is the one that was read, not one of another table made at the same place."""
+    if known is None or listed.size != known.size:
+        return False
+    if listed.etag is not None and known.etag is not None:
+        return listed.etag == known.etag
+    return listed.modification_time_ms // 1000 == known.modification_time_ms // 1000
+
+

@@ -1,0 +1,131 @@
+"""Actions of one commit (or of a run of commits) in, what they change in the file table out, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pydelta.log.columns import adds_to_frame, canonical_path, file_key, keys_of, removes_to_frame, spellings
+from pydelta.protocol.actions import Action, AddFile, RemoveFile
+
+__all__ = ["FileDelta", "apply_deltas", "build_delta", "drop_files", "live_tombstones"]
+
+DELTA_BIT: Final = 1 << 63
+_ID_SHIFT: Final = 32
+_PLAIN_PATH: Final = r"^[A-Za-z0-9_.=/-]*$"
+_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDelta:
+    """Newest word on each file that some commits mention.
+
+    Args:
+        version: The last commit in it; also the identity that its rows' locators carry.
+        adds: Core columns, ``stats``, ``rest`` and ``key``.
+        removes: Tombstone columns, ``rest`` and ``key``.
+    """
+
+    version: int
+    adds: pl.DataFrame
+    removes: pl.DataFrame
+
+    @property
+    def keys(self) -> pl.Series:
+        """Keys of all files mentioned; each once."""
+        return pl.concat([self.adds["key"], self.removes["key"]])
+
+
+def delta_version(locator: int) -> int:
+    """The ``version`` of the delta that a locator points into."""
+    return (locator & ~DELTA_BIT) >> _ID_SHIFT
+
+
+def build_delta(
+    actions: Iterable[Action], *, version: int, partition_names: Sequence[str], root: str
+) -> FileDelta:
+    """Reconcile file actions, oldest first: for each file key the last action stands ("Action Reconciliation")."""
+    last: dict[str, AddFile | RemoveFile] = {}
+    for action in actions:
+        if isinstance(action, (AddFile, RemoveFile)):
+            vector = action.deletion_vector
+            key = file_key(action.path, vector.unique_id if vector else None, root)
+            last.pop(key, None)
+            last[key] = action
+    adds = {key: action for key, action in last.items() if isinstance(action, AddFile)}
+    removes = {key: action for key, action in last.items() if isinstance(action, RemoveFile)}
+    first = DELTA_BIT | version << _ID_SHIFT
+    return FileDelta(
+        version=version,
+        adds=adds_to_frame(list(adds.values()), partition_names, first).with_columns(
+            pl.Series("key", list(adds), dtype=pl.String)
+        ),
+        removes=removes_to_frame(list(removes.values()), first).with_columns(
+            pl.Series("key", list(removes), dtype=pl.String)
+        ),
+    )
+
+
+def _unescaped(paths: pl.Series) -> pl.Series:
+    """Printable ASCII escapes undone, in one pass; enough to find candidates, not to prove identity."""
+    escaped = paths.str.contains("%", literal=True)
+    if not bool(escaped.any()):
+        return paths
+    return paths.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
+
+
+def drop_files(frame: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
+    """The rows of ``frame`` (``path``, ``dv_id``, …) that no delta mentions."""
+    mentioned = [part for delta in deltas for part in (delta.adds, delta.removes) if part.height]
+    if not mentioned or frame.is_empty():
+        return frame
+    paths = pl.concat([part["path"] for part in mentioned]).unique()
+    plain = paths.str.contains(_PLAIN_PATH)
+    odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
+    forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))]).unique()
+    candidates = _unescaped(frame["path"]).is_in(forms.implode())
+    if not bool(candidates.any()):
+        return frame
+    keys = pl.concat([part["key"] for part in mentioned]).unique()
+    gone = keys_of(frame.filter(candidates), root).is_in(keys.implode())
+    mask = candidates.scatter(candidates.arg_true(), gone)
+    return frame.filter(~mask)
+
+
+def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.DataFrame:
+    """Rows of each delta's frame that no newer delta mentions."""
+    if len(deltas) == 1:
+        return frames[0]
+    orders = [
+        pl.DataFrame({"key": delta.keys}).with_columns(order=pl.lit(number, dtype=pl.UInt32))
+        for number, delta in enumerate(deltas)
+    ]
+    latest = pl.concat(orders).group_by("key").agg(pl.col("order").max())
+    rows = pl.concat(
+        [frame.with_columns(order=pl.lit(number, dtype=pl.UInt32)) for number, frame in enumerate(frames)]
+    )
+    return rows.join(latest, on=["key", "order"], how="semi", maintain_order="left").drop("order")
+
+
+def apply_deltas(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
+    """Live files: ``base`` without what the deltas mention, and what they add. Columns as ``base``."""
+    if not deltas:
+        return base
+    added = _newest([delta.adds for delta in deltas], deltas).select(base.columns)
+    return pl.concat([drop_files(base, deltas, root), added])
+
+
+def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
+    """Tombstones: those of ``base`` whose file no delta mentions again, and the deltas' own."""
+    if not deltas:
+        return base
+    removed = _newest([delta.removes for delta in deltas], deltas).select(base.columns)
+    return pl.concat([drop_files(base, deltas, root), removed])
+
+
+def same_file(first: str, second: str, root: str) -> bool:
+    """Whether two spellings of a path in the log name one file."""
+    return canonical_path(first, root) == canonical_path(second, root)

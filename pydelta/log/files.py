@@ -1,0 +1,320 @@
+"""A checkpoint's columns and the deltas of later commits in, the table of live files out, lazily and by need.
+
+::
+
+    checkpoint (footers) --core, on first use--+
+                                               +--> core: path dv_id size modification_time pv:… row
+    deltas of commits ------- newest wins -----+         |
+                                                         +--> select: partition values, then statistics of survivors
+    statistics, tags, … stay in the files <---- row -----+--> with_stats, adds
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pydelta.errors import LogCorruptedError
+from pydelta.log.checkpoint_read import Checkpoint
+from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
+from pydelta.log.deltas import DELTA_BIT, FileDelta, apply_deltas, delta_version, live_tombstones
+from pydelta.log.pruning import prune_by_partition, prune_by_statistics
+from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
+from pydelta.protocol.actions import AddFile, RemoveFile
+from pydelta.protocol.partitions import typed_frame
+from pydelta.protocol.schema import physical_partition_columns
+from pydelta.protocol.types import StructField, StructType
+
+__all__ = ["FileTable", "PartitionSpec"]
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSpec:
+    """What the file table must know of the schema.
+
+    Args:
+        schema: The table's logical schema.
+        partition_columns: Logical names, in order.
+        physical_names: Keys of ``partitionValues``, in the same order.
+        mode: ``delta.columnMapping.mode``.
+    """
+
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    physical_names: tuple[str, ...]
+    mode: str
+
+    @classmethod
+    def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
+        """Work out the physical names."""
+        return cls(
+            schema=schema,
+            partition_columns=tuple(partition_columns),
+            physical_names=physical_partition_columns(schema, partition_columns, mode),
+            mode=mode,
+        )
+
+    def partition_schema(self) -> StructType:
+        """The partition columns as a struct, logical names as the metadata spells them."""
+        fields = []
+        for name in self.partition_columns:
+            field = self.schema.field(name)
+            if field is None:
+                raise LogCorruptedError(
+                    f"The metadata partitions the table by {name!r}, which is no column of its schema.",
+                    hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
+                )
+            fields.append(StructField(name, field.data_type))
+        return StructType(tuple(fields))
+
+
+_NO_PARTITIONS: Final = PartitionSpec(schema=StructType(()), partition_columns=(), physical_names=(), mode="none")
+
+
+class FileTable:
+    """The live files of one version. Immutable; columns are materialised on first use.
+
+    Args:
+        root: URI of the table.
+        spec: Schema and partition columns.
+        base: The checkpoint underneath, or None.
+        deltas: Later changes, oldest first.
+        fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
+    """
+
+    __slots__ = ("_base", "_core", "_deltas", "_fallback", "_lock", "_replaced", "_root", "_seed", "spec")
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        spec: PartitionSpec = _NO_PARTITIONS,
+        base: Checkpoint | None = None,
+        deltas: Sequence[FileDelta] = (),
+        fallback: Callable[[LogCorruptedError], FileTable] | None = None,
+        _seed: tuple[pl.DataFrame, int] | None = None,
+        _replaced: FileTable | None = None,
+    ) -> None:
+        self._root = root
+        self.spec = spec
+        self._base = base
+        self._deltas = tuple(deltas)
+        self._fallback = fallback
+        self._core: pl.DataFrame | None = None
+        self._seed = _seed
+        self._replaced = _replaced
+        self._lock = threading.RLock()
+
+    @property
+    def chain_length(self) -> int:
+        """Deltas on top of the base."""
+        return len(self._deltas)
+
+    @property
+    def base(self) -> Checkpoint | None:
+        """The checkpoint underneath, or None."""
+        return self._base
+
+    @property
+    def deltas(self) -> tuple[FileDelta, ...]:
+        """Changes on top of the base, oldest first."""
+        return self._deltas
+
+    @property
+    def is_materialized(self) -> bool:
+        """Whether ``core`` is in memory."""
+        return self._core is not None
+
+    def apply(self, delta: FileDelta, spec: PartitionSpec) -> FileTable:
+        """The table after one more commit. Cost depends on the chain's length alone, not on the number of files."""
+        seed = (self._core, len(self._deltas)) if self._core is not None else self._seed
+        return FileTable(
+            root=self._root,
+            spec=spec,
+            base=self._base,
+            deltas=(*self._deltas, delta),
+            fallback=self._fallback,
+            _seed=seed,
+            _replaced=self._replaced,
+        )
+
+    @property
+    def core(self) -> pl.DataFrame:
+        """One row a live file; columns as ``core_schema``.
+
+        Raises:
+            LogCorruptedError: The checkpoint is damaged and no older one with the commits after it replaces it.
+        """
+        with self._lock:
+            if self._core is None:
+                if self._seed is not None:
+                    frame, applied = self._seed
+                else:
+                    frame, applied = self._base_core(), 0
+                self._core = apply_deltas(frame, self._deltas[applied:], self._root)
+                self._seed = None
+            return self._core
+
+    def _base_core(self) -> pl.DataFrame:
+        if self._replaced is not None:
+            return self._replaced.core
+        if self._base is None:
+            return pl.DataFrame(schema=core_schema(self.spec.physical_names))
+        try:
+            return self._base.core(self.spec.physical_names)
+        except LogCorruptedError as error:
+            if self._fallback is None:
+                raise
+            self._replaced = self._fallback(error)
+            return self._replaced.core
+
+    def tombstones(self) -> pl.DataFrame:
+        """Removed files still known: ``path dv_id deletion_timestamp size row``; times in epoch ms, null if unsaid."""
+        if self._replaced is not None:
+            base = self._replaced.tombstones()
+        elif self._base is None:
+            base = pl.DataFrame(schema=TOMBSTONE_SCHEMA)
+        else:
+            base = self._base.tombstones()
+        return live_tombstones(base, self._deltas, self._root)
+
+    @property
+    def num_files(self) -> int:
+        """Live files."""
+        return self.core.height
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the live files' sizes."""
+        return int(self.core["size"].sum())
+
+    def has_live_vectors(self) -> bool:
+        """Whether a live file carries a deletion vector."""
+        core = self.core
+        return core["dv_id"].null_count() < core.height
+
+    # -- by row ---------------------------------------------------------------------------------------------------
+
+    def with_stats(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows given, with ``stats`` (JSON text, null where a file has none). Only their row groups are read.
+
+        Args:
+            frame: Rows of ``core``: the column ``row`` is what counts.
+        """
+        return frame.with_columns(stats=self._stats(frame["row"]))
+
+    def _stats(self, locators: pl.Series) -> pl.Series:
+        rows = locators.to_numpy()
+        from_delta = (rows & np.uint64(DELTA_BIT)) != 0
+        result = pl.repeat(None, len(rows), dtype=pl.String, eager=True)
+        below = np.flatnonzero(~from_delta)
+        if len(below):
+            if self._replaced is not None:
+                text = self._replaced._stats(pl.Series(rows[below], dtype=pl.UInt64))
+            else:
+                assert self._base is not None
+                text = self._base.stats(rows[below])
+            result = text if len(below) == len(rows) else result.scatter(below, text)
+        for delta, at, index in self._by_delta(rows, np.flatnonzero(from_delta)):
+            if isinstance(delta, FileTable):
+                result = result.scatter(at, delta._stats(pl.Series(rows[at], dtype=pl.UInt64)))
+            else:
+                result = result.scatter(at, delta.adds["stats"][index])
+        return result.alias("stats")
+
+    def adds(self, frame: pl.DataFrame) -> list[AddFile]:
+        """Whole ``add`` actions for the (few) rows given, in their order, statistics included."""
+        if frame.is_empty():
+            return []
+        rows = frame["row"].to_numpy()
+        from_delta = (rows & np.uint64(DELTA_BIT)) != 0
+        found: dict[int, AddFile] = {}
+        below = np.flatnonzero(~from_delta)
+        if len(below):
+            if self._replaced is not None:
+                parts = self._replaced.adds(frame[below])
+            else:
+                assert self._base is not None
+                stats = self._base.stats(rows[below])
+                parts = [
+                    add.replace(stats=text)
+                    for add, text in zip(self._base.adds(rows[below]), stats, strict=True)
+                ]
+            found.update(zip(below.tolist(), parts, strict=True))
+        for delta, at, index in self._by_delta(rows, np.flatnonzero(from_delta)):
+            if isinstance(delta, FileTable):
+                parts = delta.adds(frame[at])
+            else:
+                parts = adds_from_frame(delta.adds[index], self.spec.physical_names)
+            found.update(zip(at.tolist(), parts, strict=True))
+        return [found[number] for number in range(len(rows))]
+
+    def _by_delta(self, rows: _Array, at: _Array) -> list[tuple[FileDelta | FileTable, _Array, _Array]]:
+        """Which delta (or which replaced base) holds the rows at these positions, and under which index."""
+        if not len(at):
+            return []
+        versions = (rows[at] & np.uint64(DELTA_BIT - 1)) >> np.uint64(32)
+        index = (rows[at] & np.uint64(0xFFFF_FFFF)).astype(np.int64)
+        own = {delta.version: delta for delta in self._deltas}
+        found: list[tuple[FileDelta | FileTable, _Array, _Array]] = []
+        for version in np.unique(versions):
+            chosen = versions == version
+            holder: FileDelta | FileTable | None = own.get(int(version), self._replaced)
+            assert holder is not None, f"no delta {delta_version(int(rows[at][0]))}"
+            found.append((holder, at[chosen], index[chosen]))
+        return found
+
+    def remove_actions(self, frame: pl.DataFrame) -> list[RemoveFile]:
+        """Tombstone actions of rows of ``tombstones()`` that come from deltas, in no promised order."""
+        rows = frame["row"].to_numpy()
+        found: list[RemoveFile] = []
+        for delta, at, index in self._by_delta(rows, np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)):
+            if isinstance(delta, FileTable):
+                found += delta.remove_actions(frame[at])
+            else:
+                found += removes_from_frame(delta.removes["rest"][index])
+        return found
+
+    # -- pruning --------------------------------------------------------------------------------------------------
+
+    def partition_frame(self, frame: pl.DataFrame, *, time_zone: str = "UTC") -> pl.DataFrame:
+        """Typed partition values of the rows given: one column a partition column, by logical name."""
+        renamed = frame.select(
+            pl.col(PV_PREFIX + physical).alias(logical)
+            for physical, logical in zip(self.spec.physical_names, self.spec.partition_columns, strict=True)
+        )
+        return typed_frame(renamed, self.spec.partition_schema(), time_zone=time_zone)
+
+    def select(
+        self, partition_filter: Expr | None = None, data_filters: Sequence[Expr] = (), *, time_zone: str = "UTC"
+    ) -> pl.DataFrame:
+        """Rows of ``core`` that may hold a row for which all the conditions are true.
+
+        Conditions over partition columns are decided by partition values; the others by the statistics of what is
+        left. A condition that cannot be evaluated keeps every file.
+
+        Args:
+            partition_filter: Condition over partition columns, by logical name; None for none.
+            data_filters: Conditions over any columns; all must hold.
+            time_zone: Zone of partition timestamps that name none.
+        """
+        conjuncts = [part for expr in (partition_filter, *data_filters) if expr is not None
+                     for part in split_conjuncts(expr)]  # fmt: skip
+        frame = self.core
+        on_partitions = [
+            expr for expr in conjuncts if columns(expr) and is_partition_only(expr, self.spec.partition_columns)
+        ]
+        for expr in on_partitions:
+            frame = prune_by_partition(self, frame, expr, time_zone=time_zone)
+        on_data = [expr for expr in conjuncts if expr not in on_partitions]
+        if on_data and not frame.is_empty():
+            frame = prune_by_statistics(self, frame, on_data, time_zone=time_zone)
+        return frame

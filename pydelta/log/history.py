@@ -1,0 +1,204 @@
+"""The commit files of a log in, their records (version, time, provenance) out; times to versions and back.
+
+Times are the commit files' modification times, moved forward where a clock went back, or in-commit timestamps from
+the version on that enabled them ("In-Commit Timestamps").
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pydelta.errors import LogCorruptedError, VersionNotFoundError
+from pydelta.log.segment import Listing
+from pydelta.protocol.actions import CommitInfo
+from pydelta.storage.interface import ObjectInfo, Store
+
+__all__ = ["CommitRecord", "CommitTimes", "read_commit_info", "read_history"]
+
+_READERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One commit: its version, its time in epoch milliseconds, and what it says of itself (None: nothing)."""
+
+    version: int
+    timestamp_ms: int
+    commit_info: CommitInfo | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTimes:
+    """How the table's commits tell the time.
+
+    Args:
+        in_commit: Whether in-commit timestamps are on.
+        enablement_version: First version that has one, when they were turned on after version 0.
+        enablement_timestamp_ms: Its in-commit timestamp.
+    """
+
+    in_commit: bool = False
+    enablement_version: int | None = None
+    enablement_timestamp_ms: int | None = None
+
+    def is_in_commit(self, version: int) -> bool:
+        """Whether the version's time is in its commit."""
+        return self.in_commit and version >= (self.enablement_version or 0)
+
+
+def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
+    """The ``commitInfo`` of a commit file; the other lines are not decoded.
+
+    Raises:
+        LogCorruptedError: The line is not JSON.
+    """
+    for line in store.read(info.path).splitlines():
+        if b'"commitInfo"' not in line[:64]:
+            continue
+        try:
+            body = msgspec.json.decode(line).get("commitInfo")
+        except (msgspec.DecodeError, AttributeError, UnicodeDecodeError) as error:
+            raise LogCorruptedError(
+                f"The commitInfo of {info.path} is not valid JSON: {error}",
+                hint="The file is truncated or damaged. Restore it from a backup of _delta_log.",
+            ) from error
+        if isinstance(body, dict):
+            return CommitInfo(body)
+    return None
+
+
+def monotonised_times_ms(commits: Sequence[tuple[int, ObjectInfo]]) -> dict[int, int]:
+    """Modification times by version, each at least one millisecond after the version before.
+
+    Args:
+        commits: Versions and files, ascending.
+    """
+    times: dict[int, int] = {}
+    latest: int | None = None
+    for version, info in commits:
+        latest = info.modification_time_ms if latest is None else max(info.modification_time_ms, latest + 1)
+        times[version] = latest
+    return times
+
+
+def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: int | None = None) -> list[CommitRecord]:
+    """Records of the commits still in the log, newest first.
+
+    Args:
+        store: Bound to the table's root.
+        listing: The log directory.
+        times: How commits tell the time.
+        limit: At most so many; None for all.
+
+    Raises:
+        LogCorruptedError: A commit that is asked for is damaged.
+    """
+    commits = sorted(listing.commits.items())
+    file_times = monotonised_times_ms(commits)
+    wanted = list(reversed(commits))[: None if limit is None else max(limit, 0)]
+    if len(wanted) > 1:
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(wanted))) as pool:
+            infos = list(pool.map(lambda pair: read_commit_info(store, pair[1]), wanted))
+    else:
+        infos = [read_commit_info(store, info) for _, info in wanted]
+    records = []
+    for (version, _), commit_info in zip(wanted, infos, strict=True):
+        own = commit_info.in_commit_timestamp if commit_info and times.is_in_commit(version) else None
+        records.append(
+            CommitRecord(
+                version=version,
+                timestamp_ms=file_times[version] if own is None else own,
+                commit_info=commit_info,
+            )
+        )
+    return records
+
+
+def find_version(
+    listing: Listing,
+    times: CommitTimes,
+    timestamp_ms: int,
+    *,
+    first: int,
+    in_commit_time: Callable[[ObjectInfo], int | None],
+    can_return_last: bool,
+    can_return_first: bool,
+) -> int:
+    """The last version whose time is not after ``timestamp_ms``.
+
+    Args:
+        listing: The log directory.
+        times: How commits tell the time.
+        timestamp_ms: Epoch milliseconds.
+        first: Oldest version that may be answered.
+        in_commit_time: Reads a commit's own time.
+        can_return_last: Answer the newest version for a time after it, instead of refusing.
+        can_return_first: Answer ``first`` for a time before it, instead of refusing.
+
+    Raises:
+        VersionNotFoundError: The time is before the first or after the last version; names both ends.
+    """
+    commits = [(version, info) for version, info in sorted(listing.commits.items()) if version >= first]
+    if not commits:
+        raise VersionNotFoundError(
+            "The log holds no commit that can be rebuilt.", hint="Restore _delta_log from a backup."
+        )
+    file_times = monotonised_times_ms(commits)
+
+    def time_of(position: int) -> int:
+        version, info = commits[position]
+        own = in_commit_time(info) if times.is_in_commit(version) else None
+        return file_times[version] if own is None else own
+
+    switch = next((i for i, (version, _) in enumerate(commits) if times.is_in_commit(version)), len(commits))
+    low, high = 0, len(commits)
+    enabled_ms = times.enablement_timestamp_ms
+    if 0 < switch < len(commits):
+        if timestamp_ms >= (enabled_ms if enabled_ms is not None else time_of(switch)):
+            low = switch
+        else:
+            high = switch
+    start = low
+    while low < high:  # the first position whose time is after the timestamp
+        middle = (low + high) // 2
+        if time_of(middle) <= timestamp_ms:
+            low = middle + 1
+        else:
+            high = middle
+    position = max(low - 1, start if start > 0 else -1)
+    earliest_ms, latest_ms = time_of(0), time_of(len(commits) - 1)
+    if position < 0:
+        if can_return_first:
+            return commits[0][0]
+        raise VersionNotFoundError(
+            f"The time {show_time(timestamp_ms)} is before the oldest version that can be rebuilt: "
+            f"version {commits[0][0]} of {show_time(earliest_ms)}.",
+            hint=f"Ask for {show_time(earliest_ms)} or later, or for version {commits[0][0]}.",
+        )
+    if position == len(commits) - 1 and timestamp_ms > latest_ms and not can_return_last:
+        raise VersionNotFoundError(
+            f"The time {show_time(timestamp_ms)} is after the newest version: "
+            f"version {commits[-1][0]} of {show_time(latest_ms)}.",
+            hint=f"Ask for {show_time(latest_ms)} or earlier, or leave the time out to read the newest version.",
+        )
+    return commits[position][0]
+
+
+def show_time(time_ms: int) -> str:
+    """Epoch milliseconds as text in UTC.
+
+    Example:
+        >>> show_time(1_700_000_000_123)
+        '2023-11-14 22:13:20.123 UTC'
+    """
+    try:
+        moment = dt.datetime.fromtimestamp(time_ms // 1000, tz=dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d} UTC"

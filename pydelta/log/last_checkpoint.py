@@ -1,0 +1,136 @@
+"""The text of ``_last_checkpoint`` <-> a hint at the newest checkpoint, with its checksum. Only ever a hint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from pydelta.errors import StorageError
+from pydelta.protocol.paths import LAST_CHECKPOINT, LOG_DIR
+from pydelta.storage.interface import Store
+
+__all__ = ["HINT_PATH", "CheckpointHint", "canonical_form", "decode_hint", "encode_hint", "hint_checksum", "read_hint"]
+
+HINT_PATH: Final = f"{LOG_DIR}/{LAST_CHECKPOINT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHint:
+    """What ``_last_checkpoint`` claims ("Last Checkpoint File Schema").
+
+    Args:
+        version: Version of the checkpoint.
+        size: Number of actions in it.
+        parts: Number of parts of a multi-part checkpoint.
+        size_in_bytes: Bytes of its files.
+        num_of_add_files: Number of ``add`` actions in it.
+    """
+
+    version: int
+    size: int
+    parts: int | None = None
+    size_in_bytes: int | None = None
+    num_of_add_files: int | None = None
+
+
+class _Number(str):
+    """A JSON number by its spelling."""
+
+    __slots__ = ()
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key appears twice")
+    return result
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}+{_quoted(key)}" if path else _quoted(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}+{index}" if path else str(index))
+    elif isinstance(value, _Number):
+        yield path, str(value)
+    elif isinstance(value, str):
+        yield path, _quoted(value)
+    else:
+        yield path, {True: "true", False: "false", None: "null"}[value]
+
+
+def _quoted(text: str) -> str:
+    return f'"{quote(text, safe="-._~")}"'
+
+
+def canonical_form(text: str) -> str:
+    """The one spelling of a JSON object that the checksum is taken of ("JSON checksum").
+
+    Raises:
+        ValueError: Not a JSON object, or a key appears twice.
+    """
+    document = json.loads(
+        text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_no_duplicates
+    )
+    if not isinstance(document, dict):
+        raise ValueError("a JSON object was expected")
+    document.pop("checksum", None)
+    leaves = sorted(_leaves(document, ""), key=lambda leaf: leaf[0].encode())
+    return ",".join(f"{path}={value}" for path, value in leaves)
+
+
+def hint_checksum(text: str) -> str:
+    """MD5, in hex, of the canonical form.
+
+    Raises:
+        ValueError: See ``canonical_form``.
+    """
+    return hashlib.md5(canonical_form(text).encode(), usedforsecurity=False).hexdigest()
+
+
+def encode_hint(hint: CheckpointHint) -> bytes:
+    """The file's bytes, checksum included."""
+    body: dict[str, Any] = {"version": hint.version, "size": hint.size}
+    if hint.parts is not None:
+        body["parts"] = hint.parts
+    if hint.size_in_bytes is not None:
+        body["sizeInBytes"] = hint.size_in_bytes
+    if hint.num_of_add_files is not None:
+        body["numOfAddFiles"] = hint.num_of_add_files
+    body["checksum"] = hint_checksum(json.dumps(body))
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_hint(data: bytes) -> CheckpointHint | None:
+    """The hint, or None for anything truncated, malformed or with a checksum that does not match."""
+    try:
+        text = data.decode()
+        body = json.loads(text)
+        checksum = body.get("checksum")
+        if checksum is not None and checksum != hint_checksum(text):
+            return None
+        version, size = body["version"], body.get("size", -1)
+        if type(version) is not int or type(size) is not int or not 0 <= version < 10**18:
+            return None
+        parts = body.get("parts")
+        return CheckpointHint(version=version, size=size, parts=parts if type(parts) is int else None)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return None
+
+
+def read_hint(store: Store) -> CheckpointHint | None:
+    """What the table's ``_last_checkpoint`` claims; None when it is missing, unreadable or makes no sense."""
+    try:
+        return decode_hint(store.read(HINT_PATH))
+    except FileNotFoundError:
+        return None
+    except StorageError as error:
+        if error.retryable:
+            raise
+        return None

@@ -1,0 +1,173 @@
+"""A store and a version in, a snapshot out; unusable checkpoints and compacted files are bypassed where the log reaches.
+
+::
+
+    listing --plan_segment--> segment --replay--> snapshot
+       ^                         |
+       +---- exclude the file <--+ a checkpoint or compacted file cannot be read
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
+from pydelta.log.files import FileTable
+from pydelta.log.last_checkpoint import read_hint
+from pydelta.log.replay import Replayed, State, UnusableFile, read_commit, replay
+from pydelta.log.segment import CommitFile, Listing, LogSegment, plan_segment, read_listing
+from pydelta.log.snapshot import Snapshot
+from pydelta.protocol.actions import CommitInfo
+from pydelta.protocol.features import ensure_readable
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.storage.interface import ObjectInfo, Store
+
+__all__ = ["LogReader"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Reads versions of one table.
+
+    Args:
+        store: Bound to the table's root.
+        root: URI of the table, for messages and for absolute paths.
+    """
+
+    store: Store
+    root: str
+
+    def listing(self, start_version: int = 0) -> Listing:
+        """The log directory from a version's files on."""
+        start = f"{start_version:020d}" if start_version else ""
+        return read_listing(self.store.list_from(start, prefix=LOG_DIR))
+
+    def list_latest(self) -> Listing:
+        """The log directory from the newest checkpoint that ``_last_checkpoint`` helps to find; else all of it.
+
+        The hint only spares a long listing: one that names a version without a complete checkpoint is passed over.
+        """
+        hint = read_hint(self.store)
+        if hint is not None and hint.version > 0:
+            listing = self.listing(hint.version)
+            if listing.checkpoints:
+                return listing
+        return self.listing()
+
+    def list_latest_for(self, version: int) -> Listing:
+        """A listing that reaches back to a checkpoint at or before ``version``."""
+        listing = self.list_latest()
+        if 0 in listing.commits or any(checkpoint.version <= version for checkpoint in listing.checkpoints):
+            return listing
+        return self.listing()
+
+    def load(self, version: int | None = None, *, listing: Listing | None = None) -> Snapshot | None:
+        """The snapshot of a version; None when the log holds nothing at all.
+
+        Args:
+            version: The version; None for the newest.
+            listing: What a listing found, if one was made already; it need not begin at version 0.
+
+        Raises:
+            LogGapError: Commits are missing; names the versions.
+            LogCorruptedError: A file is damaged and nothing older replaces it.
+            UnsupportedFeatureError: The table asks for what this engine cannot read.
+        """
+        if listing is None:
+            listing = self.list_latest() if version is None else self.listing()
+        if listing.is_empty:
+            return None
+        found = self._replay(listing, version, frozenset())
+        if found is None:
+            return None
+        segment, replayed = found
+        return Snapshot.of(self.root, segment, replayed, lambda: self.commit_info(segment.last_commit))
+
+    def commit_info(self, info: ObjectInfo) -> CommitInfo | None:
+        """The ``commitInfo`` of a commit file."""
+        commit = CommitFile(start=0, end=0, info=info)
+        return next((action for action in read_commit(self.store, commit) if isinstance(action, CommitInfo)), None)
+
+    def check(self, state: State) -> None:
+        """Refuse a state that must not be read.
+
+        Raises:
+            LogCorruptedError: No protocol or no metadata.
+            UnsupportedFeatureError: Unknown reader version or features.
+        """
+        if state.protocol is not None:
+            ensure_readable(state.protocol, table=self.root)
+        missing = [name for name, value in (("protocol", state.protocol), ("metaData", state.metadata)) if value is None]
+        if missing:
+            raise LogCorruptedError(
+                f"The log holds no {' and no '.join(missing)} action, so the table's state cannot be rebuilt.",
+                hint="Version 0 must hold both. Restore the first commits of _delta_log from a backup.",
+                table=self.root,
+            )
+
+    def _replay(
+        self, listing: Listing, version: int | None, excluded: frozenset[str]
+    ) -> tuple[LogSegment, Replayed] | None:
+        first: LogCorruptedError | None = None
+        whole = False
+        while True:
+            try:
+                segment = plan_segment(listing, version=version, excluded=excluded)
+            except LogGapError as gap:
+                if first is not None:
+                    raise _no_way_back(first, gap) from gap
+                raise
+            if segment is None:
+                if first is not None:
+                    raise first
+                return None
+            try:
+                return segment, replay(
+                    self.store, segment, root=self.root, check=self.check, fallback=self._fallback(segment)
+                )
+            except UnusableFile as unusable:
+                _logger.warning(
+                    "%s is bypassed: %s", unusable.name, unusable.error.message,
+                    extra={"table": self.root, "file": unusable.name},
+                )  # fmt: skip
+                first = first or unusable.error
+                excluded |= {unusable.name}
+                version = segment.version
+                if not whole:
+                    listing, whole = self.listing(), True
+
+    def _fallback(self, segment: LogSegment) -> Callable[[LogCorruptedError], FileTable] | None:
+        checkpoint = segment.checkpoint
+        if checkpoint is None:
+            return None
+
+        def older(error: LogCorruptedError) -> FileTable:
+            _logger.warning("%s is bypassed: %s", checkpoint.name, error.message, extra={"table": self.root})
+            try:
+                found = self._replay(self.listing(), checkpoint.version, frozenset({checkpoint.name}))
+            except LogGapError as gap:
+                raise _no_way_back(error, gap) from error
+            if found is None:
+                raise error
+            return found[1].files
+
+        return older
+
+    def not_found(self) -> TableNotFoundError:
+        """The error for a location without a table."""
+        return TableNotFoundError(
+            f"There is no Delta table at {self.root}: {LOG_DIR} holds no commit.",
+            hint="Check the path. A table is created by writing to it, or by CREATE TABLE.",
+        )
+
+
+def _no_way_back(first: LogCorruptedError, gap: LogGapError) -> LogCorruptedError:
+    return LogCorruptedError(
+        f"{first.message} Without it, {gap.message[0].lower()}{gap.message[1:]}",
+        hint="Restore the damaged checkpoint or the missing commits from a backup of _delta_log.",
+        version=gap.version,
+    )

@@ -1,0 +1,249 @@
+"""One Parquet file of a checkpoint in, chosen columns of chosen rows out.
+
+A checkpoint part or sidecar holds one action a row, one struct column an action kind. Reading goes by leaf
+column and row group, so that opening a large checkpoint does not load its statistics.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
+from pydelta.storage.interface import Store
+
+__all__ = ["ParquetRows", "struct_fields"]
+
+WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
+_BATCH_ROWS: Final = 65_536
+_MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
+
+
+class _RangeReader(io.RawIOBase):
+    """A seekable file over ``Store.read_range``."""
+
+    def __init__(self, store: Store, path: str, size: int) -> None:
+        self._store, self._path, self._size, self._position = store, path, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._store.read_range(self._path, self._position, length) if length else b""
+        self._position += len(data)
+        return data
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn whatever Arrow raises over a damaged file into ``LogCorruptedError``; storage errors pass.
+
+    A file that is not there is damage as well: a checkpoint that names or implies it cannot be read.
+    """
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise LogCorruptedError(f"{path} is named by the checkpoint and is missing.", hint=_HINT) from error
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, IndexError) as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise LogCorruptedError(f"{path} is not a readable checkpoint file: {first_line}", hint=_HINT) from error
+
+
+_HINT: Final = (
+    "The file is truncated or damaged. An older checkpoint and the commits after it are used where they reach; "
+    "if they do not, restore the file from a backup of _delta_log."
+)
+
+
+class ParquetRows:
+    """A Parquet file of actions, opened once: its footer is read, its columns on demand.
+
+    Args:
+        store: Where it is.
+        path: Path in the store.
+        size: Size in bytes, from a listing or a sidecar action; None asks the store.
+
+    Raises:
+        LogCorruptedError: The file is missing, truncated or no Parquet.
+    """
+
+    def __init__(self, store: Store, path: str, size: int | None = None) -> None:
+        self.path = path
+        with reading(path):
+            if size is None:
+                info = store.head(path)
+                if info is None:
+                    raise ObjectNotFoundError(f"{path} does not exist.")
+                size = info.size
+            source: Any
+            if size <= WHOLE_READ_BYTES:
+                source = pa.BufferReader(store.read(path))
+            else:
+                source = pa.PythonFile(_RangeReader(store, path, size), mode="r")
+            self._file = pq.ParquetFile(source, pre_buffer=size > WHOLE_READ_BYTES)
+            self._metadata = self._file.metadata
+            self.schema: pa.Schema = self._file.schema_arrow
+            counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
+        self._starts: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self._leaves = {
+            self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))
+        }
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all kinds."""
+        return int(self._starts[-1])
+
+    def has(self, *path: str) -> bool:
+        """Whether the struct column has this field, e.g. ``has("add", "stats")``."""
+        kind: Any = self.schema
+        for name in path:
+            index = kind.get_field_index(name) if not isinstance(kind, pa.DataType) or pa.types.is_struct(kind) else -1
+            if index < 0:
+                return False
+            kind = kind.field(index).type
+        return True
+
+    def field_type(self, *path: str) -> pa.DataType:
+        """Arrow type of a field that is there."""
+        kind: Any = self.schema.field(path[0]).type
+        for name in path[1:]:
+            kind = kind.field(name).type
+        return kind
+
+    def _has_values(self, group: int, kind: str) -> bool:
+        """Whether the row group can hold an action of the kind, as far as the footer says."""
+        rows = self._metadata.row_group(group)
+        for path, index in self._leaves.items():
+            if path.startswith(kind + "."):
+                statistics = rows.column(index).statistics
+                if statistics is None or not statistics.has_null_count or statistics.null_count < rows.num_rows:
+                    return True
+        return False
+
+    def batches(self, columns: Sequence[str], *, kind: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Read leaf columns (a prefix names all below it) of the row groups that can hold ``kind``.
+
+        Yields:
+            The index in the file of the batch's first row, and the batch.
+
+        Raises:
+            LogCorruptedError: The file is damaged.
+        """
+        if self.schema.get_field_index(kind) < 0:
+            return
+        groups = [i for i in range(self._metadata.num_row_groups) if self._has_values(i, kind)]
+        for group in groups:
+            start = int(self._starts[group])
+            with reading(self.path):
+                batches = self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=list(columns))
+            while True:
+                with reading(self.path):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield start, batch
+                start += batch.num_rows
+
+    def structs(self, kind: str, fields: Sequence[str] | None = None) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+        """The non-null structs of one action kind.
+
+        Args:
+            kind: Column, such as ``add``.
+            fields: Fields wanted (``path``, ``deletionVector.offset``); None for all.
+
+        Yields:
+            Row indexes in the file, and the structs as an Arrow array of the same length.
+        """
+        columns = [kind] if fields is None else [f"{kind}.{name}" for name in fields]
+        for start, batch in self.batches(columns, kind=kind):
+            if batch.num_columns == 0:
+                continue
+            array = batch.column(0)
+            present = np.asarray(array.is_valid())
+            rows = np.flatnonzero(present).astype(np.int64)
+            if len(rows):
+                yield rows + start, array if len(rows) == len(array) else array.filter(pa.array(present))
+
+    def take(
+        self, kind: str, fields: Sequence[str] | None, rows: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+        """Structs of given rows, reading only the row groups that hold them.
+
+        Args:
+            kind: Column, such as ``add``.
+            fields: Fields wanted; None for all.
+            rows: Ascending row indexes.
+
+        Yields:
+            Positions within ``rows``, and the structs there.
+        """
+        columns = [kind] if fields is None else [f"{kind}.{name}" for name in fields]
+        bounds = np.searchsorted(rows, self._starts)
+        for group in range(self._metadata.num_row_groups):
+            first, last = int(bounds[group]), int(bounds[group + 1])
+            if first == last:
+                continue
+            start = int(self._starts[group])
+            with reading(self.path):
+                batches = self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns)
+                for batch in batches:
+                    end = start + batch.num_rows
+                    low = first + int(np.searchsorted(rows[first:last], start))
+                    high = first + int(np.searchsorted(rows[first:last], end))
+                    if low < high and batch.num_columns:
+                        yield np.arange(low, high), batch.column(0).take(pa.array(rows[low:high] - start))
+                    start = end
+                    if high == last:
+                        break
+
+    def objects(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The actions of a kind as decoded JSON objects, camelCase keys, nulls left out. For the few, not for adds."""
+        for _, array in self.structs(kind):
+            for value in array.to_pylist():
+                yield plain(value)
+
+
+def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An Arrow struct as Python gives it -> the JSON object it stands for: maps as objects, no nulls."""
+    result: dict[str, Any] = {}
+    for name, item in value.items():
+        if item is None:
+            continue
+        if name in _MAP_FIELDS:
+            result[name] = dict(item)
+        elif isinstance(item, dict):
+            result[name] = plain(item)
+        else:
+            result[name] = item
+    return result
+
+
+def struct_fields(array: Any) -> dict[str, Any]:
+    """Child arrays of an Arrow struct array by name, nulls of the struct passed down."""
+    return {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}

@@ -1,0 +1,219 @@
+"""A segment's files in, the state at its version out: checkpoint, then commits oldest first, newest word wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError
+from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
+from pydelta.log.deltas import FileDelta, build_delta
+from pydelta.log.files import FileTable, PartitionSpec
+from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
+from pydelta.protocol.actions import (
+    Action, AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction, decode_commit,
+)  # fmt: skip
+from pydelta.protocol.features import supports
+from pydelta.protocol.schema import parse_schema
+from pydelta.settings import TableProperties
+from pydelta.storage.interface import Store
+
+__all__ = ["Replayed", "State", "UnusableFile", "apply_actions", "partition_spec", "read_commit", "replay"]
+
+
+class UnusableFile(Exception):
+    """A checkpoint or compacted file that cannot be read, though the state may be rebuilt without it.
+
+    Args:
+        name: Path of the file.
+        error: What is wrong with it.
+    """
+
+    def __init__(self, name: str, error: LogCorruptedError) -> None:
+        super().__init__(name)
+        self.name = name
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the log says besides files: the last protocol and metadata, application ids, domains."""
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    set_transactions: dict[str, SetTransaction] = field(default_factory=dict)
+    domain_metadata: dict[str, DomainMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The state, the files and what the newest commit says of itself.
+
+    Args:
+        state: See ``State``.
+        files: The live files.
+        commit_info: Of the segment's last commit, when replay read that commit by itself; else None.
+        commit_info_read: Whether ``commit_info`` is an answer (None then means that the commit has none).
+    """
+
+    state: State
+    files: FileTable
+    commit_info: CommitInfo | None
+    commit_info_read: bool
+
+
+def apply_actions(state: State, actions: Iterable[Action]) -> State:
+    """The state after more actions, oldest first. Files are not looked at.
+
+    Protocol: "Action Reconciliation": the last protocol and metadata, the last ``txn`` an application id, the last
+    ``domainMetadata`` a domain, where ``removed`` takes the domain away.
+    """
+    protocol, metadata = state.protocol, state.metadata
+    transactions: dict[str, SetTransaction] | None = None
+    domains: dict[str, DomainMetadata] | None = None
+    for action in actions:
+        if isinstance(action, Protocol):
+            protocol = action
+        elif isinstance(action, Metadata):
+            metadata = action
+        elif isinstance(action, SetTransaction):
+            transactions = dict(state.set_transactions) if transactions is None else transactions
+            transactions[action.app_id] = action
+        elif isinstance(action, DomainMetadata):
+            domains = dict(state.domain_metadata) if domains is None else domains
+            domains.pop(action.domain, None)
+            if not action.removed:
+                domains[action.domain] = action
+    return replace(
+        state,
+        protocol=protocol,
+        metadata=metadata,
+        set_transactions=state.set_transactions if transactions is None else transactions,
+        domain_metadata=state.domain_metadata if domains is None else domains,
+    )
+
+
+def read_commit(store: Store, commit: CommitFile) -> tuple[Action, ...]:
+    """The actions of one commit or compacted file.
+
+    Raises:
+        LogCorruptedError: Empty, truncated or not JSON; or a compacted file with what only commits hold.
+    """
+    data = store.read(commit.info.path)
+    if not data.strip():
+        raise LogCorruptedError(
+            f"{commit.info.path} is empty.",
+            hint="A crashed copy or a full disk leaves such files. Restore it from a backup of _delta_log.",
+            version=commit.end,
+        )
+    try:
+        return decode_commit(data, source=commit.info.path)
+    except LogCorruptedError as error:
+        error.version = commit.end
+        raise
+
+
+def column_mapping_mode(protocol: Protocol | None, metadata: Metadata | None) -> str:
+    """The mode in force: the property counts only where the protocol supports column mapping."""
+    if protocol is None or metadata is None or not supports(protocol, "columnMapping"):
+        return "none"
+    return TableProperties.parse(
+        {name: text for name, text in metadata.configuration.items() if name == "delta.columnMapping.mode"}
+    ).column_mapping_mode
+
+
+def partition_spec(state: State) -> PartitionSpec:
+    """What the file table has to know of the schema.
+
+    Raises:
+        LogCorruptedError: The schema in the metadata is no schema.
+    """
+    if state.metadata is None:
+        return PartitionSpec.of(parse_schema('{"type":"struct","fields":[]}'), (), "none")
+    mode = column_mapping_mode(state.protocol, state.metadata)
+    return PartitionSpec.of(parse_schema(state.metadata.schema_string), state.metadata.partition_columns, mode)
+
+
+def replay(
+    store: Store,
+    segment: LogSegment,
+    *,
+    root: str,
+    check: Callable[[State], None],
+    fallback: Callable[[LogCorruptedError], FileTable] | None = None,
+) -> Replayed:
+    """Read a segment's files and nothing else.
+
+    Args:
+        store: Bound to the table's root.
+        segment: The files.
+        root: URI of the table.
+        check: Called with the state before any file column is built; refuses what must not be read.
+        fallback: See ``FileTable``.
+
+    Raises:
+        UnusableFile: The checkpoint or a compacted file is damaged: plan again without it.
+        LogCorruptedError: A commit is damaged.
+        ObjectNotFoundError: A commit went away between listing and reading.
+    """
+    checkpoint = _open_checkpoint(store, segment.checkpoint) if segment.checkpoint else None
+    state = apply_actions(State(), checkpoint.state if checkpoint else ())
+    _require_complete(state, checkpoint)
+    batches = [(commit, _read_batch(store, commit)) for commit in segment.commits]
+    file_actions: list[AddFile | RemoveFile] = []
+    for _, actions in batches:
+        state = apply_actions(state, actions)
+        file_actions += [action for action in actions if isinstance(action, (AddFile, RemoveFile))]
+    check(state)
+    spec = partition_spec(state)
+    deltas: list[FileDelta] = []
+    if checkpoint is not None and checkpoint.inline:
+        deltas.append(_delta(checkpoint.inline, checkpoint.version, spec, root))
+    if file_actions:
+        deltas.append(_delta(file_actions, segment.version, spec, root))
+    alone = bool(batches) and not batches[-1][0].is_compacted
+    return Replayed(
+        state=state,
+        files=FileTable(root=root, spec=spec, base=checkpoint, deltas=deltas, fallback=fallback),
+        commit_info=_commit_info(batches[-1][1]) if alone else None,
+        commit_info_read=alone,
+    )
+
+
+def _open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+    try:
+        return read_checkpoint(store, files)
+    except LogCorruptedError as error:
+        raise UnusableFile(files.name, error) from error
+    except ObjectNotFoundError as error:
+        gone = LogCorruptedError(f"{files.name} disappeared while it was read.", hint="Try again.")
+        raise UnusableFile(files.name, gone) from error
+
+
+def _read_batch(store: Store, commit: CommitFile) -> tuple[Action, ...]:
+    try:
+        return read_commit(store, commit)
+    except LogCorruptedError as error:
+        if commit.is_compacted:
+            raise UnusableFile(commit.info.path, error) from error
+        raise
+
+
+def _delta(actions: Sequence[Action], version: int, spec: PartitionSpec, root: str) -> FileDelta:
+    return build_delta(actions, version=version, partition_names=spec.physical_names, root=root)
+
+
+def _commit_info(actions: Iterable[Action]) -> CommitInfo | None:
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)
+
+
+def _require_complete(state: State, checkpoint: Checkpoint | None) -> None:
+    """A checkpoint that can be read and lacks protocol or metadata contradicts the protocol: no guess is made."""
+    if checkpoint is None or (state.protocol is not None and state.metadata is not None):
+        return
+    missing = "protocol" if state.protocol is None else "metaData"
+    raise LogCorruptedError(
+        f"{checkpoint.name} holds no {missing} action, which every checkpoint must.",
+        hint="The writer of this checkpoint is broken. Remove it if all commits from version 0 on are there.",
+        version=checkpoint.version,
+    )

@@ -1,0 +1,241 @@
+"""A replayed segment in, one version of a table out: frozen, with its files as columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from pydelta.log.files import FileTable
+from pydelta.log.replay import Replayed, State, column_mapping_mode
+from pydelta.log.segment import LogSegment
+from pydelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
+from pydelta.protocol.features import supports
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.schema import physical_name
+from pydelta.protocol.types import StructType, parse_schema
+from pydelta.settings import TableProperties
+
+__all__ = ["FileSums", "Snapshot"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileSums:
+    """Number of live files and sum of their sizes in bytes."""
+
+    num_files: int
+    size_bytes: int
+
+
+class Snapshot:
+    """The state of a table at one version. Nothing in it changes; columns and times are worked out on first use.
+
+    Version -1 stands for a table that does not exist yet: protocol and metadata are None, and there are no files.
+
+    Args:
+        table_uri: URI of the table's root.
+        version: The version.
+        state: Protocol, metadata, set-transactions, domain metadata.
+        files: The live files.
+        segment: The files it was read from; None for the empty snapshot and after commits applied in memory.
+        file_time_ms: Monotonised modification time of the version's commit.
+        sums: Number and bytes of live files, when exactly known without the columns.
+        read_commit_info: Gives the ``commitInfo`` of the version's commit.
+    """
+
+    __slots__ = (
+        "_commit_info", "_file_time_ms", "_lock", "_mode", "_properties", "_read_commit_info", "_schema", "_state",
+        "_sums", "commit_file", "files", "segment", "table_uri", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        table_uri: str,
+        version: int,
+        state: State,
+        files: FileTable,
+        segment: LogSegment | None = None,
+        file_time_ms: int = 0,
+        sums: FileSums | None = None,
+        read_commit_info: Callable[[], CommitInfo | None] | None = None,
+    ) -> None:
+        self.table_uri = table_uri
+        self.version = version
+        self.files = files
+        self.segment = segment
+        self.commit_file = segment.last_commit if segment else None
+        self._state = state
+        self._file_time_ms = file_time_ms
+        self._sums = sums
+        self._read_commit_info = read_commit_info
+        self._commit_info: tuple[CommitInfo | None] | None = None
+        self._mode = column_mapping_mode(state.protocol, state.metadata)
+        self._schema: StructType | None = None
+        self._properties: TableProperties | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def empty(cls, table_uri: str) -> Snapshot:
+        """The snapshot of a table that does not exist yet."""
+        return cls(
+            table_uri=table_uri,
+            version=-1,
+            state=State(),
+            files=FileTable(root=table_uri),
+            sums=FileSums(num_files=0, size_bytes=0),
+        )
+
+    @classmethod
+    def of(
+        cls, table_uri: str, segment: LogSegment, replayed: Replayed, read_commit_info: Callable[[], CommitInfo | None]
+    ) -> Snapshot:
+        """The snapshot of a replayed segment."""
+        info = replayed.commit_info
+        return cls(
+            table_uri=table_uri,
+            version=segment.version,
+            state=replayed.state,
+            files=replayed.files,
+            segment=segment,
+            file_time_ms=segment.timestamp_ms,
+            read_commit_info=(lambda: info) if replayed.commit_info_read else read_commit_info,
+        )
+
+    def __repr__(self) -> str:
+        return f"Snapshot(table_uri={self.table_uri!r}, version={self.version})"
+
+    @property
+    def log_uri(self) -> str:
+        """URI of ``_delta_log``."""
+        return f"{self.table_uri}/{LOG_DIR}"
+
+    @property
+    def state(self) -> State:
+        """Everything but files."""
+        return self._state
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """Versions and features; None only at version -1."""
+        return self._state.protocol
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """Schema, partitioning, properties; None only at version -1."""
+        return self._state.metadata
+
+    @property
+    def schema(self) -> StructType:
+        """The logical schema; no fields at version -1."""
+        if self._schema is None:
+            metadata = self.metadata
+            self._schema = parse_schema(metadata.schema_string) if metadata else StructType(())
+        return self._schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Logical names, in order."""
+        return self.metadata.partition_columns if self.metadata else ()
+
+    @property
+    def column_mapping_mode(self) -> str:
+        """``none``, ``name`` or ``id``: the mode in force, which the protocol must support."""
+        return self._mode
+
+    @property
+    def properties(self) -> TableProperties:
+        """Table properties, parsed; the column mapping mode is the one in force."""
+        if self._properties is None:
+            configuration = self.metadata.configuration if self.metadata else {}
+            self._properties = dataclasses.replace(TableProperties.parse(configuration), column_mapping_mode=self._mode)
+        return self._properties
+
+    @property
+    def in_commit_timestamps_enabled(self) -> bool:
+        """Whether commits carry their own time ("In-Commit Timestamps")."""
+        protocol = self.protocol
+        enabled = self.properties.in_commit_timestamps_enabled
+        return enabled and protocol is not None and supports(protocol, "inCommitTimestamp")
+
+    @property
+    def commit_info(self) -> CommitInfo | None:
+        """What this version's commit says of itself; read on first use when a checkpoint stood for the commit."""
+        with self._lock:
+            if self._commit_info is None:
+                self._commit_info = (self._read_commit_info() if self._read_commit_info else None,)
+            return self._commit_info[0]
+
+    @property
+    def file_time_ms(self) -> int:
+        """Modification time of the commit file, moved forward where a clock went back. Epoch milliseconds."""
+        return self._file_time_ms
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Time of the version in epoch milliseconds: in-commit where enabled, else the commit file's."""
+        if self.version >= 0 and self.in_commit_timestamps_enabled:
+            info = self.commit_info
+            if info is not None and info.in_commit_timestamp is not None:
+                return info.in_commit_timestamp
+        return self._file_time_ms
+
+    @property
+    def set_transactions(self) -> Mapping[str, SetTransaction]:
+        """Last ``txn`` by application id."""
+        return MappingProxyType(self._state.set_transactions)
+
+    @property
+    def domain_metadata(self) -> Mapping[str, DomainMetadata]:
+        """Live domains by name."""
+        return MappingProxyType(self._state.domain_metadata)
+
+    @property
+    def clustering_columns(self) -> tuple[str, ...]:
+        """Logical paths (dotted) of the clustering columns; empty without clustering."""
+        domain = self._state.domain_metadata.get("delta.clustering")
+        if domain is None:
+            return ()
+        try:
+            paths = json.loads(domain.configuration).get("clusteringColumns", [])
+        except (ValueError, AttributeError):
+            return ()
+        return tuple(self._logical_path(path) for path in paths if isinstance(path, list))
+
+    def _logical_path(self, path: Sequence[Any]) -> str:
+        names: list[str] = []
+        level: Any = self.schema
+        for part in path:
+            field = None
+            if isinstance(level, StructType):
+                field = next((field for field in level.fields if physical_name(field) == part), None)
+            names.append(field.name if field else str(part))
+            level = field.data_type if field else None
+        return ".".join(names)
+
+    def tombstones(self) -> pl.DataFrame:
+        """Removed files that the log still knows: ``path dv_id deletion_timestamp size row``, times in epoch ms."""
+        return self.files.tombstones()
+
+    def sums(self) -> FileSums | None:
+        """Number and bytes of live files if known at once, else None. Never a guess."""
+        if self.files.is_materialized:
+            return FileSums(num_files=self.files.num_files, size_bytes=self.files.size_bytes)
+        return self._sums
+
+    @property
+    def num_files(self) -> int:
+        """Number of live files."""
+        sums = self.sums()
+        return self.files.num_files if sums is None else sums.num_files
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the live files."""
+        sums = self.sums()
+        return self.files.size_bytes if sums is None else sums.size_bytes

@@ -1,0 +1,54 @@
+"""``stats_parsed`` structs in, the JSON text that ``add.stats`` would hold out.
+
+Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds), decimals stay numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+__all__ = ["struct_stats_to_json"]
+
+_NUMBER_MARK: Final = "\ue000"
+
+
+def _printable(expr: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if isinstance(dtype, pl.Struct):
+        fields = [_printable(expr.struct.field(f.name), _instance(f.dtype)).alias(f.name) for f in dtype.fields]
+        return pl.when(expr.is_not_null()).then(pl.struct(fields)) if fields else expr
+    if isinstance(dtype, pl.Datetime):
+        local = expr.dt.replace_time_zone(None) if dtype.time_zone is None else expr.dt.convert_time_zone("UTC")
+        return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.3f" + ("" if dtype.time_zone is None else "Z"))
+    if isinstance(dtype, pl.Decimal):
+        return pl.lit(_NUMBER_MARK) + expr.cast(pl.String)
+    if isinstance(dtype, pl.Binary):
+        return pl.lit(None, dtype=pl.String)
+    return expr
+
+
+def _instance(dtype: Any) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
+
+
+def struct_stats_to_json(structs: Any) -> pl.Series:
+    """One JSON text a struct, null for a null struct.
+
+    Args:
+        structs: Arrow array of ``stats_parsed``.
+
+    Returns:
+        A String series of the same length. What is null in the struct is null (not absent) in the text.
+    """
+    series = pl.from_arrow(structs)
+    assert isinstance(series, pl.Series)
+    if not isinstance(series.dtype, pl.Struct) or not series.dtype.fields:
+        return pl.repeat(None, len(structs), dtype=pl.String, eager=True)
+    frame = series.alias("stats").to_frame()
+    text = frame.select(
+        stats=pl.when(pl.col("stats").is_not_null()).then(
+            _printable(pl.col("stats"), series.dtype).struct.json_encode()
+        )
+    )["stats"]
+    return text.str.replace_all(f'"{_NUMBER_MARK}([^"]*)"', "$1")
