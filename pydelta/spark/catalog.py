@@ -1,0 +1,216 @@
+"""A name as SQL writes it in, what the session's catalog knows of it out: a Delta location, a view, or nothing of ours."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.errors import ParseError, TableNotFoundError
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "parse_identifier", "register", "split_path_identifier"]
+
+PROVIDER: Final = "delta"
+_SESSION_CATALOG: Final = "spark_catalog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaEntry:
+    """A Delta table that a name stands for.
+
+    Args:
+        location: Root URI or path.
+        qualifier: Parts under which its columns may be qualified.
+        by_path: Named as ``delta.`/path` ``.
+    """
+
+    location: str
+    qualifier: tuple[str, ...]
+    by_path: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewEntry:
+    """A view. ``plan`` is set for one made of a DataFrame, ``text`` for one made by SQL.
+
+    Args:
+        qualifier: Parts under which its columns may be qualified.
+        plan: Analysed plan.
+        text: SQL of its query.
+        columns: Its column names, in order.
+        namespace: Namespace in which the names of ``text`` are resolved (without the catalog).
+    """
+
+    qualifier: tuple[str, ...]
+    plan: Any = None
+    text: str | None = None
+    columns: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
+
+
+def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
+    """``db.`my table` `` -> its parts, by Spark's own rules.
+
+    Raises:
+        ParseError: Not an identifier.
+    """
+    from pyspark.errors import ParseException
+
+    jvm = Jvm.of(spark)
+    try:
+        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(name)
+    except ParseException as error:
+        raise ParseError(
+            f"{name!r} is not a table name.",
+            hint="Write it as table or database.table; quote odd parts with backticks.",
+        ) from error
+    return tuple(str(part) for part in jvm.to_list(parts))
+
+
+def split_path_identifier(name: str) -> str | None:
+    """``delta.`/path` `` -> the path; None for any other name.
+
+    Example:
+        >>> split_path_identifier("delta.`/data/t`"), split_path_identifier("db.t")
+        ('/data/t', None)
+    """
+    head, separator, rest = name.strip().partition(".")
+    if not separator or head.strip("`").lower() != PROVIDER or not (rest.startswith("`") and rest.endswith("`")):
+        return None
+    return rest[1:-1].replace("``", "`")
+
+
+def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
+    """What a name stands for, as far as it concerns this engine: afresh on each call.
+
+    Order as in Spark: temporary view, then ``delta.`/path` ``, then the session catalog.
+
+    Returns:
+        None for anything that is no Delta table and no view.
+    """
+    jvm = Jvm.of(spark)
+    state = jvm.session.sessionState()
+    catalog = state.catalog()
+    if len(parts) <= 2:
+        raw = catalog.getRawLocalOrGlobalTempView(jvm.seq(parts))
+        if raw.isDefined():
+            view = raw.get()
+            return _view(jvm, view.tableMeta(), view.plan(), parts)
+    if len(parts) == 2 and parts[0].lower() == PROVIDER and ("/" in parts[1] or ":" in parts[1]):
+        return DeltaEntry(location=parts[1], qualifier=parts, by_path=True)
+    if len(parts) == 3:
+        if parts[0].lower() != _SESSION_CATALOG:
+            return None
+        parts = parts[1:]
+    elif len(parts) > 3 or str(state.catalogManager().currentCatalog().name()) != _SESSION_CATALOG:
+        return None
+    identifier = jvm.table_identifier.apply(
+        parts[-1], jvm.option.apply(parts[0] if len(parts) == 2 else None), jvm.option.apply(None)
+    )
+    if not catalog.tableExists(identifier):
+        return None
+    table = catalog.getTableMetadata(identifier)
+    full = (_SESSION_CATALOG, str(table.database()), str(table.identifier().table()))
+    if str(table.tableType().name()) == "VIEW":
+        return _view(jvm, table, jvm.none, full)
+    provider = table.provider()
+    if not provider.isDefined() or str(provider.get()).lower() != PROVIDER:
+        return None
+    return DeltaEntry(location=_location(jvm, table), qualifier=full)
+
+
+def _view(jvm: Jvm, table: Any, plan: Any, qualifier: tuple[str, ...]) -> ViewEntry:
+    if plan.isDefined():
+        return ViewEntry(qualifier=qualifier, plan=plan.get())
+    text = table.viewText()
+    names = [field["name"] for field in json.loads(str(table.schema().json()))["fields"]]
+    namespace = [str(part) for part in jvm.to_list(table.viewCatalogAndNamespace())]
+    return ViewEntry(
+        qualifier=qualifier,
+        text=str(text.get()) if text.isDefined() else None,
+        columns=tuple(names),
+        namespace=tuple(namespace[1:]),
+    )
+
+
+def _location(jvm: Jvm, table: Any) -> str:
+    storage = table.storage()
+    uri = storage.locationUri()
+    if uri.isDefined():
+        text = str(uri.get().toString())
+        return text if text.startswith("file:") else str(jvm.path(uri.get()).toString())
+    path = storage.properties().get("path")
+    if path.isDefined():
+        return str(path.get())
+    raise TableNotFoundError(
+        f"The catalog entry {table.identifier().unquotedString()} names no location.",
+        hint="Drop the entry and create it again with a LOCATION.",
+    )
+
+
+def location_of(spark: SparkSession, name: str) -> str:
+    """Where the Delta table of this name is.
+
+    Args:
+        spark: The session.
+        name: ``table``, ``database.table`` or ``delta.`/path` ``.
+
+    Raises:
+        TableNotFoundError: The catalog knows no such table, or it is not a Delta table.
+    """
+    entry = look_up(spark, parse_identifier(spark, name))
+    if isinstance(entry, DeltaEntry):
+        return entry.location
+    what = "is a view" if isinstance(entry, ViewEntry) else "is no Delta table that the session's catalog knows"
+    raise TableNotFoundError(
+        f"{name} {what}.",
+        hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: delta.`/path`.",
+    )
+
+
+def register(spark: SparkSession, name: str, snapshot: Snapshot) -> None:
+    """Make a catalog entry for a table, unless the name has one already.
+
+    The entry has provider ``delta``, the location, and the real columns with the partition columns last, which a
+    metastore insists on; the order that users see comes from the log.
+
+    Args:
+        spark: The session.
+        name: ``table`` or ``database.table``.
+        snapshot: The table as it is now.
+    """
+    jvm = Jvm.of(spark)
+    state = jvm.session.sessionState()
+    catalog = state.catalog()
+    parts = parse_identifier(spark, name)
+    database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
+    identifier = jvm.table_identifier.apply(parts[-1], jvm.option.apply(database), jvm.option.apply(None))
+    if catalog.tableExists(identifier):
+        return
+    default = jvm.view.java.net.URI(str(catalog.defaultTablePath(identifier).toString()))
+    location = jvm.location_uri(snapshot.table_uri)
+    managed = jvm.path(location).equals(jvm.path(default))
+    tables = jvm.view.org.apache.spark.sql.catalyst.catalog
+    kinds = getattr(getattr(tables, "CatalogTableType$"), "MODULE$")
+    storage_module = getattr(getattr(tables, "CatalogStorageFormat$"), "MODULE$")
+    empty = storage_module.empty()
+    storage = empty.copy(
+        jvm.option.apply(location), empty.inputFormat(), empty.outputFormat(), empty.serde(), empty.compressed(),
+        jvm.scala_map({"path": str(location.toString())}), *jvm.rest_of(empty, "copy", 6),
+    )  # fmt: skip
+    partition_names = {column.lower() for column in snapshot.partition_columns}
+    fields = [field.to_dict() for field in snapshot.schema.fields]
+    ordered = sorted(fields, key=lambda field: field["name"].lower() in partition_names)
+    schema = jvm.struct(json.dumps({"type": "struct", "fields": ordered}))
+    module = getattr(getattr(tables, "CatalogTable$"), "MODULE$")
+    entry = module.apply(
+        identifier, kinds.MANAGED() if managed else kinds.EXTERNAL(), storage, schema, jvm.option.apply(PROVIDER),
+        jvm.seq(snapshot.partition_columns), *jvm.rest_of(module, "apply", 6),
+    )  # fmt: skip
+    catalog.createTable(entry, True, False)

@@ -1,0 +1,96 @@
+"""A session in; nothing out when the engine can run on it, else an error that says what to change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.settings import Settings
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_executors", "check_session"]
+
+_JVM_ENGINE: Final = (
+    ("spark.sql.extensions", "DeltaSparkSessionExtension"),
+    ("spark.sql.catalog.spark_catalog", "DeltaCatalog"),
+)
+_CHECKED: Final = "_pydelta_executors_checked"
+
+# Runs in a worker that may lack this package, so it must not be pickled by reference to it.
+_PROBE: Final = """
+def probe(_):
+    import sys
+    missing = []
+    for name in ("pyarrow", "pydelta"):
+        try:
+            __import__(name)
+        except ImportError as error:
+            missing.append(f"{name} ({error})")
+    return [(sys.executable, sys.version.split()[0], missing)]
+"""
+
+
+def check_session(spark: Any) -> None:
+    """Refuse a session that cannot work: Spark Connect, or one configured for the JVM engine.
+
+    Raises:
+        DeltaEnvironmentError: With the settings to delete, or how to make a classic session.
+    """
+    jvm = Jvm.of(spark)
+    conf = jvm.session_conf()
+    found = [f"{key}={conf[key]}" for key, word in _JVM_ENGINE if word in conf.get(key, "")]
+    if found:
+        names = " and ".join(key for key, word in _JVM_ENGINE if word in conf.get(key, ""))
+        raise DeltaEnvironmentError(
+            f"The session is configured for the JVM engine: {'; '.join(found)}.",
+            hint=f"Delete {names} from the session's settings (in full: the extension "
+            "io.delta.sql.DeltaSparkSessionExtension in spark.sql.extensions, and spark.sql.catalog.spark_catalog = "
+            "org.apache.spark.sql.delta.catalog.DeltaCatalog), and start it again.",
+        )
+    Settings.resolve(conf)
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Look once in one worker for what the writer needs there.
+
+    A local master whose workers run this very interpreter needs no look.
+
+    Raises:
+        DeltaEnvironmentError: Names the interpreter and what it lacks.
+    """
+    context = spark.sparkContext
+    if getattr(context, _CHECKED, False):
+        return
+    local = str(context.master).startswith("local")
+    if not (local and _same_interpreter(context.pythonExec)):
+        executable, version, missing = _look(context)
+        if missing:
+            raise DeltaEnvironmentError(
+                f"The executors' Python ({executable}, {version}) lacks {', '.join(missing)}.",
+                hint="Set PYSPARK_PYTHON to an interpreter that has them (for a local session: this one, "
+                f"{sys.executable}), or ship an environment with --archives.",
+            )
+        if version.split(".")[:2] != sys.version.split()[0].split(".")[:2]:
+            raise DeltaEnvironmentError(
+                f"The executors run Python {version} ({executable}), the driver {sys.version.split()[0]}.",
+                hint="Set PYSPARK_PYTHON so that both have the same minor version.",
+            )
+    setattr(context, _CHECKED, True)
+
+
+def _same_interpreter(executable: str) -> bool:
+    return os.path.realpath(executable) == os.path.realpath(sys.executable) and os.path.dirname(
+        os.path.abspath(executable)
+    ) == os.path.dirname(os.path.abspath(sys.executable))
+
+
+def _look(context: Any) -> tuple[str, str, list[str]]:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(_PROBE, namespace)  # noqa: S102  a constant of this module
+    found: tuple[str, str, list[str]] = context.parallelize([0], 1).mapPartitions(namespace["probe"]).collect()[0]
+    return found

@@ -1,0 +1,122 @@
+"""The registered Python data source ``delta``: the last resort for routes that ``enable`` does not cover.
+
+It reads whole rows through Python workers and prunes no columns, so it is slow; it is right, and it is there.
+Driver-side methods run in a Python process of their own, without the JVM: everything comes from the options.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pydelta.log import Snapshot
+
+__all__ = ["DeltaDataSource"]
+
+_FILES_A_PARTITION: Final = 16
+
+
+class DeltaDataSource(DataSource):
+    """``delta`` for Spark's Python data source API."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "delta"
+
+    def schema(self) -> StructType:
+        """The table's schema at the version asked for."""
+        from pydelta.spark.types import to_spark_schema
+
+        return to_spark_schema(_snapshot(self.options).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the whole table."""
+        return _Reader(dict(self.options), schema)
+
+
+@dataclass
+class _Files(InputPartition):
+    """Some files of the table: (path as the log spells it, partition values by physical name)."""
+
+    files: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
+
+    def __init__(self, files: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]) -> None:
+        super().__init__(None)
+        self.files = files
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Files, a few a partition. Refuses live deletion vectors."""
+        snapshot = _snapshot(self._options)
+        core = snapshot.files.core
+        if core["dv_id"].null_count() < core.height:
+            raise UnsupportedFeatureError(
+                "A file of the table has a deletion vector, and this version of the engine does not read deletionVectors.",
+                features=("deletionVectors",),
+                hint="Rewrite the table without deletion vectors in the engine that wrote them.",
+                table=snapshot.table_uri,
+            )
+        paths = core["path"].to_list()
+        names = [name for name in core.columns if name.startswith("pv:")]
+        rows = core.select(names).rows() if names else [()] * len(paths)
+        files = [
+            (path, tuple(zip((name.removeprefix("pv:") for name in names), row, strict=True)))
+            for path, row in zip(paths, rows, strict=True)
+        ]
+        return [
+            _Files(tuple(files[start : start + _FILES_A_PARTITION]))
+            for start in range(0, len(files), _FILES_A_PARTITION)
+        ] or [_Files(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the files, partition columns filled in."""
+        from pydelta.spark.datasource_read import read_file
+
+        assert isinstance(partition, _Files)
+        snapshot = _snapshot(self._options)
+        for path, values in partition.files:
+            yield from read_file(snapshot, path, dict(values), self._options)
+
+
+def _snapshot(options: Mapping[str, str]) -> Snapshot:
+    from pydelta.log import DeltaLog
+
+    lower = {name.lower(): value for name, value in options.items()}
+    path = lower.get("path")
+    if not path:
+        raise InvalidArgumentError(
+            "The Python data source delta was asked for a table without a path.",
+            hint="Call pydelta.enable(spark) and read or write by name through spark.table or saveAsTable, "
+            "or give the location: CREATE TABLE … USING delta LOCATION '…'.",
+        )
+    log = DeltaLog.for_table(path, options={k: v for k, v in options.items() if k.lower() != "path"})
+    if not log.table_exists():
+        raise TableNotFoundError(f"{path} is not a Delta table.", hint="Check the location.")
+    if lower.get("versionasof") is not None:
+        return log.snapshot(version=int(lower["versionasof"]))
+    if lower.get("timestampasof") is not None:
+        moment = dt.datetime.fromisoformat(lower["timestampasof"])
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        return log.snapshot(timestamp_ms=int(moment.timestamp() * 1000))
+    return log.update()
+
+
+def table_path(options: Mapping[str, Any]) -> str | None:
+    """The location among a data source's options, which are of any case."""
+    return next((str(value) for name, value in options.items() if name.lower() == "path"), None)

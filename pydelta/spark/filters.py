@@ -1,0 +1,299 @@
+"""Catalyst expressions in, the engine's predicate trees out; what has no counterpart becomes ``Unknown``.
+
+An expression crosses as JSON in one call. JSON loses three things, which are fetched from the node itself by its
+position: the values of an ``InSet``, binary literals, and the instant of a timestamp (its text is in the session's zone).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.predicate import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+    Unknown,
+    split_conjuncts,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["conjuncts_of", "convert", "to_expressions"]
+
+_EPOCH_DATE: Final = dt.date(1970, 1, 1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_COMPARISONS: Final = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_INTEGERS: Final = {"byte": 0, "short": 1, "integer": 2, "long": 3}
+_SEPARATOR: Final = "\x01"
+
+Fetch = Callable[[int, str], Any]
+"""``fetch(position, what)``: a node's value from the JVM; ``what`` is "set" (texts, or None), "bytes", "micros" or "fold"."""
+
+
+class _NoCounterpart(Exception):
+    """The node cannot be expressed."""
+
+
+@dataclass(slots=True)
+class _Node:
+    position: int
+    name: str
+    body: Mapping[str, Any]
+    children: list[_Node]
+
+
+def to_expressions(filters: Sequence[Any]) -> tuple[Expr, ...]:
+    """Catalyst filter expressions of one conjunction -> our conjuncts; those that say nothing are left out."""
+    converted = (_from_jvm(item) for item in filters)
+    return tuple(expr for item in converted for expr in split_conjuncts(item) if not isinstance(expr, Unknown))
+
+
+def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
+    """The conjuncts of a DataFrame that is a filter over a scan, with the scan's logical column names.
+
+    Args:
+        spark: The session.
+        filtered: ``scan.filter(condition)``.
+
+    Returns:
+        Each conjunct; ``Unknown`` with its SQL text where it has no counterpart.
+    """
+    del spark
+    return tuple(split_conjuncts(_from_jvm(filtered._jdf.queryExecution().analyzed().condition())))
+
+
+def _from_jvm(expression: Any) -> Expr:
+    def fetch(position: int, what: str) -> Any:
+        node = expression.apply(position)
+        if what == "set":
+            values = node.hset()
+            texts = str(values.mkString(_SEPARATOR)).split(_SEPARATOR)
+            return texts if len(texts) == values.size() else None
+        if what == "fold":
+            value = node.eval(None)
+            return value if value is None or isinstance(value, (bool, int, float, bytes)) else str(value.toString())
+        value = node.value()
+        return bytes(value) if what == "bytes" else int(value)
+
+    return convert(json.loads(str(expression.toJSON())), fetch, text=lambda: str(expression.sql()))
+
+
+def convert(nodes: Sequence[Mapping[str, Any]], fetch: Fetch, *, text: Callable[[], str] = lambda: "") -> Expr:
+    """A Catalyst expression as JSON -> our tree.
+
+    Args:
+        nodes: ``expression.toJSON()`` decoded: nodes in pre-order.
+        fetch: Values that the JSON lost, by position in it.
+        text: The expression's SQL, asked for only when an ``Unknown`` is made.
+
+    Returns:
+        The tree. Parts of an ``AND`` or ``OR`` that have no counterpart are ``Unknown``; anything else that contains
+        one is ``Unknown`` as a whole.
+    """
+    root, end = _parse(nodes, 0)
+    assert end == len(nodes), "a Catalyst expression with trailing nodes"
+    return _boolean(root, fetch, text)
+
+
+def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[_Node, int]:
+    body = nodes[position]
+    node = _Node(position, str(body["class"]).rsplit(".", 1)[-1], body, [])
+    position += 1
+    for _ in range(int(body["num-children"])):
+        child, position = _parse(nodes, position)
+        node.children.append(child)
+    return node, position
+
+
+def _boolean(node: _Node, fetch: Fetch, text: Callable[[], str]) -> Expr:
+    try:
+        if node.name in ("And", "Or"):
+            left, right = (_boolean(child, fetch, text) for child in node.children)
+            return And(left, right) if node.name == "And" else Or(left, right)
+        if node.name == "Not":
+            return Not(_boolean(node.children[0], fetch, text))
+        return _atom(node, fetch)
+    except _NoCounterpart:
+        return Unknown(text(), _references(node))
+
+
+def _references(node: _Node) -> frozenset[tuple[str, ...]]:
+    if node.name == "AttributeReference":
+        return frozenset({(str(node.body["name"]),)})
+    return frozenset(path for child in node.children for path in _references(child))
+
+
+def _atom(node: _Node, fetch: Fetch) -> Expr:
+    if node.name in _COMPARISONS:
+        left, right = (_operand(child, fetch) for child in node.children)
+        return Compare(_COMPARISONS[node.name], left, right)
+    if node.name == "In":
+        value, *items = (_operand(child, fetch) for child in node.children)
+        if not isinstance(value, Column) or not all(isinstance(item, Literal) for item in items):
+            raise _NoCounterpart
+        return In(value, tuple(item.value for item in items if isinstance(item, Literal)))
+    if node.name == "InSet":
+        return _in_set(node, fetch)
+    if node.name in ("IsNull", "IsNotNull"):
+        column = _column(node.children[0])
+        return IsNull(column) if node.name == "IsNull" else IsNotNull(column)
+    if node.name == "StartsWith":
+        column, prefix = _column(node.children[0]), _operand(node.children[1], fetch)
+        if not isinstance(prefix, Literal) or not isinstance(prefix.value, str):
+            raise _NoCounterpart
+        return StartsWith(column, prefix.value)
+    if node.name == "Literal" and node.body.get("dataType") == "boolean":
+        return _literal(node, fetch)
+    if node.name in ("AttributeReference", "GetStructField") and _type_of(node) == "boolean":
+        return Compare("=", _column(node), Literal(True, "boolean"))
+    raise _NoCounterpart
+
+
+def _operand(node: _Node, fetch: Fetch) -> Expr:
+    if node.name == "Literal":
+        return _literal(node, fetch)
+    if node.name == "Cast":
+        return _cast(node, fetch)
+    return _column(node)
+
+
+def _column(node: _Node) -> Column:
+    path: list[str] = []
+    while node.name == "GetStructField":
+        path.append(_field_name(node))
+        node = node.children[0]
+    if node.name != "AttributeReference" or _collated(node.body.get("dataType")):
+        raise _NoCounterpart
+    return Column((str(node.body["name"]), *reversed(path)))
+
+
+def _field_name(node: _Node) -> str:
+    """A struct's field by its ordinal: the name in the node is as the user wrote it."""
+    data_type = _type_of(node.children[0])
+    if not isinstance(data_type, Mapping) or data_type.get("type") != "struct":
+        raise _NoCounterpart
+    field = data_type["fields"][int(node.body["ordinal"])]
+    if _collated(field["type"]) or "__COLLATIONS" in field.get("metadata", {}):
+        raise _NoCounterpart
+    return str(field["name"])
+
+
+def _type_of(node: _Node) -> Any:
+    if node.name == "GetStructField":
+        parent = _type_of(node.children[0])
+        return parent["fields"][int(node.body["ordinal"])]["type"] if isinstance(parent, Mapping) else None
+    return node.body.get("dataType")
+
+
+def _collated(data_type: Any) -> bool:
+    return isinstance(data_type, str) and data_type.startswith("string collate")
+
+
+def _cast(node: _Node, fetch: Fetch) -> Expr:
+    child, target = node.children[0], node.body["dataType"]
+    if child.name in ("AttributeReference", "GetStructField"):
+        source = _type_of(child)
+        if source in _INTEGERS and target in _INTEGERS and _INTEGERS[source] <= _INTEGERS[target]:
+            return _column(child)  # a wider integer compares the same
+        raise _NoCounterpart
+    if not _foldable(child):
+        raise _NoCounterpart
+    try:
+        value = fetch(node.position, "fold")
+    except Exception as error:
+        raise _NoCounterpart from error  # a cast that fails must fail in the query, not in planning
+    return _from_internal(value, target)
+
+
+def _foldable(node: _Node) -> bool:
+    return node.name == "Literal" or (node.name == "Cast" and _foldable(node.children[0]))
+
+
+def _literal(node: _Node, fetch: Fetch) -> Literal:
+    data_type, text = node.body["dataType"], node.body.get("value")
+    if text is None:
+        return Literal(None)
+    if data_type == "binary":
+        return Literal(fetch(node.position, "bytes"), "binary")
+    if data_type in ("timestamp", "timestamp_ntz"):
+        return _from_internal(fetch(node.position, "micros"), data_type)
+    if data_type == "date":
+        return Literal(_date(str(text)), "date")
+    return _from_internal(text, data_type)
+
+
+def _in_set(node: _Node, fetch: Fetch) -> Expr:
+    column, data_type = _column(node.children[0]), _type_of(node.children[0])
+    texts = None if data_type == "binary" else fetch(node.position, "set")
+    if texts is None or not isinstance(data_type, str):
+        raise _NoCounterpart
+    return In(column, tuple(_set_item(item, data_type).value for item in texts))
+
+
+def _set_item(text: str, data_type: str) -> Literal:
+    if text == "null" and data_type != "string":
+        return Literal(None)
+    return _from_internal(int(text) if data_type in ("date", "timestamp", "timestamp_ntz") else text, data_type)
+
+
+def _from_internal(value: Any, data_type: Any) -> Literal:
+    """Spark's internal value (or its text) -> a literal."""
+    if not isinstance(data_type, str) or _collated(data_type):
+        raise _NoCounterpart
+    if value is None:
+        return Literal(None)
+    try:
+        return Literal(_python_value(value, data_type), data_type)
+    except (ValueError, OverflowError, InvalidOperation) as error:
+        raise _NoCounterpart from error
+
+
+def _python_value(value: Any, data_type: str) -> Any:
+    if data_type in _INTEGERS:
+        return int(value)
+    if data_type in ("float", "double"):
+        return float(value)
+    if data_type == "boolean":
+        return value if isinstance(value, bool) else str(value) == "true"
+    if data_type == "string":
+        return str(value)
+    if data_type == "binary" and isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if data_type == "date":
+        return _EPOCH_DATE + dt.timedelta(days=int(value))
+    if data_type == "timestamp":
+        return _EPOCH_UTC + dt.timedelta(microseconds=int(value))
+    if data_type == "timestamp_ntz":
+        return _EPOCH + dt.timedelta(microseconds=int(value))
+    if data_type.startswith("decimal"):
+        return Decimal(str(value))
+    raise _NoCounterpart
+
+
+def _date(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError as error:  # beyond what Python's calendar holds
+        raise _NoCounterpart from error

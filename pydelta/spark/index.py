@@ -1,0 +1,306 @@
+"""A snapshot's files in, Spark's ``FileIndex`` out: the planner asks it which files to read, the JVM reads them.
+
+::
+
+    Spark's planner --listFiles(partition filters, data filters)--> DeltaFileIndex
+        distinct partition rows --Spark evaluates the partition filters--> partitions (exact)
+        their files --statistics against the data filters--> files that may match (loose: Spark filters rows again)
+        surviving columns --one buffer--> PartitionDirectory objects
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+import polars as pl
+import pyarrow as pa
+
+from pydelta.errors import StorageError
+from pydelta.spark.filters import to_expressions
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
+
+__all__ = ["DeltaFileIndex", "HiddenColumn", "IndexIdentity", "ScanFiles", "find_index"]
+
+_log = logging.getLogger(__name__)
+
+_CACHED_SNAPSHOTS: Final = 8
+_ORDINAL: Final = "__pydelta_partition"
+_SERIALS: Final = itertools.count(1)
+_LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
+_TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
+_HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexIdentity:
+    """What makes two scans the same to Spark's cache and to exchange reuse.
+
+    Args:
+        table_id: The table's id in its metadata.
+        location: Root URI.
+        version: Table version.
+        subset: Something that differs between scans over different files or hidden columns; empty for a whole table.
+    """
+
+    table_id: str
+    location: str
+    version: int
+    subset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenColumn:
+    """A value a file that the scan carries as one more partition column, such as a file's ordinal.
+
+    A deletion vector's bitmap goes the same way: ``binary``, null where the file has none.
+
+    Args:
+        name: Its name in the scan; the projection above drops it.
+        spark_type: ``long``, ``integer``, ``string`` or ``binary``.
+        column: The frame's column that holds the values.
+    """
+
+    name: str
+    spark_type: str
+    column: str
+
+
+class Pruner(Protocol):
+    """Narrows files by their statistics."""
+
+    def __call__(self, files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
+        """The rows of ``files`` that may hold a row for which all filters are true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFiles:
+    """The files of one scan, as columns.
+
+    Args:
+        identity: See ``IndexIdentity``.
+        frame: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` a partition column, and
+            the columns of ``hidden``.
+        partition_types: Partition column (physical name) -> SQL type to cast its text to, in the table's order.
+        hidden: Columns beyond those of the table.
+        size_bytes: Sum of the sizes.
+        pinned: The version was asked for by the user: never replaced by a later one.
+        prune: Narrows by statistics.
+    """
+
+    identity: IndexIdentity
+    frame: pl.DataFrame
+    partition_types: Mapping[str, str]
+    hidden: tuple[HiddenColumn, ...]
+    size_bytes: int
+    pinned: bool
+    prune: Pruner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partitions:
+    """Distinct partition rows of a scan.
+
+    Args:
+        ordinals: For each file of the frame, the position of its partition.
+        rows: ``java.util.List[InternalRow]``, without the ordinal.
+        numbered: The same with the position as one more column, to be filtered.
+        count: How many.
+    """
+
+    ordinals: pl.Series
+    rows: Any
+    numbered: Any
+    count: int
+
+
+class DeltaFileIndex:
+    """``FileIndex`` over a frozen file list. Spark calls it from its planning threads.
+
+    Args:
+        jvm: The session's bindings.
+        files: What to scan.
+        partition_schema: ``StructType`` of the JVM: the table's partition columns, then the hidden ones.
+    """
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+    def __init__(self, jvm: Jvm, files: ScanFiles, partition_schema: Any) -> None:
+        self._jvm = jvm
+        self.files = files
+        self._schema = partition_schema
+        self._root = hadoop_uri(files.identity.location)
+        self._lock = threading.Lock()
+        self._partitions: _Partitions | None = None
+        self._ordinal_attribute: Any = None
+        self._serial = next(_SERIALS)
+        _LIVE[self._serial] = self
+
+    # --- FileIndex -----------------------------------------------------------------------------------------
+
+    def rootPaths(self) -> Any:
+        """The table's root."""
+        return self._jvm.seq([self._jvm.path(self._root)])
+
+    def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
+        """The files to read, grouped by partition: exact for partition filters, generous for data filters."""
+        jvm, files = self._jvm, self.files
+        frame = files.frame
+        rows = None
+        if self._columns():
+            partitions = self._load_partitions()
+            rows = partitions.rows
+            ordinals = partitions.ordinals
+            frame = frame.with_columns(ordinals.alias(_ORDINAL))
+            filters = jvm.to_list(partitionFilters)
+            if filters:
+                kept = self._matching(filters, partitions)
+                if len(kept) < partitions.count:
+                    frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
+        elif partitionFilters.size():  # constant conditions on a table without partition columns
+            filters = jvm.to_list(partitionFilters)
+            if not self._constant(filters):
+                frame = frame.head(0)
+        frame = self._skip(frame, dataFilters)
+        uris = file_uris(frame["path"], self._root)
+        owners = None if rows is None else frame[_ORDINAL]
+        blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
+        _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
+        return jvm.directories(blocks, frame.height, rows)
+
+    def inputFiles(self) -> Any:
+        """URI-encoded paths of all files."""
+        return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))
+
+    def refresh(self) -> None:
+        """Nothing: the list of files is frozen."""
+
+    def sizeInBytes(self) -> int:
+        """Sum of the files' sizes, for the planner's estimates."""
+        return self.files.size_bytes
+
+    def partitionSchema(self) -> Any:
+        """The partition columns and the hidden ones."""
+        return self._schema
+
+    def metadataOpsTimeNs(self) -> Any:
+        """Not measured."""
+        return self._jvm.none
+
+    def isTimeTravel(self) -> bool:
+        """Whether the user named the version."""
+        return self.files.pinned
+
+    # --- identity ------------------------------------------------------------------------------------------
+
+    def toString(self) -> str:
+        """Table, version and id, and a serial number by which ``find_index`` finds this object again."""
+        identity = self.files.identity
+        subset = f", {identity.subset}" if identity.subset else ""
+        return f"Delta[version={identity.version}, id={identity.table_id}{subset}, {self._root}]#{self._serial}"
+
+    def equals(self, other: Any) -> bool:
+        """Same table id, location and version."""
+        found = find_index(other)
+        return found is not None and found.files.identity == self.files.identity
+
+    def hashCode(self) -> int:
+        """Consistent with ``equals``, within Java's int."""
+        return hash(self.files.identity) & 0x7FFFFFFF
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _columns(self) -> list[str]:
+        return [f"pv:{name}" for name in self.files.partition_types] + [item.column for item in self.files.hidden]
+
+    def _skip(self, frame: pl.DataFrame, data_filters: Any) -> pl.DataFrame:
+        filters = self._jvm.to_list(data_filters)
+        if not filters or frame.is_empty():
+            return frame
+        expressions = to_expressions(filters)
+        if not expressions:
+            return frame
+        try:
+            return self.files.prune(frame, expressions)
+        except StorageError as error:  # statistics only save work: without them all files are read
+            _log.warning("statistics of %s could not be read, no file is skipped: %s", self._root, error.code)
+            return frame
+
+    def _constant(self, filters: Sequence[Any]) -> bool:
+        row = self._jvm.empty_row
+        return all(bool(item.eval(row)) for item in filters)
+
+    def _matching(self, filters: Sequence[Any], partitions: _Partitions) -> list[int]:
+        """Positions of the partitions for which Spark finds all filters true."""
+        by_name: dict[str, Any] = {}
+        for item in filters:
+            for attribute in self._jvm.to_list(item.references().toSeq()):
+                by_name[str(attribute.name())] = attribute
+        own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())
+        attributes = [by_name.get(str(attribute.name()), attribute) for attribute in own]
+        if self._ordinal_attribute is None:
+            schema = self._jvm.struct(Jvm.struct_json(pa.schema([(_ORDINAL, pa.int32())])))
+            self._ordinal_attribute = self._jvm.local_relation.apply(schema).output().apply(0)
+        return self._jvm.filter_ordinals(filters, attributes, self._ordinal_attribute, partitions.numbered)
+
+    def _load_partitions(self) -> _Partitions:
+        with self._lock:
+            if self._partitions is None:
+                key = self._cache_key()
+                cached: _Partitions | None = self._jvm.partition_rows.get(key)
+                if cached is None:
+                    cached = self._make_partitions()
+                    self._jvm.partition_rows[key] = cached
+                    while len(self._jvm.partition_rows) > _CACHED_SNAPSHOTS:
+                        self._jvm.partition_rows.popitem(last=False)
+                self._partitions = cached
+            return self._partitions
+
+    def _cache_key(self) -> tuple[Any, ...]:
+        zone = ""
+        if "timestamp" in self.files.partition_types.values():  # text without a zone is in the session's
+            zone = self._jvm.time_zone()
+        return (self.files.identity, zone, id(self.files.frame) if self.files.identity.subset else 0)
+
+    def _make_partitions(self) -> _Partitions:
+        columns = self._columns()
+        frame = self.files.frame
+        distinct = frame.select(columns).unique(maintain_order=True).with_row_index(_ORDINAL)
+        ordinals = (
+            frame.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")
+        )[_ORDINAL]
+        types = [pa.string()] * len(self.files.partition_types)
+        types += [_HIDDEN_ARROW[item.spark_type] for item in self.files.hidden]
+        arrays = [distinct[name].to_arrow().cast(kind) for name, kind in zip(columns, types, strict=True)]
+        names = [f"c{position}" for position in range(len(columns))]
+        casts = [*self.files.partition_types.values(), *("" for _ in self.files.hidden)]
+        table = pa.Table.from_arrays(arrays, names=names)
+        numbered = table.append_column(_ORDINAL, distinct[_ORDINAL].to_arrow().cast(pa.int32()))
+        jvm = self._jvm
+        return _Partitions(
+            ordinals=ordinals,
+            rows=jvm.rows_list(jvm.rows_of(table, casts)),
+            numbered=jvm.rows_list(jvm.rows_of(numbered, [*casts, ""])),
+            count=distinct.height,
+        )
+
+
+def find_index(location: Any) -> DeltaFileIndex | None:
+    """A ``FileIndex`` as the JVM hands it back -> our object behind it; None for any other index.
+
+    py4j gives a Python proxy that has been through the JVM back as a plain Java object, so it is known by its text.
+    """
+    if isinstance(location, DeltaFileIndex):
+        return location
+    match = _TEXT.match(str(location.toString()))
+    return None if match is None else _LIVE.get(int(match.group(1)))

@@ -1,0 +1,430 @@
+"""A Spark session in, the JVM classes and bulk operations that the engine needs out; the one place that knows Spark versions.
+
+Class look-ups through py4j cost milliseconds each and calls on a bound class a fraction of one, so every class is
+bound once a session. Whatever grows with the table (files, partitions) crosses in one buffer, never one call an item.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from pydelta.errors import DeltaEnvironmentError
+
+__all__ = ["Jvm", "is_classic"]
+
+_ATTRIBUTE: Final = "_pydelta_jvm"
+_STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
+_SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
+
+
+def is_classic(spark: Any) -> bool:
+    """Whether the session runs in this process's JVM (and is no Spark Connect client)."""
+    return isinstance(spark, SparkSession) and hasattr(spark, "_jsparkSession")
+
+
+class Jvm:
+    """JVM classes bound for one session. Get it with ``Jvm.of(spark)``.
+
+    Raises:
+        DeltaEnvironmentError: The session is a Spark Connect client: there is no JVM to talk to.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not is_classic(spark):
+            raise DeltaEnvironmentError(
+                f"The engine needs a classic Spark session; this one is {type(spark).__module__}.{type(spark).__name__}, "
+                "whose driver is another process.",
+                hint="Create the session with SparkSession.builder.master(...) instead of .remote(...), "
+                "or run the job with spark-submit.",
+            )
+        self.spark = spark
+        self.session: Any = spark._jsparkSession
+        self.gateway: Any = spark.sparkContext._gateway
+        assert spark._jvm is not None
+        jvm: Any = spark._jvm
+        self.view: Any = jvm
+        self.version = tuple(int(part) for part in spark.version.split(".")[:2])
+        ensure_callback_server_started(self.gateway)
+        self.partition_rows: OrderedDict[Any, Any] = OrderedDict()
+        """Typed partition rows of recent snapshots, filled by ``index``."""
+
+        sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
+        self.python_utils: Any = jvm.PythonUtils
+        self.python_sql: Any = sql.api.python.PythonSQLUtils
+        self.none: Any = jvm.scala.Option.empty()
+        self.option: Any = jvm.scala.Option
+        self.path: Any = jvm.org.apache.hadoop.fs.Path
+        self.data_type: Any = sql.types.DataType
+        self.struct_type: Any = sql.types.StructType
+        self.relation: Any = sql.execution.datasources.HadoopFsRelation
+        self.parquet: Any = sql.execution.datasources.parquet.ParquetFileFormat
+        self.logical_relation: Any = _module(sql.execution.datasources, "LogicalRelation")
+        self.dataset: Any = _module(sql.classic, "Dataset")
+        self.partition_directory: Any = _module(sql.execution.datasources, "PartitionDirectory")
+        self.empty_row: Any = catalyst.InternalRow.empty()
+        plans = catalyst.plans.logical
+        self.local_relation: Any = _module(plans, "LocalRelation")
+        self.filter: Any = plans.Filter
+        self.project: Any = plans.Project
+        self.subquery_alias: Any = _module(plans, "SubqueryAlias")
+        self.and_expression: Any = catalyst.expressions.And
+        self.table_identifier: Any = _module(catalyst, "TableIdentifier")
+        self.strings: Any = jvm.org.apache.hadoop.util.StringUtils
+        self.array_list: Any = jvm.java.util.ArrayList
+        self.java_system: Any = jvm.java.lang.System
+        self._bulk = _Bulk(self)
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Jvm:
+        """The bindings of a session, made on first use."""
+        bound: Jvm | None = getattr(spark, _ATTRIBUTE, None)
+        if bound is None:
+            bound = cls(spark)
+            setattr(spark, _ATTRIBUTE, bound)
+        return bound
+
+    # --- small conversions ---------------------------------------------------------------------------------
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """A Scala ``Seq`` of the items."""
+        return self.python_utils.toSeq(list(items))
+
+    def scala_map(self, items: Mapping[str, str]) -> Any:
+        """An immutable Scala ``Map``."""
+        return self.python_utils.toScalaMap(dict(items))
+
+    def array(self, java_class: Any, items: Sequence[Any]) -> Any:
+        """A Java array of a class."""
+        result = self.gateway.new_array(java_class, len(items))
+        for position, item in enumerate(items):
+            result[position] = item
+        return result
+
+    def struct(self, schema_json: str) -> Any:
+        """Schema JSON -> ``StructType``."""
+        return self.data_type.fromJson(schema_json)
+
+    def string_array(self, items: Sequence[str]) -> Any:
+        """``String[]`` in one call."""
+        if not items:
+            return self.gateway.new_array(self.view.java.lang.String, 0)
+        return self.strings.split("\x00".join(items), "\x00")
+
+    def rest_of(self, target: Any, method: str, given: int) -> list[Any]:
+        """Default values of a Scala method's parameters after the first ``given`` ones, however many a version has."""
+        names = [str(item.getName()) for item in target.getClass().getMethods()]
+        prefix = method + "$default$"
+        positions = sorted(int(name.removeprefix(prefix)) for name in set(names) if name.startswith(prefix))
+        return [getattr(target, f"{prefix}{position}")() for position in positions if position > given]
+
+    def location_uri(self, table_uri: str) -> Any:
+        """A normalised table URI -> ``java.net.URI``."""
+        if table_uri.startswith("file:"):  # encoded already
+            return self.view.java.net.URI("file:/" + table_uri.removeprefix("file:").lstrip("/"))
+        return self.path(table_uri).toUri()
+
+    # --- settings ------------------------------------------------------------------------------------------
+
+    def session_conf(self) -> dict[str, str]:
+        """All ``spark.*`` settings of the session, in one call."""
+        settings = self.session.sessionState().conf().getAllConfs()
+        return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
+
+    def python_utils_map(self, scala_map: Any) -> Any:
+        """A Scala map -> ``java.util.Map``."""
+        return self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
+
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return str(self.session.sessionState().conf().sessionLocalTimeZone())
+
+    def hadoop_conf(self) -> Any:
+        """The session's Hadoop configuration."""
+        return self.session.sessionState().newHadoopConf()
+
+    def hadoop_options(self) -> dict[str, str]:
+        """The session's storage settings (``fs.*`` and kin) as plain options. May hold secrets: never log them."""
+        conf = self.hadoop_conf()
+        options: dict[str, str] = {}
+        for prefix in _STORAGE_PREFIXES:
+            found = self.to_dict(conf.getPropsWithPrefix(prefix))
+            options.update({prefix + name: str(value) for name, value in found.items() if value is not None})
+        if options.get("hadoop.security.credential.provider.path"):
+            for key in _SECRET_KEYS:
+                password = conf.getPassword(key)
+                if password is not None:
+                    options[key] = self.view.java.lang.String.valueOf(password)
+        return options
+
+    def qualify(self, path: str) -> str:
+        """A location as a user writes it -> with scheme: a bare path is on the default file system."""
+        if _scheme(path) is not None:
+            return path
+        default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
+        if default.startswith("file:"):
+            return path
+        return str(self.path(self.path(default), path).toString()) if path.startswith("/") else path
+
+    def default_location(self, name: str) -> str:
+        """Where a managed table of this name goes."""
+        identifier = self.session.sessionState().sqlParser().parseTableIdentifier(name)
+        catalog = self.session.sessionState().catalog()
+        return str(self.path(catalog.defaultTablePath(identifier)).toString())
+
+    def to_dict(self, java_map: Any) -> dict[str, Any]:
+        """A ``java.util.Map`` of texts -> dict, in one call."""
+        mapper = self.view.com.fasterxml.jackson.databind.ObjectMapper()
+        decoded: dict[str, Any] = json.loads(mapper.writeValueAsString(self.view.java.util.HashMap(java_map)))
+        return decoded
+
+    # --- expressions ---------------------------------------------------------------------------------------
+
+    def reference_names(self, expression: Any) -> list[str]:
+        """Names of the top-level columns an expression reads."""
+        references = expression.references().toSeq()
+        return [str(references.apply(i).name()) for i in range(references.size())]
+
+    def has_subquery(self, expression: Any) -> bool:
+        """Whether a query is inside the expression."""
+        nodes = json.loads(str(expression.toJSON()))
+        suffixes = ("Subquery", "Exists", "ListQuery", "LateralSubquery")
+        return any(str(node.get("class", "")).rsplit(".", 1)[-1].endswith(suffixes) for node in nodes)
+
+    def conjunction(self, expressions: Sequence[Any]) -> Any:
+        """``AND`` of Catalyst expressions."""
+        result = expressions[0]
+        for expression in expressions[1:]:
+            result = self.and_expression(result, expression)
+        return result
+
+    def to_list(self, seq: Any) -> list[Any]:
+        """A short Scala ``Seq`` -> list (one call an item)."""
+        return [seq.apply(position) for position in range(seq.size())]
+
+    # --- plans and frames ----------------------------------------------------------------------------------
+
+    def frame(self, plan: Any) -> DataFrame:
+        """A logical plan -> DataFrame; a command in it runs at once."""
+        return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
+
+    def parse(self, text: str) -> Any:
+        """Spark's own parser."""
+        return self.session.sessionState().sqlParser().parsePlan(text)
+
+    def file_relation(self, index: Any, *, partition_schema: Any, data_schema: Any, options: Mapping[str, str]) -> Any:
+        """A ``HadoopFsRelation`` that reads Parquet through a file index."""
+        return self.relation(
+            index, partition_schema, data_schema, self.none, self.parquet(), self.scala_map(options), self.session
+        )
+
+    def rows_of(self, table: pa.Table, casts: Sequence[str]) -> Any:
+        """Arrow table -> ``InternalRow[]``; each column is cast to the given SQL type by Spark, in the session's zone.
+
+        Every column is text, or has the type already where its entry in ``casts`` is empty.
+        """
+        with tempfile.NamedTemporaryFile(prefix="pydelta-rows-", suffix=".arrow") as file:
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            file.flush()
+            batches = self.python_sql.readArrowStreamFromFile(file.name)
+            schema = self.struct_json(table.schema)
+            source = DataFrame(self.python_sql.toDataFrame(batches, schema, self.session), self.spark)
+            columns = [
+                source[name].try_cast(sql_type) if sql_type else source[name]
+                for name, sql_type in zip(table.column_names, casts, strict=True)
+            ]
+            typed = source.select(
+                *[column.alias(name) for column, name in zip(columns, table.column_names, strict=True)]
+            )
+            return typed._jdf.queryExecution().executedPlan().executeCollect()
+
+    @staticmethod
+    def struct_json(schema: pa.Schema) -> str:
+        """Arrow schema of text, integer and binary columns -> Spark schema JSON."""
+        names = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long", pa.binary(): "binary"}
+        fields = [{"name": f.name, "type": names[f.type], "nullable": True, "metadata": {}} for f in schema]
+        return json.dumps({"type": "struct", "fields": fields})
+
+    def rows_list(self, rows: Any) -> Any:
+        """``InternalRow[]`` -> ``java.util.List``."""
+        count = len(rows)
+        objects = self.gateway.new_array(self.view.java.lang.Object, count)  # py4j finds no method for a typed array
+        self.java_system.arraycopy(rows, 0, objects, 0, count)
+        return self.view.java.util.Arrays.asList(objects)
+
+    def filter_ordinals(self, filters: Sequence[Any], attributes: Sequence[Any], ordinal: Any, rows: Any) -> list[int]:
+        """Which of the rows satisfy all filters, by Spark's own evaluation.
+
+        Args:
+            filters: Catalyst expressions over ``attributes``.
+            attributes: The attributes of the rows' columns, without the last one.
+            ordinal: The attribute of the rows' last column, an integer that comes back.
+            rows: ``java.util.List`` of ``InternalRow``.
+        """
+        relation = self.local_relation.apply(
+            self.seq([*attributes, ordinal]), self.python_utils.toSeq(rows), False, self.none
+        )
+        plan = self.project(self.seq([ordinal]), self.filter(self.conjunction(filters), relation))
+        optimized = self.session.sessionState().optimizer().execute(plan)
+        if optimized.nodeName() != "LocalRelation":  # the rule that evaluates it was switched off
+            return [int(row[0]) for row in self.frame(plan).collect()]
+        text = str(optimized.data().mkString(","))
+        return [int(item) for item in text.replace("[", "").replace("]", "").split(",") if item]
+
+    def forget_data_source(self, name: str) -> None:
+        """Take a Python data source of this session out again; Spark has no call for it."""
+        manager = self.session.sessionState().dataSourceManager()
+        for field in manager.getClass().getDeclaredFields():
+            if str(field.getName()).endswith("runtimeDataSourceBuilders"):
+                field.setAccessible(True)
+                field.get(manager).remove(name)
+
+    def storage_level(self, level: Any) -> Any:
+        """PySpark's storage level -> the JVM's; None for the default of ``cacheTable``."""
+        if level is None:
+            return self.view.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
+        return self.spark.sparkContext._getJavaStorageLevel(level)
+
+    def cached_entries(self, manager: Any) -> list[Any]:
+        """Entries of Spark's cache. The field has no accessor, and its name may carry the class's."""
+        fields = manager.getClass().getDeclaredFields()
+        field = next(item for item in fields if str(item.getName()).endswith("cachedData"))
+        field.setAccessible(True)
+        return self.to_list(field.get(manager))
+
+    def uncache(self, manager: Any, plan: Any) -> None:
+        """Drop the entry of a plan and leave those built on it."""
+        manager.uncacheQuery(self.session, plan, False, False)
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def directories(self, blocks: Iterable[memoryview], count: int, rows: Any | None) -> Any:
+        """Encoded file statuses -> Scala ``Seq[PartitionDirectory]``.
+
+        Args:
+            blocks: ``count`` records in all, as ``statuses.encode_statuses`` makes them.
+            count: How many.
+            rows: ``java.util.List`` of the partitions' ``InternalRow``; a record's owner is its position in
+                it. None: the table has no partition columns.
+        """
+        if count == 0:
+            return self.seq([])
+        return self._bulk.directories(self._bulk.statuses(blocks, count), count, rows)
+
+
+def _module(package: Any, name: str) -> Any:
+    """A Scala object."""
+    return getattr(getattr(package, name + "$"), "MODULE$")
+
+
+def _scheme(path: str) -> str | None:
+    head, separator, _ = path.partition(":/")
+    return head if separator and head and "/" not in head else None
+
+
+class _Bulk:
+    """Files and partitions to the JVM in about twenty calls, whatever their number.
+
+    Hadoop's ``ArrayWritable`` reads all statuses from one buffer. They are grouped in the JVM by their owner field,
+    which carries the partition's position; method handles compose position -> row and statuses -> directory.
+    """
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        view = jvm.view
+        self._for_name = view.java.lang.Class.forName
+        invoke = view.java.lang.invoke
+        self._handles: Any = invoke.MethodHandles
+        self._proxies: Any = invoke.MethodHandleProxies
+        self._handle_class: Any = invoke.MethodHandle
+        self._method_type: Any = invoke.MethodType
+        self._status: Any = view.org.apache.hadoop.fs.FileStatus
+        self._writable: Any = view.org.apache.hadoop.io.ArrayWritable
+        self._io: Any = view.java.io
+        self._arrays: Any = view.java.util.Arrays
+        self._collectors: Any = view.java.util.stream.Collectors
+        self._object_class: Any = view.java.lang.Object
+        self._class_class: Any = view.java.lang.Class
+        find = self._for_name
+        self._types = {
+            "status": find("org.apache.hadoop.fs.FileStatus"),
+            "statuses": find("[Lorg.apache.hadoop.fs.FileStatus;"),
+            "object": find("java.lang.Object"),
+            "objects": find("[Ljava.lang.Object;"),
+            "string": find("java.lang.String"),
+            "int": view.java.lang.Integer.TYPE,
+            "list": find("java.util.List"),
+            "row": find("org.apache.spark.sql.catalyst.InternalRow"),
+            "directory": find("org.apache.spark.sql.execution.datasources.PartitionDirectory"),
+            "function": find("java.util.function.Function"),
+            "bifunction": find("java.util.function.BiFunction"),
+        }
+        lookup = self._handles.publicLookup()
+        types = self._types
+        self._owner = self._proxies.asInterfaceInstance(
+            types["function"], lookup.findVirtual(types["status"], "getOwner", self._signature("string"))
+        )
+        module = jvm.partition_directory
+        self._apply = lookup.findVirtual(
+            module.getClass(), "apply", self._signature("directory", "row", "statuses")
+        ).bindTo(module)
+        to_array = lookup.findVirtual(types["list"], "toArray", self._signature("objects", "objects"))
+        empty = jvm.array(self._object_class, [jvm.gateway.new_array(self._status, 0)])
+        self._to_statuses = self._handles.insertArguments(to_array, 1, empty).asType(
+            self._signature("statuses", "object")
+        )
+        parse = lookup.findStatic(find("java.lang.Integer"), "parseInt", self._signature("int", "string"))
+        self._position = parse.asType(self._signature("int", "object"))
+        self._get = lookup.findVirtual(types["list"], "get", self._signature("object", "int"))
+
+    def _signature(self, result: str, *arguments: str) -> Any:
+        classes = [self._types[name] for name in arguments]
+        return self._method_type.methodType(self._types[result], self._jvm.array(self._class_class, classes))
+
+    def statuses(self, blocks: Iterable[memoryview], count: int) -> Any:
+        """Encoded records -> ``Object[]`` of ``FileStatus``."""
+        writable = self._writable(self._types["status"])
+        with tempfile.NamedTemporaryFile(prefix="pydelta-files-", buffering=1 << 20) as file:
+            file.write(count.to_bytes(4, "big"))
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            stream = self._io.DataInputStream(
+                self._io.BufferedInputStream(self._io.FileInputStream(file.name), 1 << 20)
+            )
+            try:
+                writable.readFields(stream)
+            finally:
+                stream.close()
+        result = self._jvm.gateway.new_array(self._object_class, count)
+        self._jvm.java_system.arraycopy(writable.get(), 0, result, 0, count)
+        return result
+
+    def directories(self, statuses: Any, count: int, rows: Any | None) -> Any:
+        """``Object[]`` of ``FileStatus`` -> ``Seq[PartitionDirectory]``."""
+        jvm = self._jvm
+        if rows is None:
+            typed = jvm.gateway.new_array(self._status, count)
+            jvm.java_system.arraycopy(statuses, 0, typed, 0, count)
+            return jvm.seq([jvm.partition_directory.apply(jvm.empty_row, typed)])
+        groups = self._arrays.stream(statuses).collect(self._collectors.groupingBy(self._owner))
+        row_at = self._get.bindTo(rows).asType(self._signature("row", "int"))
+        row_of = self._handles.filterArguments(row_at, 0, jvm.array(self._handle_class, [self._position]))
+        both = jvm.array(self._handle_class, [row_of, self._to_statuses])
+        compose = self._handles.filterArguments(self._apply, 0, both)
+        groups.replaceAll(self._proxies.asInterfaceInstance(self._types["bifunction"], compose))
+        return jvm.python_utils.toSeq(jvm.array_list(groups.values()))
+
+
+def java_class_name(value: JavaObject) -> str:
+    """Full class name of a JVM object."""
+    return str(value.getClass().getName())

@@ -1,0 +1,72 @@
+"""Which sessions are enabled, and methods of PySpark's classes replaced while at least one is; put back afterwards."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+__all__ = ["is_enabled", "mark", "patch", "restore_all", "unmark"]
+
+_KEY_ATTRIBUTE: Final = "_pydelta_session_key"
+_enabled: set[str] = set()
+_originals: dict[tuple[type, str], Any] = {}
+_lock = threading.RLock()
+
+
+def _key(spark: Any) -> str | None:
+    """What identifies the JVM session behind a Python object; there can be several objects for one session."""
+    key: str | None = getattr(spark, _KEY_ATTRIBUTE, None)
+    if key is None:
+        session = getattr(spark, "_jsparkSession", None)
+        if session is None:
+            return None
+        key = str(session.sessionUUID())
+        setattr(spark, _KEY_ATTRIBUTE, key)
+    return key
+
+
+def is_enabled(spark: Any) -> bool:
+    """Whether the session's routes go to this engine."""
+    return bool(_enabled) and _key(spark) in _enabled
+
+
+def mark(spark: Any) -> None:
+    """Enable the session."""
+    key = _key(spark)
+    assert key is not None
+    with _lock:
+        _enabled.add(key)
+
+
+def unmark(spark: Any) -> bool:
+    """Disable the session. Returns whether no enabled session is left."""
+    with _lock:
+        _enabled.discard(_key(spark) or "")
+        return not _enabled
+
+
+def patch(owner: type, name: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace a method, once.
+
+    Args:
+        owner: The class that defines it.
+        name: Its name.
+        build: Original method -> the one that takes its place; it must call the original for sessions that are
+            not enabled.
+    """
+    with _lock:
+        if (owner, name) in _originals:
+            return
+        original = owner.__dict__[name]
+        _originals[owner, name] = original
+        setattr(owner, name, functools.wraps(original)(build(original)))
+
+
+def restore_all() -> None:
+    """Put every original back."""
+    with _lock:
+        for (owner, name), original in _originals.items():
+            setattr(owner, name, original)
+        _originals.clear()

@@ -1,0 +1,185 @@
+"""A commit of this session in, Spark's cached plans over the table's earlier versions rebuilt for the new one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from pydelta.errors import DeltaError
+from pydelta.spark.index import DeltaFileIndex, find_index
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["PlanFunction", "indexes_in", "refresh_after_commit", "with_newest"]
+
+_log = logging.getLogger(__name__)
+
+
+class PlanFunction:
+    """A Scala ``PartialFunction`` from plan to plan.
+
+    Args:
+        replace: The node that takes a node's place, or None to leave it.
+    """
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("scala.PartialFunction",)
+
+    def __init__(self, replace: Callable[[Any, str], Any]) -> None:
+        self._replace = replace
+        self.error: BaseException | None = None
+
+    def applyOrElse(self, plan: Any, default: Any) -> Any:  # noqa: N802
+        """The replacement, or the node itself. The first error is kept for ``transform`` to raise."""
+        if self.error is not None:
+            return plan
+        try:
+            replaced = self._replace(plan, str(plan.nodeName()))
+        except BaseException as error:
+            self.error = error
+            return plan
+        return plan if replaced is None else replaced
+
+    def isDefinedAt(self, plan: Any) -> bool:  # noqa: N802
+        """Everywhere."""
+        return True
+
+    def apply(self, plan: Any) -> Any:
+        """As ``applyOrElse``."""
+        return self.applyOrElse(plan, None)
+
+    def toString(self) -> str:  # noqa: N802
+        """A name for logs."""
+        return "PlanFunction"
+
+
+def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
+    """Replace nodes of a plan from the top down, inside subqueries too.
+
+    Raises:
+        Whatever ``replace`` raised first: an exception cannot cross the JVM as itself.
+    """
+    function = PlanFunction(replace)
+    result = plan.transformDownWithSubqueries(function)
+    if function.error is not None:
+        raise function.error
+    return result
+
+
+def indexes_in(plan: Any) -> list[DeltaFileIndex]:
+    """The engine's scans among a plan's leaves; those inside subquery expressions are not looked for."""
+    leaves = plan.collectLeaves()
+    found = (_index_of(leaves.apply(position)) for position in range(leaves.size()))
+    return [index for index in found if index is not None]
+
+
+def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
+    if (name or str(node.nodeName())).split(" ", 1)[0] not in ("LogicalRelation", "Relation"):
+        return None
+    relation = node.relation()
+    if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
+        return None
+    return find_index(relation.location())
+
+
+def with_newest(
+    spark: SparkSession, plan: Any, newest: Callable[[str], Snapshot | None], *, relation_of: Callable[[Snapshot], Any]
+) -> Any:
+    """An analysed plan with each unpinned scan moved to the newest version of its table.
+
+    Args:
+        spark: The session.
+        plan: Analysed plan.
+        newest: Root URI -> its newest snapshot; None to leave scans of that table as they are.
+        relation_of: Snapshot -> its ``HadoopFsRelation``.
+
+    Returns:
+        The plan itself when nothing was stale; None when a table's columns changed, so that the plan, which was
+        analysed against the old ones, cannot be moved.
+    """
+    jvm = Jvm.of(spark)
+    changed = {"columns": False, "any": False}
+
+    def replace(node: Any, name: str) -> Any:
+        index = _index_of(node, name)
+        if index is None or index.files.pinned or index.files.identity.subset:
+            return None
+        snapshot = newest(index.files.identity.location)
+        identity = index.files.identity
+        if snapshot is None or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id):
+            return None
+        relation = relation_of(snapshot)
+        old = node.relation()
+        same = json.loads(str(relation.schema().json())) == json.loads(str(old.schema().json()))
+        if not same or not relation.partitionSchema().equals(old.partitionSchema()):
+            changed["columns"] = True
+            return None
+        changed["any"] = True
+        return node.copy(
+            relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4)
+        )
+
+    result = transform(plan, replace)
+    if changed["columns"]:
+        return None
+    return result if changed["any"] else plan
+
+
+def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> int:
+    """Rebuild Spark's cache entries over unpinned scans of a table; call it after each commit of this session.
+
+    An entry over a version that the user named stays. An entry whose table changed its columns is dropped, since the
+    plan it was made for no longer fits. A failure here never fails the commit: it is logged and the entry dropped.
+
+    Args:
+        spark: The session.
+        table_uri: The table's root.
+        table_id: Its id after the commit.
+
+    Returns:
+        How many entries were rebuilt or dropped.
+    """
+    del table_id  # scans are recognised by location: a replaced table has a new id at the old place
+    from pydelta.spark.facade import log_for_path
+    from pydelta.spark.scan import make_relation
+
+    jvm = Jvm.of(spark)
+    manager = jvm.session.sharedState().cacheManager()
+    if manager.isEmpty():
+        return 0
+    latest: list[Snapshot] = []
+
+    def newest(location: str) -> Snapshot | None:
+        if location.rstrip("/") != table_uri.rstrip("/"):
+            return None
+        if not latest:
+            latest.append(log_for_path(spark, table_uri).update())
+        return latest[0]
+
+    touched = 0
+    for entry in jvm.cached_entries(manager):
+        plan = entry.plan()
+        try:
+            moved = with_newest(spark, plan, newest, relation_of=lambda s: make_relation(spark, s, pinned=False))
+        except (DeltaError, Py4JError) as error:
+            _log.warning("a cached plan over %s could not be rebuilt and is dropped: %s", table_uri, error)
+            moved = None
+        if moved is plan:
+            continue
+        touched += 1
+        builder = entry.cachedRepresentation().cacheBuilder()
+        level, name = builder.storageLevel(), builder.tableName()
+        jvm.uncache(manager, plan)
+        if moved is not None:
+            manager.cacheQuery(jvm.session, moved, name, level)
+    return touched

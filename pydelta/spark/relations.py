@@ -1,0 +1,177 @@
+"""SQL as Spark parsed it in, the same plan with Delta relations as native scans out.
+
+::
+
+    parsePlan(text) --> UnresolvedRelation t, delta.`/path`, a view, t VERSION AS OF 3
+                          `--catalog look-up, newest snapshot--> SubqueryAlias(t, scan)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydelta.errors import BindError, SchemaMismatchError
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.refresh import transform, with_newest
+from pydelta.spark.scan import make_relation, scan_dataframe
+from pydelta.spark.travel import TimeTravel, open_snapshot, split_path_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["RelationResolver"]
+
+_WRITES_ITS_FIRST_CHILD = ("DeleteFromTable", "UpdateTable", "MergeIntoTable")
+_CTE_MARK = "pydelta.cte"
+
+
+class RelationResolver:
+    """Finds Delta relations, each resolved afresh; one statement sees one version of a table.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm = Jvm.of(spark)
+        self._snapshots: dict[str, Snapshot] = {}
+        self.replaced = 0
+
+    def statement(self, plan: Any) -> Any | None:
+        """A parsed statement with its Delta relations replaced; None when it has none."""
+        if str(plan.nodeName()) in _WRITES_ITS_FIRST_CHILD:
+            return None
+        result = self._rewrite(plan, frozenset(), ())
+        return result if self.replaced else None
+
+    def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
+        """The plan that a name stands for; None when it is no Delta table and no view over one."""
+        entry = look_up(self._spark, parts)
+        if isinstance(entry, DeltaEntry):
+            self.replaced += 1
+            return self._alias(entry.qualifier, self._scan(entry, travel))
+        if isinstance(entry, ViewEntry):
+            plan = self._view(entry)
+            if plan is not None and travel is not None:
+                raise BindError(
+                    f"{'.'.join(parts)} is a view and has no versions of its own.", hint="Time travel on its tables."
+                )
+            return plan
+        return None
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _alias(self, qualifier: tuple[str, ...], plan: Any) -> Any:
+        return self._jvm.subquery_alias.apply(self._jvm.seq(qualifier), plan)
+
+    def _scan(self, entry: DeltaEntry, travel: TimeTravel | None) -> Any:
+        location = entry.location
+        if entry.by_path and travel is None:
+            location, travel = split_path_version(self._spark, location)
+        if travel is not None:
+            snapshot = open_snapshot(self._spark, location, travel)
+        else:
+            snapshot = self._newest(location)
+        frame = scan_dataframe(self._spark, snapshot, pinned=travel is not None)
+        return frame._jdf.queryExecution().analyzed()
+
+    def _newest(self, location: str) -> Snapshot:
+        if location not in self._snapshots:
+            self._snapshots[location] = open_snapshot(self._spark, location, None)
+        return self._snapshots[location]
+
+    def _view(self, view: ViewEntry) -> Any | None:
+        if view.plan is not None:
+            plan = with_newest(self._spark, view.plan, self._newest, relation_of=self._relation)
+            if plan is None:
+                raise SchemaMismatchError(
+                    f"The view {'.'.join(view.qualifier)} was made of a DataFrame over a Delta table whose columns "
+                    "have changed since.",
+                    hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
+                )
+            if plan is view.plan or plan.equals(view.plan):
+                return None
+            self.replaced += 1
+            return self._alias(view.qualifier, plan)
+        if view.text is None:
+            return None
+        inner = RelationResolver(self._spark)
+        inner._snapshots = self._snapshots
+        plan = inner._rewrite(self._jvm.parse(view.text), frozenset(), view.namespace)
+        if not inner.replaced:
+            return None
+        self.replaced += inner.replaced
+        frame = self._jvm.frame(plan).toDF(*view.columns)
+        return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
+
+    def _relation(self, snapshot: Snapshot) -> Any:
+        return make_relation(self._spark, snapshot, pinned=False)
+
+    def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
+        jvm = self._jvm
+        mark = jvm.view.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_CTE_MARK)
+
+        def replace(node: Any, name: str) -> Any:
+            if name == "UnresolvedRelation":
+                return self._unresolved(node, ctes, namespace, mark)
+            if name == "RelationTimeTravel":
+                return self._time_travel(node)
+            if name == "UnresolvedWith":
+                return self._with(node, ctes, namespace)
+            if name == "ExplainCommand":
+                return node.copy(self._rewrite(node.logicalPlan(), ctes, namespace), *jvm.rest_of(node, "copy", 1))
+            return None
+
+        return transform(plan, replace)
+
+    def _unresolved(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...], mark: Any) -> Any | None:
+        if node.isStreaming() or node.getTagValue(mark).isDefined():
+            return None
+        parts = tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier()))
+        if len(parts) == 1 and parts[0].lower() in ctes:
+            node.setTagValue(mark, True)  # an outer visit must not take it for a table
+            return None
+        plan = self.table(self._within(parts, namespace))
+        if plan is None and self._within(parts, namespace) != parts:
+            qualified = self._jvm.seq(self._within(parts, namespace))
+            return node.copy(qualified, *self._jvm.rest_of(node, "copy", 1))
+        return plan
+
+    def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
+        """A name in a permanent view's text is relative to the namespace the view was made in."""
+        if not namespace or len(parts) != 1:
+            return parts
+        catalog = self._jvm.session.sessionState().catalog()
+        return parts if catalog.getRawLocalOrGlobalTempView(self._jvm.seq(parts)).isDefined() else (*namespace, *parts)
+
+    def _with(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
+        """Relations of a CTE are no children of the plan; each sees the CTEs before it."""
+        jvm, before = self._jvm, self.replaced
+        names, relations = set(ctes), []
+        for item in jvm.to_list(node.cteRelations()):
+            alias = item._2()
+            body = self._rewrite(alias.child(), frozenset(names), namespace)
+            relations.append(jvm.view.scala.Tuple3(item._1(), alias.copy(alias.identifier(), body), item._3()))
+            names.add(str(item._1()).lower())
+        child = self._rewrite(node.child(), frozenset(names), namespace)
+        if self.replaced == before:
+            return None
+        return node.copy(child, jvm.seq(relations), *jvm.rest_of(node, "copy", 2))
+
+    def _time_travel(self, node: Any) -> Any | None:
+        relation = node.relation()
+        if str(relation.nodeName()) != "UnresolvedRelation":
+            return None
+        parts = tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
+        if not isinstance(look_up(self._spark, parts), DeltaEntry):
+            return None
+        version, timestamp = node.version(), node.timestamp()
+        travel = TimeTravel(
+            version=str(version.get()) if version.isDefined() else None,
+            timestamp_sql=str(timestamp.get().sql()) if timestamp.isDefined() else None,
+        )
+        return self.table(parts, travel)

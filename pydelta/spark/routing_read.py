@@ -1,0 +1,209 @@
+"""``spark.read…load``, ``table``, ``spark.table``, ``spark.sql`` and the catalog's cache calls, answered by this engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.catalog import Catalog
+from pyspark.sql.sql_formatter import SQLStringFormatter
+
+from pydelta.errors import InvalidArgumentError, error_context
+from pydelta.spark.catalog import parse_identifier
+from pydelta.spark.facade import user_errors
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.patches import is_enabled, patch
+from pydelta.spark.relations import RelationResolver
+from pydelta.spark.scan import scan_dataframe
+from pydelta.spark.travel import open_snapshot, split_path_version, travel_from_options
+
+__all__ = ["install", "read_path", "read_table"]
+
+_PROVIDER = "delta"
+_SECRET_WORDS = ("key", "secret", "token", "password", "credential")
+
+
+def install() -> None:
+    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    patch(SparkSession, "table", _table)
+    patch(SparkSession, "sql", _sql)
+    patch(DataFrameReader, "load", _load)
+    patch(DataFrameReader, "table", _reader_table)
+    patch(Catalog, "cacheTable", _cache_table)
+    patch(Catalog, "uncacheTable", _uncache_table)
+    patch(Catalog, "isCached", _is_cached)
+
+
+def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
+    """``spark.read.format("delta").options(…).load(path)``.
+
+    Raises:
+        TableNotFoundError, VersionNotFoundError, InvalidArgumentError, UnsupportedFeatureError: See ``open_snapshot``
+            and ``scan_dataframe``.
+    """
+    travel = travel_from_options(options)
+    by_path = split_path_version(spark, path)
+    if by_path[1] is not None:
+        if travel is not None:
+            raise InvalidArgumentError(
+                f"{path!r} names a version, and so do the options.", hint="Name it in one place only."
+            )
+        path, travel = by_path
+    storage = {name: value for name, value in options.items() if name.lower().startswith("fs.")}
+    for name in storage:
+        if any(word in name.lower() for word in _SECRET_WORDS):
+            raise InvalidArgumentError(
+                f"The reader option {name} is a credential, and options become part of the plan and the event log.",
+                hint=f"Set spark.hadoop.{name} on the session instead.",
+            )
+    with error_context(table=path):
+        snapshot = open_snapshot(spark, path, travel, storage)
+        return scan_dataframe(spark, snapshot, pinned=travel is not None)
+
+
+def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
+    """``spark.table(name)``: None when the name stands for nothing of this engine's."""
+    plan = RelationResolver(spark).table(parse_identifier(spark, name), travel_from_options(options or {}))
+    return None if plan is None else Jvm.of(spark).frame(plan)
+
+
+def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def table(self: SparkSession, tableName: str) -> DataFrame:
+        if not is_enabled(self):
+            return original(self, tableName)
+        with user_errors():
+            frame = read_table(self, tableName)
+        return original(self, tableName) if frame is None else frame
+
+    return table
+
+
+def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
+        if not is_enabled(self):
+            return original(self, sqlQuery, args, **kwargs)
+        formatter = SQLStringFormatter(self)
+        text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
+        try:
+            jvm = Jvm.of(self)
+            try:
+                parsed = jvm.parse(text)
+            except ParseException:
+                return original(self, text, args)
+            with user_errors():
+                plan = RelationResolver(self).statement(parsed)
+            if plan is None:
+                return original(self, text, args)
+            return jvm.frame(_bind(jvm, plan, args))
+        finally:
+            if kwargs:
+                formatter.clear()
+
+    return sql
+
+
+def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:
+    """Give a statement its parameters: a dictionary for ``:name``, a list for ``?``."""
+    if not args:
+        return plan
+    analysis = jvm.view.org.apache.spark.sql.catalyst.analysis
+    if isinstance(args, dict):
+        values = [_expression(jvm, value) for value in args.values()]
+        return analysis.NameParameterizedQuery(plan, jvm.seq(args), jvm.seq(values))
+    return analysis.PosParameterizedQuery(plan, jvm.seq([_expression(jvm, value) for value in args]))
+
+
+def _expression(jvm: Jvm, value: Any) -> Any:
+    column = value if isinstance(value, Column) else F.lit(value)
+    return jvm.session.expression(column._jc)  # type: ignore[operator]
+
+
+def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def load(
+        self: DataFrameReader,
+        path: Any = None,
+        format: Any = None,
+        schema: Any = None,
+        **options: Any,  # noqa: A002
+    ) -> DataFrame:
+        if not is_enabled(self._spark):
+            return original(self, path, format, schema, **options)
+        source = format if format is not None else str(self._jreader.source())
+        if source.lower() != _PROVIDER:
+            return original(self, path, format, schema, **options)
+        with user_errors():
+            if schema is not None or self._jreader.userSpecifiedSchema().isDefined():
+                raise InvalidArgumentError(
+                    "A schema was given for reading a Delta table, which has one of its own.",
+                    hint="Leave out .schema(…) and select or cast columns afterwards.",
+                )
+            self.options(**options)
+            given = _reader_options(self)
+            target = path if path is not None else given.get("path")
+            if isinstance(target, (list, tuple)) and len(target) == 1:
+                target = target[0]
+            if not isinstance(target, str):
+                raise InvalidArgumentError(
+                    f"One path to a Delta table was expected, not {target!r}.",
+                    hint='Write spark.read.format("delta").load(path); union several tables afterwards.',
+                )
+            return read_path(self._spark, target, given)
+
+    return load
+
+
+def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def table(self: DataFrameReader, tableName: str) -> DataFrame:
+        if not is_enabled(self._spark):
+            return original(self, tableName)
+        with user_errors():
+            frame = read_table(self._spark, tableName, _reader_options(self))
+        return original(self, tableName) if frame is None else frame
+
+    return table
+
+
+def _reader_options(reader: DataFrameReader) -> dict[str, str]:
+    jvm = Jvm.of(reader._spark)
+    return jvm.to_dict(jvm.python_utils_map(reader._jreader.extraOptions().originalMap()))
+
+
+def _cache_table(original: Callable[..., None]) -> Callable[..., None]:
+    def cache_table(self: Catalog, tableName: str, storageLevel: Any = None) -> None:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName, storageLevel)
+        jvm = Jvm.of(self._sparkSession)
+        level = jvm.storage_level(storageLevel)
+        manager = jvm.session.sharedState().cacheManager()
+        return manager.cacheQuery(frame._jdf, jvm.option.apply(tableName), level)
+
+    return cache_table
+
+
+def _uncache_table(original: Callable[..., None]) -> Callable[..., None]:
+    def uncache_table(self: Catalog, tableName: str) -> None:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName)
+        jvm = Jvm.of(self._sparkSession)
+        return jvm.session.sharedState().cacheManager().uncacheQuery(frame._jdf, True)
+
+    return uncache_table
+
+
+def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:
+    def is_cached(self: Catalog, tableName: str) -> bool:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName)
+        jvm = Jvm.of(self._sparkSession)
+        return bool(jvm.session.sharedState().cacheManager().lookupCachedData(frame._jdf).isDefined())
+
+    return is_cached

@@ -1,0 +1,170 @@
+"""Columns of a file table in, the wire form of Hadoop's ``FileStatus`` out: vectorised, no object a file.
+
+One record is a four-byte length and a ``FileStatusProto`` message. Integers are written as varints of a fixed width
+(continuation bits on zero groups, which protobuf readers accept), so that everything but the path has a fixed
+layout and a block of records is one join of three binary columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydelta.errors import LogCorruptedError
+
+__all__ = ["encode_statuses", "file_uris", "hadoop_uri"]
+
+_BLOCK: Final = 200_000
+_ABSOLUTE: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:|/)"
+_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(1, 128) for case in ("X", "x")}
+_MIXED: Final = {f"%{high}{low}": chr(int(high + low, 16)) for high in "01234567" for low in "abcdefABCDEF"}
+_URI_SAFE: Final = "/:@!$&'()*+,;=-._~"
+_PERMISSION: Final = b"\x22\x03\x08\xa4\x02"  # field 4: permission 0444
+_FIXED: Final = b"\x32\x00\x40\x00\x50\x01\x58\x80\x80\x80\x40"  # group "", access time 0, replication 1, 128 MB blocks
+
+
+def hadoop_uri(root: str) -> str:
+    """A normalised table URI -> the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
+    if root.startswith("file:"):
+        root = "file:/" + unquote(root.removeprefix("file:")).lstrip("/")
+    return root.rstrip("/")
+
+
+def file_uris(paths: pl.Series, root: str) -> pl.Series:
+    """Paths as the log spells them -> full URIs, decoded once, as Hadoop's ``Path`` reads them.
+
+    Args:
+        paths: ``add.path``: relative to the root, or absolute; URI-encoded.
+        root: The table's root as ``hadoop_uri`` gives it.
+
+    Raises:
+        LogCorruptedError: A relative path leaves the table's root.
+
+    Protocol: "Add File and Remove File".
+
+    Example:
+        >>> file_uris(pl.Series(["a%20b.parquet", "file:///x/y.parquet"]), "file:/t").to_list()
+        ['file:/t/a b.parquet', 'file:/x/y.parquet']
+    """
+    decoded = _decode(paths)
+    frame = pl.DataFrame({"path": decoded})
+    absolute = pl.col("path").str.contains(_ABSOLUTE)
+    segments = pl.concat_str(pl.lit("/"), pl.col("path"), pl.lit("/"))
+    outside = frame.filter(~absolute & segments.str.contains("/../", literal=True))
+    if outside.height:
+        raise LogCorruptedError(
+            f"The log names a data file outside the table: {outside['path'][0]!r}.",
+            hint="A relative path must not leave the table's root. The log was not written by a Delta writer; "
+            "restore it from a backup.",
+        )
+    plain = pl.col("path").str.replace(r"^file:/+", "file:/")
+    scheme = root.split(":", 1)[0]
+    if scheme in ("s3a", "s3n", "s3"):  # one store, three spellings: the session has one of them configured
+        plain = plain.str.replace(r"^s3[an]?://", f"{scheme}://")
+    plain = (
+        pl.when(pl.col("path").str.starts_with("/")).then(pl.lit(_authority(root)) + pl.col("path")).otherwise(plain)
+    )
+    return frame.select(pl.when(absolute).then(plain).otherwise(pl.lit(root + "/") + pl.col("path"))).to_series()
+
+
+def _authority(root: str) -> str:
+    scheme, separator, rest = root.partition("://")
+    return f"{scheme}://{rest.split('/', 1)[0]}" if separator else root.split(":", 1)[0] + ":"
+
+
+def _decode(paths: pl.Series) -> pl.Series:
+    escaped = paths.str.contains("%", literal=True)
+    if not escaped.any():
+        return paths
+    table = _ESCAPES | _MIXED
+    # One pass over each text, so that "%2520" becomes "%20" and is not decoded again.
+    decoded = paths.str.replace_many(list(table), list(table.values()))
+    beyond_ascii = paths.str.contains(r"%[89A-Fa-f][0-9A-Fa-f]")
+    if not beyond_ascii.any():
+        return decoded
+    frame = pl.DataFrame({"path": paths, "decoded": decoded, "slow": beyond_ascii})
+    distinct = frame.filter("slow").select("path").unique()
+    exact = distinct.with_columns(pl.Series("exact", [unquote(path) for path in distinct["path"]], dtype=pl.String))
+    joined = frame.join(exact, on="path", how="left", maintain_order="left")
+    return joined.select(pl.coalesce("exact", "decoded")).to_series()
+
+
+def encode_uris(uris: pl.Series) -> list[str]:
+    """Full URIs -> URI-encoded text, as ``DataFrame.inputFiles`` and ``_metadata.file_path`` spell them."""
+    return [
+        quote(uri.replace("file:/", "file:///", 1) if uri.startswith("file:/") else uri, safe=_URI_SAFE) for uri in uris
+    ]
+
+
+def encode_statuses(
+    uris: pl.Series, sizes: pl.Series, times_ms: pl.Series, ordinals: pl.Series | None = None
+) -> Iterator[memoryview]:
+    """Blocks of records, each a length (four bytes, big endian) and a ``FileStatusProto``.
+
+    Args:
+        uris: Full URIs, decoded.
+        sizes: Lengths in bytes.
+        times_ms: Modification times, epoch milliseconds.
+        ordinals: A number below 2^31 a file, which becomes the status's owner.
+    """
+    for start in range(0, len(uris), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        owner = None if ordinals is None else ordinals[part].cast(pl.Int64).to_numpy()
+        yield _encode_block(
+            uris[part], sizes[part].cast(pl.Int64).to_numpy(), times_ms[part].cast(pl.Int64).to_numpy(), owner
+        )
+
+
+def _encode_block(uris: pl.Series, sizes: Any, times_ms: Any, owners: Any | None) -> memoryview:
+    count = len(uris)
+    paths = pa.array(uris.to_arrow(), type=pa.large_string()).cast(pa.large_binary())
+    lengths = np.asarray(pc.binary_length(paths), dtype=np.int64)
+    tail = [
+        _field(3, _varint(sizes, 9)),
+        _constant(_PERMISSION, count),
+        _constant(b"\x2a\x00", count) if owners is None else _owner(owners),
+        _field(7, _varint(times_ms, 9)),
+        _constant(_FIXED, count),
+    ]
+    after = np.concatenate(tail, axis=1)
+    head_width = 2 + 1 + 5
+    total = lengths + head_width + after.shape[1]
+    length_bytes = total.astype(">i4").view(np.uint8).reshape(count, 4)
+    before = np.concatenate([length_bytes, _constant(b"\x08\x02\x12", count), _varint(lengths, 5)], axis=1)
+    joined = pc.binary_join_element_wise(_column(before), paths, _column(after), pa.scalar(b"", pa.large_binary()))
+    return memoryview(joined.buffers()[2])[: int(total.sum()) + 4 * count]
+
+
+def _varint(values: Any, width: int) -> Any:
+    """Numbers >= 0 -> varints of ``width`` bytes each, as rows of a matrix."""
+    shifts = np.arange(width, dtype=np.int64) * 7
+    groups = (values.reshape(-1, 1) >> shifts) & 0x7F
+    groups[:, :-1] |= 0x80
+    return groups.astype(np.uint8)
+
+
+def _field(number: int, varints: Any) -> Any:
+    return np.concatenate([_constant(bytes([number << 3]), len(varints)), varints], axis=1)
+
+
+def _owner(ordinals: Any) -> Any:
+    digits = (ordinals.reshape(-1, 1) // 10 ** np.arange(9, -1, -1, dtype=np.int64)) % 10 + ord("0")
+    return np.concatenate([_constant(b"\x2a\x0a", len(ordinals)), digits.astype(np.uint8)], axis=1)
+
+
+def _constant(data: bytes, count: int) -> Any:
+    return np.tile(np.frombuffer(data, dtype=np.uint8), (count, 1))
+
+
+def _column(matrix: Any) -> Any:
+    """A matrix of bytes -> a binary column with one value a row."""
+    count, width = matrix.shape
+    offsets = np.arange(count + 1, dtype=np.int64) * width
+    data = np.ascontiguousarray(matrix)
+    return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -1,0 +1,115 @@
+"""What a user wrote to name a version (options, ``path@v12``, ``VERSION AS OF``) in, the snapshot out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["TimeTravel", "open_snapshot", "split_path_version", "travel_from_options"]
+
+_AT_VERSION: Final = re.compile(r"^(?P<path>.+)@[vV](?P<version>\d+)$", re.DOTALL)
+_AT_TIME: Final = re.compile(r"^(?P<path>.+)@(?P<time>\d{17})$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTravel:
+    """One of a version, a time as text, or a time as an SQL expression.
+
+    Args:
+        version: A version number as written.
+        timestamp: A date or timestamp; without a zone it is in the session's.
+        timestamp_sql: An SQL expression that gives a timestamp.
+    """
+
+    version: str | None = None
+    timestamp: str | None = None
+    timestamp_sql: str | None = None
+
+
+def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
+    """``versionAsOf`` or ``timestampAsOf`` among reader options (any case); None without either.
+
+    Raises:
+        InvalidArgumentError: Both are given.
+    """
+    lower = {name.lower(): value for name, value in options.items()}
+    version, timestamp = lower.get("versionasof"), lower.get("timestampasof")
+    if version is not None and timestamp is not None:
+        raise InvalidArgumentError(
+            f"versionAsOf ({version}) and timestampAsOf ({timestamp}) are both given.", hint="Give one of the two."
+        )
+    if version is None and timestamp is None:
+        return None
+    return TimeTravel(version=version, timestamp=timestamp)
+
+
+def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel | None]:
+    """``path@v12`` or ``path@yyyyMMddHHmmssSSS`` -> path and version; a table whose own name looks so is left whole."""
+    from pydelta.spark.facade import log_for_path
+
+    by_version, by_time = _AT_VERSION.match(path), _AT_TIME.match(path)
+    match = by_version or by_time
+    if match is None or log_for_path(spark, path).table_exists():
+        return path, None
+    if by_version is not None:
+        return by_version["path"], TimeTravel(version=by_version["version"])
+    return match["path"], TimeTravel(timestamp_sql=f"to_timestamp('{match['time']}', 'yyyyMMddHHmmssSSS')")
+
+
+def open_snapshot(
+    spark: SparkSession, path: str, travel: TimeTravel | None, hadoop_conf: Mapping[str, str] | None = None
+) -> Snapshot:
+    """The snapshot of the table at a path: the newest, or the one that was asked for.
+
+    Raises:
+        TableNotFoundError: No Delta table is there.
+        VersionNotFoundError: The log does not describe the version or time; the message names what it does.
+        InvalidArgumentError: A version that is no number, a time that is none.
+    """
+    from pydelta.spark.facade import log_for_path
+
+    log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf)
+    if travel is None:
+        snapshot = log.update()
+        if snapshot.version < 0:
+            raise TableNotFoundError(
+                f"{path} is not a Delta table: there is no _delta_log with a commit in it.",
+                hint="Check the location; df.write.format('delta').save(path) makes a table.",
+            )
+        return snapshot
+    if not log.table_exists():
+        raise TableNotFoundError(f"{path} is not a Delta table.", hint="Check the location.")
+    if travel.version is not None:
+        text = str(travel.version).strip().strip("'\"")
+        if not text.isdigit():
+            raise InvalidArgumentError(
+                f"{travel.version!r} is not a version.", hint="Versions are whole numbers from 0; see history()."
+            )
+        return log.snapshot(version=int(text))
+    return log.snapshot(timestamp_ms=_epoch_ms(spark, travel))
+
+
+def _epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
+    if travel.timestamp_sql is not None:
+        expression, shown = travel.timestamp_sql, travel.timestamp_sql
+    else:
+        shown = str(travel.timestamp)
+        escaped = shown.replace("\\", "\\\\").replace("'", "\\'")
+        expression = f"'{escaped}'"
+    # Plain SQL without a relation: Spark folds it while planning, and no job runs.
+    rows = Jvm.of(spark).session.sql(f"SELECT unix_millis(try_cast({expression} AS timestamp))").collectAsList()
+    if rows.get(0).isNullAt(0):
+        raise InvalidArgumentError(
+            f"{shown} is not a timestamp.", hint="Write it as '2024-05-01' or '2024-05-01 12:00:00'."
+        )
+    return int(rows.get(0).getLong(0))
