@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from pydelta.errors import LogCorruptedError, VersionNotFoundError
+from pydelta.errors import VersionNotFoundError
 from pydelta.log.segment import Listing
-from pydelta.protocol.actions import CommitInfo
+from pydelta.protocol.actions import CommitInfo, decode_commit
 from pydelta.storage.interface import ObjectInfo, Store
 
 __all__ = ["CommitRecord", "CommitTimes", "read_commit_info", "read_history"]
@@ -56,21 +56,22 @@ def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
     """The ``commitInfo`` of a commit file; the other lines are not decoded.
 
     Raises:
-        LogCorruptedError: The line is not JSON.
+        LogCorruptedError: The line is not JSON; names file and line.
     """
-    for line in store.read(info.path).splitlines():
+    data = store.read(info.path)
+    for line in data.splitlines():
         if b'"commitInfo"' not in line[:64]:
             continue
         try:
             body = msgspec.json.decode(line).get("commitInfo")
-        except (msgspec.DecodeError, AttributeError, UnicodeDecodeError) as error:
-            raise LogCorruptedError(
-                f"The commitInfo of {info.path} is not valid JSON: {error}",
-                hint="The file is truncated or damaged. Restore it from a backup of _delta_log.",
-            ) from error
+        except (msgspec.DecodeError, AttributeError):
+            break
         if isinstance(body, dict):
             return CommitInfo(body)
-    return None
+    else:
+        return None
+    actions = decode_commit(data, source=info.path)
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)
 
 
 def monotonised_times_ms(commits: Sequence[tuple[int, ObjectInfo]]) -> dict[int, int]:

@@ -191,12 +191,38 @@ def _open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
 
 
 def _read_batch(store: Store, commit: CommitFile) -> tuple[Action, ...]:
-    try:
+    if not commit.is_compacted:
         return read_commit(store, commit)
+    try:
+        actions = read_commit(store, commit)
+        _require_reconciled(actions, commit.info.path)
     except LogCorruptedError as error:
-        if commit.is_compacted:
-            raise UnusableFile(commit.info.path, error) from error
-        raise
+        raise UnusableFile(commit.info.path, error) from error
+    return actions
+
+
+def _require_reconciled(actions: Sequence[Action], name: str) -> None:
+    """A compacted file says one thing of each file, app id and domain, and nothing that only commits hold."""
+    seen: set[object] = set()
+    for action in actions:
+        identity: object
+        if isinstance(action, (AddFile, RemoveFile)):
+            identity = action.key
+        elif isinstance(action, SetTransaction):
+            identity = (SetTransaction, action.app_id)
+        elif isinstance(action, DomainMetadata):
+            identity = (DomainMetadata, action.domain)
+        elif isinstance(action, (Protocol, Metadata)):
+            identity = type(action)
+        else:
+            identity = None
+        if identity is None or identity in seen:
+            what = f"a {action.kind} action" if identity is None else f"two actions for one {action.kind}"
+            raise LogCorruptedError(
+                f"{name} holds {what}, so it is not the reconciled result of its commits.",
+                hint="The commits are read instead. The file can be deleted.",
+            )
+        seen.add(identity)
 
 
 def _delta(actions: Sequence[Action], version: int, spec: PartitionSpec, root: str) -> FileDelta:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
@@ -76,12 +76,18 @@ class Format(_Action, frozen=True, kw_only=True, omit_defaults=False):
     options: dict[str, str] = {}
 
 
+EMPTY_SCHEMA: Final = '{"type":"struct","fields":[]}'
+
+
 class Metadata(_Action, frozen=True, kw_only=True):
-    """Schema, partitioning and properties ("Change Metadata"). The last one wins, whole."""
+    """Schema, partitioning and properties ("Change Metadata"). The last one wins, whole.
+
+    Tables made without columns have no ``schemaString`` in the log: it stands for a struct without fields.
+    """
 
     kind: ClassVar[str] = "metaData"
     id: str
-    schema_string: str
+    schema_string: str = EMPTY_SCHEMA
     name: str | None = None
     description: str | None = None
     format: Format = Format()
@@ -286,6 +292,9 @@ def decode_action(entry: Mapping[str, Any]) -> Action | None:
 def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
     """The actions of one commit file, in the order of its lines.
 
+    As the reference reader does, what follows an object on its line is passed over unless it is another object; an
+    object over several lines is taken as well.
+
     Args:
         data: Newline-delimited JSON.
         source: File name, for messages.
@@ -294,22 +303,63 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
         LogCorruptedError: A line is no JSON object or lacks a required field; names line and file.
     """
     actions: list[Action] = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = msgspec.json.decode(line)
-            if not isinstance(entry, dict):
-                raise TypeError(f"a JSON object was expected, found {type(entry).__name__}")
-            action = decode_action(entry)
-        except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError, UnicodeDecodeError) as error:
-            raise LogCorruptedError(
-                f"Line {number} of {source} is not a valid action: {error}",
-                hint="The file is truncated or damaged. Restore it from a backup of _delta_log; "
-                "if later checkpoints exist, newer versions may still be readable.",
-            ) from error
-        if action is not None:
-            actions.append(action)
+    number = 0
+    try:
+        for number, line in enumerate(data.splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                entry = msgspec.json.decode(line)
+            except msgspec.DecodeError:
+                return _decode_loosely(data)
+            action = _checked_action(entry)
+            if action is not None:
+                actions.append(action)
+    except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError, UnicodeDecodeError) as error:
+        line_number, reason = error.args if isinstance(error, _LineError) else (number, error)
+        raise LogCorruptedError(
+            f"Line {line_number} of {source} is not a valid action: {reason}",
+            hint="The file is truncated or damaged. Restore it from a backup of _delta_log; "
+            "if later checkpoints exist, newer versions may still be readable.",
+        ) from error
+    return tuple(actions)
+
+
+class _LineError(ValueError):
+    """A line number and what is wrong there."""
+
+
+def _checked_action(entry: object) -> Action | None:
+    if not isinstance(entry, dict):
+        raise TypeError(f"a JSON object was expected, found {type(entry).__name__}")
+    return decode_action(entry)
+
+
+def _decode_loosely(data: bytes) -> tuple[Action, ...]:
+    """Objects one after the other, wherever the line breaks are; other text only behind an object on its line."""
+    text = data.decode()
+    decoder = json.JSONDecoder()
+    actions: list[Action] = []
+    position = 0
+    behind_object = False
+    while position < len(text):
+        char = text[position]
+        if char == "{":
+            try:
+                entry, position = decoder.raw_decode(text, position)
+                action = _checked_action(entry)
+            except (ValueError, TypeError) as error:
+                raise _LineError(text.count("\n", 0, position) + 1, error) from error
+            if action is not None:
+                actions.append(action)
+            behind_object = True
+        elif char in "\r\n":
+            behind_object = False
+            position += 1
+        elif behind_object or char.isspace():
+            position += 1
+        else:
+            raise _LineError(text.count("\n", 0, position) + 1, f"unexpected {char!r}")
     return tuple(actions)
 
 
@@ -320,6 +370,7 @@ def action_to_dict(action: Action) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(action)
     if isinstance(action, Metadata):  # required by the protocol even when they equal our defaults
         body.setdefault("format", {"provider": "parquet", "options": {}})
+        body.setdefault("schemaString", action.schema_string)
         body.setdefault("partitionColumns", [])
         body.setdefault("configuration", {})
     elif isinstance(action, AddCDCFile):
