@@ -1,0 +1,279 @@
+"""Rows into a table: options and a source of rows in, at most one commit out.
+
+::
+
+    plan (pure) -> rows that go, by predicate or partition -> source writes files -> add + remove in one commit
+    the commit fails      staged files are removed again, and the error says how many there were
+    its outcome is open   staged files stay: they may be part of a version
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.write_options import WriteMode, WriteOptions
+from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
+from pydelta.errors import CommitStateUnknownError, DeltaError, error_context
+from pydelta.log import DeltaLog
+from pydelta.predicate import columns, is_partition_only
+from pydelta.protocol.actions import Action, AddFile, SetTransaction
+from pydelta.protocol.partitions import typed_frame
+from pydelta.protocol.schema import StructType, physical_name
+from pydelta.settings import Settings
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+
+__all__ = ["RowSource", "WriteMode", "WriteOptions", "WriteResult", "WriteTarget", "plan_write", "write_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTarget:
+    """Where rows go and what they have to satisfy.
+
+    Args:
+        table_uri: Root of the table.
+        plan: The plan, with schema, partition columns and properties.
+        predicate: Every row must satisfy it (``replaceWhere``), or None.
+        options: For compression, file sizes and the like.
+        settings: The session's settings.
+    """
+
+    table_uri: str
+    plan: WritePlan
+    predicate: str | None
+    options: WriteOptions
+    settings: Settings
+
+
+class RowSource(Protocol):
+    """Rows that can be written to files."""
+
+    @property
+    def schema(self) -> StructType:
+        """Schema of the rows."""
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """Write the rows under the target's root; nothing but the returned files may count as written.
+
+        Raises:
+            SchemaError, ConstraintViolatedError: A row does not fit the table.
+            StorageError: The store refused. Files of the failed write are removed as far as possible.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """What a write did. ``version`` is None when it was skipped. Sizes in bytes, time in milliseconds."""
+
+    version: int | None
+    num_files: int = 0
+    num_rows: int = 0
+    num_bytes: int = 0
+    num_removed_files: int = 0
+    execution_time_ms: int = 0
+    committed: Committed | None = field(default=None, repr=False)
+
+    @property
+    def skipped(self) -> bool:
+        """Whether nothing was committed: mode ignore, or a ``txnVersion`` that had landed before."""
+        return self.version is None
+
+
+def write_table(
+    log: DeltaLog,
+    source: RowSource,
+    options: WriteOptions,
+    engine: Engine,
+    settings: Settings,
+    *,
+    managed: bool = False,
+) -> WriteResult:
+    """Write rows to a table, and create it where there is none.
+
+    Args:
+        log: The table.
+        source: The rows.
+        options: Mode, partitioning and the rest.
+        engine: Needed for ``replaceWhere`` and to clean up.
+        settings: The session's settings.
+        managed: Whether the table's files belong to the catalog.
+
+    Returns:
+        The new version and what it holds; ``skipped`` when nothing was committed.
+
+    Raises:
+        TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        SchemaError: The data does not fit the table; see ``plan_write``.
+        ConstraintViolatedError: A row breaks NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
+        UnsafeOperationError: Rows would go from an append-only table.
+        DeltaConcurrentModificationException: Another transaction won; nothing of this one is in the log.
+        CommitStateUnknownError: It may or may not have landed; staged files are kept.
+        StorageError: The store refused; no version was made.
+
+    Protocol: "Add File and Remove File", "Change Metadata", "Transaction Identifiers".
+    """
+    started = time.monotonic()
+    with error_context(table=log.uri):
+        txn = start_transaction(log)
+        if options.txn_app_id is not None and options.txn_version is not None:
+            landed = txn.txn_version(options.txn_app_id)
+            if landed is not None and landed >= options.txn_version:
+                return WriteResult(version=None)
+        plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
+        if plan.kind is WriteKind.SKIP:
+            return WriteResult(version=None)
+        return _Write(txn, source, options, engine, settings, plan, started).run()
+
+
+@dataclass(slots=True)
+class _Write:
+    """One write under way."""
+
+    txn: OptimisticTransaction
+    source: RowSource
+    options: WriteOptions
+    engine: Engine
+    settings: Settings
+    plan: WritePlan
+    started: float
+
+    def run(self) -> WriteResult:
+        snapshot, plan = self.txn.snapshot, self.plan
+        exists = snapshot.version >= 0
+        condition = None
+        if plan.kind is WriteKind.REPLACE_WHERE:
+            condition = self.engine.bind_condition(snapshot, self.options.replace_where)
+        if plan.kind is not WriteKind.APPEND:
+            self._refuse_append_only()
+        target = WriteTarget(
+            table_uri=snapshot.table_uri,
+            plan=plan,
+            predicate=self.options.replace_where,
+            options=self.options,
+            settings=self.settings,
+        )
+        written = self.source.write(target)
+        staged: list[AddFile] = list(written.adds)
+        try:
+            going: list[AddFile] = []
+            kept = RewriteOutput(adds=(), num_rows=0)
+            if exists and plan.kind is WriteKind.OVERWRITE:
+                going = snapshot.files.adds(self.txn.read_files())
+            elif plan.kind is WriteKind.DYNAMIC:
+                going = snapshot.files.adds(self._files_of_partitions(written.adds))
+            elif condition is not None:
+                going, kept = self._rows_that_go(condition)
+                staged += kept.adds
+            committed = self._commit(written, kept, going)
+        except CommitStateUnknownError as error:
+            error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
+            raise
+        except DeltaError as error:
+            self.engine.discard(snapshot, staged)
+            if staged:
+                error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
+            raise
+        self.engine.committed(committed.snapshot)
+        return WriteResult(
+            version=committed.version,
+            num_files=len(staged),
+            num_rows=written.num_rows,
+            num_bytes=sum(add.size for add in staged),
+            num_removed_files=len(going),
+            execution_time_ms=_elapsed_ms(self.started),
+            committed=committed,
+        )
+
+    def _refuse_append_only(self) -> None:
+        """Before any row is written; the transaction would refuse the commit anyway."""
+        from pydelta.errors import UnsafeOperationError
+
+        snapshot = self.txn.snapshot
+        if snapshot.version >= 0 and snapshot.properties.append_only and self.options.data_change:
+            raise UnsafeOperationError(
+                "This table is append-only (delta.appendOnly=true), and an overwrite would remove rows from it.",
+                hint="Write with mode append, or set delta.appendOnly to false first.",
+            )
+
+    def _rows_that_go(self, condition: BoundCondition) -> tuple[list[AddFile], RewriteOutput]:
+        """``replaceWhere``: files that go, and files with those of their rows that stay."""
+        snapshot = self.txn.snapshot
+        partitions = tuple(snapshot.partition_columns)
+        of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
+        of_data = [part for part in condition.conjuncts if part not in of_partition]
+        candidates = self.txn.read_files(partition_filters=of_partition, data_filters=of_data)
+        none = RewriteOutput(adds=(), num_rows=0)
+        if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
+            doomed = self.engine.match_partitions(snapshot, candidates, condition)
+            self.txn.mark_read(doomed)
+            return snapshot.files.adds(doomed), none
+        if not candidates.height:
+            return [], none
+        touched = self.engine.count_matches(snapshot, candidates, condition).drop("matched")
+        if not touched.height:
+            return [], none
+        going = snapshot.files.adds(touched)
+        return going, self.engine.rewrite_without(snapshot, going, touched, condition)
+
+    def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
+        """Live files in the partitions that the new files belong to, compared by typed values.
+
+        The whole table counts as read: which rows a concurrent writer adds to these partitions matters.
+        """
+        snapshot = self.txn.snapshot
+        live = self.txn.read_files()
+        fields = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+        names = [physical_name(item) for item in fields if item is not None]
+        types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields if item is not None))
+        if not adds or not live.height:
+            return live.head(0)
+        texts = pl.DataFrame(
+            {name: [add.partition_values.get(name) for add in adds] for name in names},
+            schema=dict.fromkeys(names, pl.String),
+        )
+        new = typed_frame(texts.unique(), types)
+        old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types)
+        matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
+        return live[matching["__position"].to_list()]
+
+    def _commit(self, written: RewriteOutput, kept: RewriteOutput, going: list[AddFile]) -> Committed:
+        now_ms = time.time_ns() // 1_000_000
+        if self.plan.metadata is not None:
+            self.txn.update_metadata(self.plan.metadata)
+        changes = self.options.data_change
+        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *kept.adds)]
+        actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
+        if self.options.txn_app_id is not None and self.options.txn_version is not None:
+            actions.append(
+                SetTransaction(app_id=self.options.txn_app_id, version=self.options.txn_version, last_updated=now_ms)
+            )
+        operation = Operation(
+            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, kept, going)
+        )
+        return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata)
+
+    def _metrics(self, written: RewriteOutput, kept: RewriteOutput, going: list[AddFile]) -> Mapping[str, int]:
+        metrics: dict[str, int] = {
+            "numFiles": len(written.adds) + len(kept.adds),
+            "numOutputRows": written.num_rows + kept.num_rows,
+            "numOutputBytes": sum(add.size for add in (*written.adds, *kept.adds)),
+        }
+        if self.plan.kind is not WriteKind.APPEND:
+            metrics["numRemovedFiles"] = len(going)
+            metrics["numRemovedBytes"] = sum(add.size for add in going)
+        if kept.adds:
+            metrics["numCopiedRows"] = kept.num_rows
+        return metrics
+
+
+def _count(files: int) -> str:
+    return "1 file was" if files == 1 else f"{files} files were"
+
+
+def _elapsed_ms(started: float) -> int:
+    return int((time.monotonic() - started) * 1000)

@@ -1,0 +1,311 @@
+"""``df.write`` and ``df.writeTo``: what goes to a Delta table goes to this engine, all else to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
+
+from pydelta.commands.write import WriteMode
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.spark.catalog import DeltaEntry, look_up
+from pydelta.spark.facade import user_errors
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.patches import is_enabled, patch
+from pydelta.spark.write_command import condition_sql, insert_by_position, save_as_table, write_by_name, write_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["install", "uninstall"]
+
+_PROVIDER: Final = "delta"
+
+
+def install(spark: SparkSession | None = None) -> None:
+    """Put the routes in place, once; ``patches.restore_all`` takes them out again."""
+    del spark  # which sessions are enabled is looked up on each call
+    patch(DataFrameWriter, "save", _save)
+    patch(DataFrameWriter, "saveAsTable", _save_as_table)
+    patch(DataFrameWriter, "insertInto", _insert_into)
+    for method, mode in (
+        ("create", WriteMode.CREATE),
+        ("replace", WriteMode.REPLACE),
+        ("createOrReplace", WriteMode.CREATE_OR_REPLACE),
+    ):
+        patch(DataFrameWriterV2, method, _creator(mode))
+    patch(DataFrameWriterV2, "append", _append)
+    patch(DataFrameWriterV2, "overwrite", _overwrite)
+    patch(DataFrameWriterV2, "overwritePartitions", _overwrite_partitions)
+
+
+def uninstall(spark: SparkSession | None = None) -> None:
+    """Nothing to undo for one session; ``patches.restore_all`` puts the methods back after the last one."""
+    del spark
+
+
+# --- DataFrameWriter ---------------------------------------------------------------------------------------
+
+
+def _save(original: Callable[..., None]) -> Callable[..., None]:
+    def save(
+        self: DataFrameWriter,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002
+        mode: str | None = None,
+        partitionBy: Any = None,
+        **options: Any,
+    ) -> None:
+        if not is_enabled(self._spark) or _source(self, format) != _PROVIDER:
+            return original(self, path, format, mode, partitionBy, **options)
+        with user_errors():
+            _set(self, format, mode, partitionBy, options)
+            given = _options(self)
+            target = path if path is not None else given.get("path")
+            if not isinstance(target, str) or not target:
+                raise InvalidArgumentError(
+                    "A Delta table was to be written, and no path was given.",
+                    hint='Write df.write.format("delta").save(path), or saveAsTable(name).',
+                )
+            write_path(self._spark, self._df, target, mode=_mode(self), options=given, partition_by=_partitions(self))
+        return None
+
+    return save
+
+
+def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
+    def save_table(
+        self: DataFrameWriter,
+        name: str,
+        format: str | None = None,  # noqa: A002
+        mode: str | None = None,
+        partitionBy: Any = None,
+        **options: Any,
+    ) -> None:
+        if not is_enabled(self._spark):
+            return original(self, name, format, mode, partitionBy, **options)
+        with user_errors():
+            entry = _entry(self._spark, name)
+            source = _source(self, format)
+            if source != _PROVIDER and not (entry is not None and source == _default_source(self._spark)):
+                return original(self, name, format, mode, partitionBy, **options)
+            _set(self, format, mode, partitionBy, options)
+            if entry is not None and entry.by_path:
+                write_path(
+                    self._spark,
+                    self._df,
+                    entry.location,
+                    mode=_mode(self),
+                    options=_options(self),
+                    partition_by=_partitions(self),
+                )
+            else:
+                save_as_table(
+                    self._spark,
+                    self._df,
+                    name,
+                    mode=_mode(self),
+                    options=_options(self),
+                    partition_by=_partitions(self),
+                )
+        return None
+
+    return save_table
+
+
+def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
+    def insert_into(self: DataFrameWriter, tableName: str, overwrite: bool | None = None) -> None:
+        if not is_enabled(self._spark):
+            return original(self, tableName, overwrite)
+        with user_errors():
+            entry = _entry(self._spark, tableName)
+            if entry is None:
+                return original(self, tableName, overwrite)
+            if overwrite is not None:
+                self.mode("overwrite" if overwrite else "append")
+            if _partitions(self) is not None:
+                raise InvalidArgumentError(
+                    "insertInto takes the table's own partitioning, and partitionBy was called.",
+                    hint="Leave partitionBy out.",
+                )
+            mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
+            insert_by_position(self._spark, self._df, entry, mode=mode, options=_options(self))
+        return None
+
+    return insert_into
+
+
+def _set(writer: DataFrameWriter, source: str | None, mode: str | None, partitions: Any, options: Any) -> None:
+    writer.mode(mode).options(**options)
+    if partitions is not None:
+        writer.partitionBy(partitions)
+    if source is not None:
+        writer.format(source)
+
+
+def _source(writer: DataFrameWriter, source: str | None) -> str:
+    return (source if source is not None else str(writer._jwrite.source())).lower()
+
+
+def _default_source(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.sql.sources.default", "parquet")).lower()
+
+
+def _mode(writer: DataFrameWriter) -> WriteMode:
+    return WriteMode.parse(str(writer._jwrite.curmode().name()))
+
+
+def _options(writer: DataFrameWriter) -> dict[str, str]:
+    jvm = Jvm.of(writer._spark)
+    return jvm.to_dict(jvm.python_utils_map(writer._jwrite.extraOptions().originalMap()))
+
+
+def _partitions(writer: DataFrameWriter) -> list[str] | None:
+    jvm = Jvm.of(writer._spark)
+    for layout, what in (("numBuckets", "bucketBy"), ("clusteringColumns", "clusterBy")):
+        if getattr(writer._jwrite, layout)().isDefined():
+            raise UnsupportedFeatureError(
+                f"{what} was called, and this engine writes no such layout yet.", features=(what,), hint="Leave it out."
+            )
+    columns = writer._jwrite.partitioningColumns()
+    return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None
+
+
+def _entry(spark: SparkSession, name: str) -> DeltaEntry | None:
+    from pydelta.spark.catalog import parse_identifier
+
+    found = look_up(spark, parse_identifier(spark, name))
+    return found if isinstance(found, DeltaEntry) else None
+
+
+# --- DataFrameWriterV2 -------------------------------------------------------------------------------------
+
+
+def _creator(mode: WriteMode) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def build(original: Callable[..., None]) -> Callable[..., None]:
+        def create(self: DataFrameWriterV2) -> None:
+            if not is_enabled(self._spark):
+                return original(self)
+            with user_errors():
+                entry = _target(self)
+                provider = self._jwriter.provider()
+                source = str(provider.get()) if provider.isDefined() else _default_source(self._spark)
+                by_path = entry is not None and entry.by_path
+                if source.lower() != _PROVIDER and not (by_path and not provider.isDefined()):
+                    return original(self)
+                properties = _strings(self, self._jwriter.properties())
+                options = _strings(self, self._jwriter.options())
+                location = properties.pop("location", None) or options.get("path")
+                description = properties.pop("comment", None)
+                partitions = _transforms(self)
+                if entry is not None and entry.by_path:
+                    write_path(
+                        self._spark,
+                        self._df,
+                        entry.location,
+                        mode=mode,
+                        options=options,
+                        partition_by=partitions,
+                        properties=properties,
+                        description=description,
+                    )
+                else:
+                    save_as_table(
+                        self._spark,
+                        self._df,
+                        _table_name(self),
+                        mode=mode,
+                        options={**options, **({"path": location} if location else {})},
+                        partition_by=partitions,
+                        properties=properties,
+                        description=description,
+                    )
+            return None
+
+        return create
+
+    return build
+
+
+def _append(original: Callable[..., None]) -> Callable[..., None]:
+    def append(self: DataFrameWriterV2) -> None:
+        if not _write_to(self, WriteMode.APPEND):
+            original(self)
+
+    return append
+
+
+def _overwrite(original: Callable[..., None]) -> Callable[..., None]:
+    def overwrite(self: DataFrameWriterV2, condition: Any) -> None:
+        if not is_enabled(self._spark):
+            return original(self, condition)
+        with user_errors():
+            predicate = condition_sql(self._spark, condition)
+        if not _write_to(self, WriteMode.OVERWRITE, replace_where=predicate):
+            return original(self, condition)
+        return None
+
+    return overwrite
+
+
+def _overwrite_partitions(original: Callable[..., None]) -> Callable[..., None]:
+    def overwrite_partitions(self: DataFrameWriterV2) -> None:
+        if not _write_to(self, WriteMode.OVERWRITE, dynamic=True):
+            original(self)
+
+    return overwrite_partitions
+
+
+def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:
+    """Write to an existing table; False when the name stands for none of this engine's."""
+    if not is_enabled(writer._spark):
+        return False
+    with user_errors():
+        entry = _target(writer)
+        if entry is None:
+            return False
+        options = _strings(writer, writer._jwriter.options())
+        write_by_name(writer._spark, writer._df, entry, mode=mode, options=options, **how)
+    return True
+
+
+def _target(writer: DataFrameWriterV2) -> DeltaEntry | None:
+    parts = tuple(str(part) for part in Jvm.of(writer._spark).to_list(writer._jwriter.tableName()))
+    found = look_up(writer._spark, parts)
+    return found if isinstance(found, DeltaEntry) else None
+
+
+def _table_name(writer: DataFrameWriterV2) -> str:
+    parts = Jvm.of(writer._spark).to_list(writer._jwriter.tableName())
+    return ".".join("`" + str(part).replace("`", "``") + "`" for part in parts)
+
+
+def _strings(writer: DataFrameWriterV2, scala_map: Any) -> dict[str, str]:
+    jvm = Jvm.of(writer._spark)
+    return jvm.to_dict(jvm.python_utils_map(scala_map))
+
+
+def _transforms(writer: DataFrameWriterV2) -> list[str] | None:
+    """Columns of ``partitionedBy``; transforms such as ``years(ts)`` have no place in a Delta table."""
+    if writer._jwriter.clustering().isDefined():
+        raise UnsupportedFeatureError(
+            "clusterBy was called, and this engine writes no clustered tables yet.",
+            features=("clustering",),
+            hint="Leave it out.",
+        )
+    partitioning = writer._jwriter.partitioning()
+    if not partitioning.isDefined():
+        return None
+    jvm = Jvm.of(writer._spark)
+    columns = []
+    for transform in jvm.to_list(partitioning.get()):
+        if str(transform.name()) != "identity":
+            raise UnsupportedFeatureError(
+                f"A Delta table cannot be partitioned by {transform.describe()}.",
+                features=(str(transform.name()),),
+                hint="Partition by a column, for example one computed with withColumn.",
+            )
+        references = transform.references()
+        columns.append(".".join(str(part) for part in references[0].fieldNames()))
+    return columns

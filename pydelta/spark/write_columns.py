@@ -1,0 +1,270 @@
+"""A DataFrame as the user has it in, one with exactly the table's columns out, in which a bad row fails the job.
+
+::
+
+    match by name (ignoring case) -> lossless casts -> defaults and generated columns -> checks on every row:
+        NOT NULL, CHECK constraints, invariants, generated values, lengths of char and varchar, replaceWhere
+
+All of it is Spark expressions; a check raises an error that carries the row, and ``violation_in`` finds it again in
+what Spark reports. Protocol: "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pydelta.errors import BindError, ConstraintViolatedError, UnsupportedFeatureError
+from pydelta.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from pydelta.spark.types import from_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["conform", "ddl", "name", "violation_in"]
+
+_GENERATION: Final = "delta.generationExpression"
+_INVARIANT: Final = "delta.invariants"
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_CONSTRAINT_PREFIX: Final = "delta.constraints."
+_BEGIN, _END = "<pydelta-violation>", "</pydelta-violation>"
+_VIOLATION: Final = re.compile(re.escape(_BEGIN) + r"(.*?)" + re.escape(_END), re.DOTALL)
+_ROW_LENGTH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A condition that must be true (not false, not null) for each row."""
+
+    message: str
+    holds: Column
+
+
+def name(column: str) -> Column:
+    """A column by its literal name, dots and backticks included."""
+    return F.col("`" + column.replace("`", "``") + "`")
+
+
+def conform(
+    df: DataFrame, *, schema: StructType, configuration: Mapping[str, str], predicate: str | None = None
+) -> DataFrame:
+    """Bring rows into the table's shape and guard them.
+
+    Args:
+        df: The rows; its schema was found compatible with the table's.
+        schema: The table's logical schema.
+        configuration: Table properties, for ``delta.constraints.*``.
+        predicate: SQL that each row must satisfy (``replaceWhere``).
+
+    Returns:
+        The table's columns in the table's order; running it raises on the first bad row.
+
+    Raises:
+        BindError: A constraint, generation or default expression does not resolve.
+        UnsupportedFeatureError: A check that cannot be made, named.
+    """
+    data = from_spark(df.schema)
+    checks: list[_Check] = []
+    first: list[Column] = []
+    for field in schema.fields:
+        given = data.field(field.name)
+        column = _absent(field) if given is None else _cast(name(given.name), given.data_type, field.data_type)
+        first.append(_sized(column, field, checks).alias(field.name))
+    shaped = _select(df, first, schema)
+    generated = [field for field in schema.fields if _GENERATION in field.metadata]
+    if generated:
+        shaped = _generate(shaped, schema, data, checks)
+    checks += _checks(schema, configuration, predicate)
+    return _guarded(shaped, schema, checks) if checks else shaped
+
+
+def violation_in(text: str) -> ConstraintViolatedError | None:
+    """The violation that a failed job reports, or None when it failed for another reason."""
+    found = _VIOLATION.search(text)
+    if found is None:
+        return None
+    return ConstraintViolatedError(
+        found.group(1), hint="Nothing was written to the table. Correct or filter out such rows, then write again."
+    )
+
+
+def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> DataFrame:
+    try:
+        return df.select(*columns)
+    except (AnalysisException, ParseException) as error:
+        raise BindError(
+            f"An expression of the table does not resolve: {str(error).strip().splitlines()[0]}",
+            hint=f"The table's columns are: {', '.join(schema.names)}.",
+        ) from error
+
+
+def _absent(field: StructField) -> Column:
+    default = field.metadata.get(_DEFAULT)
+    value = F.lit(None) if default is None else F.expr(str(default))
+    return value.cast(ddl(field.data_type))
+
+
+def _generate(df: DataFrame, schema: StructType, data: StructType, checks: list[_Check]) -> DataFrame:
+    """Compute what the data does not bring; check what it does."""
+    columns = []
+    for field in schema.fields:
+        expression = field.metadata.get(_GENERATION)
+        if expression is None:
+            columns.append(name(field.name))
+            continue
+        computed = F.expr(str(expression)).cast(ddl(field.data_type))
+        if data.field(field.name) is None:
+            columns.append(computed.alias(field.name))
+        else:
+            columns.append(name(field.name))
+            message = f"Column {field.name!r} must equal its generation expression {expression}"
+            checks.append(_Check(message, name(field.name).eqNullSafe(computed)))
+    return _select(df, columns, schema)
+
+
+def _checks(schema: StructType, configuration: Mapping[str, str], predicate: str | None) -> Iterator[_Check]:
+    for field in schema.fields:
+        for path, holds in _not_null(name(field.name), field, field.name):
+            yield _Check(f"Column {path!r} is NOT NULL in the table and null in the data", holds)
+        if _INVARIANT in field.metadata:
+            expression = json.loads(field.metadata[_INVARIANT])["expression"]["expression"]
+            yield _Check(f"Column {field.name!r} has the invariant {expression}", F.expr(expression))
+    for key, expression in configuration.items():
+        if key.startswith(_CONSTRAINT_PREFIX):
+            text = f"CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)!r} ({expression}) does not hold"
+            yield _Check(text, F.expr(expression))
+    if predicate is not None:
+        yield _Check(f"The data has a row outside of replaceWhere ({predicate})", F.expr(predicate))
+
+
+def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:
+    """Conditions under which nothing required is missing; what is under a null parent need not be there."""
+    if not field.nullable:
+        yield path, column.isNotNull()
+    for inner, holds in _parts_not_null(column, field.data_type, path):
+        yield inner, column.isNull() | holds
+
+
+def _parts_not_null(column: Column, data_type: DataType, path: str) -> Iterator[tuple[str, Column]]:
+    if isinstance(data_type, StructType):
+        for item in data_type.fields:
+            yield from _not_null(column.getField(item.name), item, f"{path}.{item.name}")
+    elif isinstance(data_type, ArrayType):
+        element = StructField("element", data_type.element_type, data_type.contains_null)
+        yield from _each_not_null(column, element, f"{path}.element")
+    elif isinstance(data_type, MapType):
+        value = StructField("value", data_type.value_type, data_type.value_contains_null)
+        yield from _each_not_null(F.map_values(column), value, f"{path}.value")
+        key = StructField("key", data_type.key_type, True)
+        yield from _each_not_null(F.map_keys(column), key, f"{path}.key")
+
+
+def _each_not_null(column: Column, item: StructField, path: str) -> Iterator[tuple[str, Column]]:
+    if not any(True for _ in _not_null(F.lit(None), item, path)):
+        return
+
+    def holds(element: Column) -> Column:
+        return reduce(lambda left, right: left & right, [part for _, part in _not_null(element, item, path)])
+
+    yield path, F.forall(column, holds)
+
+
+def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check]) -> DataFrame:
+    """Every row passes its checks on the way into one column; which one does not matter, since all are written."""
+    carrier = next(field for field in schema.fields if field.data_type != PrimitiveType("void"))
+    names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
+    row = F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
+    guarded = name(carrier.name)
+    for check in reversed(checks):
+        text = F.concat(F.lit(f"{_BEGIN}{check.message}. Row: "), F.coalesce(row, F.lit("?")), F.lit(_END))
+        raised = F.raise_error(text).cast(ddl(carrier.data_type))
+        guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(raised)
+    columns = [(guarded if field is carrier else name(field.name)).alias(field.name) for field in schema.fields]
+    return _select(df, columns, schema)
+
+
+def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
+    """Pad char, trim what is over the limit of char and varchar, and refuse what is still too long."""
+    declared = field.metadata.get(_LENGTH)
+    if declared is None:
+        return column
+    match = re.fullmatch(r"(char|varchar)\((\d+)\)", str(declared).strip().lower())
+    if match is None:
+        raise UnsupportedFeatureError(
+            f"Column {field.name!r} is declared {declared}: its parts' lengths cannot be checked yet.",
+            features=(str(declared),),
+            hint="Declare the parts as string.",
+        )
+    limit = int(match.group(2))
+    short = F.length(column) <= limit
+    trimmed = F.rpad(F.rtrim(column), limit, " ")
+    cut = F.when(F.length(F.rtrim(column)) <= limit, trimmed).otherwise(column)
+    sized = F.when(short, F.rpad(column, limit, " ") if match.group(1) == "char" else column).otherwise(cut)
+    checks.append(
+        _Check(
+            f"Column {field.name!r} is {declared} and the value is longer",
+            name(field.name).isNull() | (F.length(name(field.name)) <= limit),
+        )
+    )
+    return F.when(column.isNull(), F.lit(None)).otherwise(sized)
+
+
+def _cast(column: Column, source: DataType, target: DataType) -> Column:
+    """The column as ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
+    if _same(source, target):
+        return column
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        parts = []
+        for item in target.fields:
+            given = source.field(item.name)
+            part = (
+                F.lit(None).cast(ddl(item.data_type))
+                if given is None
+                else _cast(column.getField(given.name), given.data_type, item.data_type)
+            )
+            parts.append(part.alias(item.name))
+        return F.when(column.isNull(), F.lit(None)).otherwise(F.struct(*parts))
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        return F.transform(column, lambda element: _cast(element, source.element_type, target.element_type))
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        if not _same(source.key_type, target.key_type):
+            column = F.transform_keys(column, lambda key, _: _cast(key, source.key_type, target.key_type))
+        if not _same(source.value_type, target.value_type):
+            column = F.transform_values(column, lambda _, value: _cast(value, source.value_type, target.value_type))
+        return column
+    return column.cast(ddl(target))
+
+
+def _same(left: DataType, right: DataType) -> bool:
+    """Equality of types apart from nullability and metadata."""
+    if isinstance(left, StructType) and isinstance(right, StructType):
+        return left.names == right.names and all(
+            _same(mine.data_type, yours.data_type) for mine, yours in zip(left.fields, right.fields, strict=True)
+        )
+    if isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        return _same(left.element_type, right.element_type)
+    if isinstance(left, MapType) and isinstance(right, MapType):
+        return _same(left.key_type, right.key_type) and _same(left.value_type, right.value_type)
+    return left == right
+
+
+def ddl(data_type: DataType) -> str:
+    """The type in Spark's DDL."""
+    if isinstance(data_type, StructType):
+        return "struct<" + ",".join(f"`{f.name.replace('`', '``')}`:{ddl(f.data_type)}" for f in data_type.fields) + ">"
+    if isinstance(data_type, ArrayType):
+        return f"array<{ddl(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{ddl(data_type.key_type)},{ddl(data_type.value_type)}>"
+    if isinstance(data_type, DecimalType):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return data_type.name

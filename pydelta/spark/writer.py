@@ -1,0 +1,306 @@
+"""A DataFrame in, Parquet files under their final names and their ``add`` actions out: one Spark job, no staging.
+
+Rows go through ``mapInArrow`` to ``write_task`` on the executors; one record a file comes back. Storage settings
+travel inside the pickled function, so that they are in no plan, no setting and no event log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import AccumulatorParam
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from pydelta import errors
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write import WriteTarget
+from pydelta.commands.write_options import WriteOptions
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.schema import (
+    PrimitiveType,
+    StructType,
+    logical_to_physical,
+    physical_name,
+    to_arrow,
+    without_void,
+)
+from pydelta.protocol.stats import indexed_leaves
+from pydelta.settings import Settings, TableProperties, parse_bytes
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.types import from_spark
+from pydelta.spark.write_arrow import optional
+from pydelta.spark.write_columns import conform, name, violation_in
+from pydelta.spark.write_stats import IndexedLeaf
+from pydelta.spark.write_task import CODEC_SUFFIXES, PartitionColumn, WriteTask, record_batch, run_task
+from pydelta.storage import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DataFrameSource", "write_files"]
+
+_RECORD_DDL: Final = (
+    "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string"
+)
+_RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[\w+\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
+_PREFIX_LENGTH: Final = 2
+
+
+class DataFrameSource:
+    """A DataFrame as a source of rows for ``write_table``.
+
+    Args:
+        spark: The session.
+        df: The rows; columns are matched with the table's by name.
+    """
+
+    def __init__(self, spark: SparkSession, df: DataFrame) -> None:
+        self._spark = spark
+        self._df = df
+
+    @property
+    def schema(self) -> StructType:
+        """See ``RowSource.schema``."""
+        return from_spark(self._df.schema)
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """See ``RowSource.write``."""
+        plan = target.plan
+        rows = conform(self._df, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        return write_files(
+            self._spark,
+            rows,
+            table_uri=target.table_uri,
+            schema=plan.schema,
+            partition_columns=plan.partition_columns,
+            properties=plan.properties,
+            options=target.options,
+            settings=target.settings,
+        )
+
+
+def write_files(
+    spark: SparkSession,
+    df: DataFrame,
+    *,
+    table_uri: str,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    options: WriteOptions | None = None,
+    settings: Settings | None = None,
+) -> RewriteOutput:
+    """Write rows that have the table's columns already; see ``write_columns.conform`` for those that have not.
+
+    Args:
+        spark: The session.
+        df: Rows with (at least) the columns of ``schema``, by name.
+        table_uri: Root of the table.
+        schema: The table's logical schema.
+        partition_columns: Logical names.
+        properties: For column mapping, statistics, file size and codec.
+        options: The write's own options, over the table's.
+        settings: The session's settings; resolved from it by default.
+
+    Returns:
+        One ``add`` a file (``dataChange`` true), and how many rows they hold.
+
+    Raises:
+        ConstraintViolatedError: A guarded row did not pass.
+        StorageError: The store refused; the error says how many files had been staged, they are removed again.
+        SchemaError: A column that files cannot hold.
+    """
+    settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
+    task = _task(spark, table_uri, schema, partition_columns, properties, options or _no_options(), settings)
+    partitions = [name(column) for column in partition_columns]
+    lower = {column.lower() for column in partition_columns}
+    void = PrimitiveType("void")
+    data = [name(f.name) for f in schema.fields if f.name.lower() not in lower and f.data_type != void]
+    rows = df.select(*[column.alias(f"c{index}") for index, column in enumerate([*data, *partitions])])
+    if partitions:  # a no-op in the plan where the rows are sorted already
+        rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
+    staged: Any = spark.sparkContext.accumulator([], _Paths())
+
+    def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        records = run_task(batches, task, partition_id=context.partitionId() if context else 0)
+        if records:
+            staged.add([record.path for record in records])
+            yield record_batch(records)
+
+    try:
+        records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
+    except (PySparkException, Py4JError) as error:
+        _clean_up(task, staged.value)
+        explained = _explain(error, len(staged.value))
+        if explained is None:
+            error.add_note(_staged_note(len(staged.value)))
+            raise
+        raise explained from error
+    return RewriteOutput(
+        adds=tuple(_add(record) for record in records), num_rows=sum(record["num_rows"] for record in records)
+    )
+
+
+def _map_in_arrow(df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+    """``df.mapInArrow`` without its demand for pandas, which nothing here uses."""
+    udf = UserDefinedFunction(function, returnType=_RECORD_DDL, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = udf(*[df[column] for column in df.columns])
+    return DataFrame(df._jdf.mapInArrow(column._jc, False, None), df.sparkSession)
+
+
+class _Paths(AccumulatorParam[list[str]]):
+    """Paths that finished tasks staged; known on the driver even when the job fails later."""
+
+    def zero(self, value: list[str]) -> list[str]:
+        return []
+
+    def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - pyspark's name
+        return value1 + value2
+
+
+def _no_options() -> WriteOptions:
+    from pydelta.commands.write_options import WriteMode
+
+    return WriteOptions(mode=WriteMode.APPEND)
+
+
+def _task(
+    spark: SparkSession,
+    table_uri: str,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    options: WriteOptions,
+    settings: Settings,
+) -> WriteTask:
+    mode = properties.column_mapping_mode
+    lower = {column.lower() for column in partition_columns}
+    stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
+    physical = logical_to_physical(stored, mode)
+    partitions = []
+    for column in partition_columns:
+        field = schema.field(column)
+        assert field is not None
+        key = physical_name(field) if mode != "none" else field.name
+        partitions.append(PartitionColumn(name=key, data_type=field.data_type))
+    file_schema, int96 = _timestamps(spark, optional(to_arrow(physical)))
+    return WriteTask(
+        table_uri=table_uri,
+        store_options={**Jvm.of(spark).hadoop_options(), **options.storage},
+        file_schema=file_schema,
+        partition_columns=tuple(partitions),
+        indexed=_indexed(stored, physical, properties),
+        codec=_codec(spark, properties, options),
+        int96=int96,
+        target_file_size_bytes=_target_size(properties, options, settings),
+        max_records_per_file=options.max_records_per_file,
+        max_open_files=settings.max_open_files,
+        footer={"org.apache.spark.version": spark.version},
+        prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,
+    )
+
+
+def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
+    """The leaves with statistics: chosen by logical name, told by physical path."""
+    chosen = {
+        path
+        for path, _ in indexed_leaves(
+            logical,
+            num_indexed=properties.data_skipping_num_indexed_cols,
+            stats_columns=properties.data_skipping_stats_columns,
+        )
+    }
+    both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
+    return tuple(leaf for (path, _), leaf in both if path in chosen)
+
+
+def _timestamps(spark: SparkSession, schema: pa.Schema) -> tuple[pa.Schema, bool]:
+    """``spark.sql.parquet.outputTimestampType``: the file schema with the unit asked for, and whether it is INT96.
+
+    Arrow's writer knows INT96 for all timestamps of a file or for none, and a timestamp without a zone is never
+    INT96; a file with such a column therefore has microseconds throughout.
+    """
+    kind = spark.conf.get("spark.sql.parquet.outputTimestampType", "INT96")
+    if kind == "TIMESTAMP_MILLIS":
+        return optional(schema, milliseconds=True), False
+    return schema, kind == "INT96" and not _has_ntz(schema)
+
+
+def _has_ntz(data: pa.Schema | pa.DataType) -> bool:
+    if isinstance(data, pa.Schema):
+        return any(_has_ntz(field.type) for field in data)
+    if pa.types.is_map(data):
+        return _has_ntz(data.key_type) or _has_ntz(data.item_type)
+    if pa.types.is_nested(data):
+        return any(_has_ntz(data.field(index).type) for index in range(data.num_fields))
+    return bool(pa.types.is_timestamp(data) and data.tz is None)
+
+
+def _codec(spark: SparkSession, properties: TableProperties, options: WriteOptions) -> str:
+    codec = options.compression or properties.compression_codec
+    if options.compression is None and codec == TableProperties().compression_codec:
+        codec = spark.conf.get("spark.sql.parquet.compression.codec", codec) or codec
+    codec = codec.lower()
+    if codec not in CODEC_SUFFIXES:
+        raise InvalidArgumentError(
+            f"There is no compression codec {codec!r}.", hint=f"Use one of {', '.join(CODEC_SUFFIXES)}."
+        )
+    return codec
+
+
+def _target_size(properties: TableProperties, options: WriteOptions, settings: Settings) -> int:
+    if options.target_file_size is not None:
+        return parse_bytes(options.target_file_size, name="targetFileSize")
+    return properties.target_file_size_bytes or settings.target_file_size_bytes
+
+
+def _add(record: Mapping[str, Any]) -> AddFile:
+    return AddFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        modification_time=record["modification_time_ms"],
+        data_change=True,
+        stats=record["stats"],
+    )
+
+
+def _clean_up(task: WriteTask, paths: Sequence[str]) -> None:
+    """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
+    if paths:
+        try:
+            open_store(task.table_uri, task.store_options).delete_many(list(paths))
+        except OSError as error:
+            error.add_note("while removing the files of a failed write")
+
+
+def _explain(error: BaseException, staged: int) -> DeltaError | None:
+    """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
+    text = str(error)
+    found: DeltaError | None = violation_in(text)
+    if found is None:
+        match = _RAISED.search(text)
+        raised = getattr(errors, match.group(1), None) if match else None
+        if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
+            return None
+        found = raised(match.group(2), hint=match.group(3))
+    found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
+    return found
+
+
+def _staged_note(staged: int) -> str:
+    files = "1 file was" if staged == 1 else f"{staged} files were"
+    return f"{files} staged by then and removed again as far as the store allowed; no version was made."
