@@ -37,7 +37,7 @@ class Lockstep:
         self._wait(self._go)
         try:
             self.result = run(self)
-        except BaseException as error:  # handed to the test, which judges it
+        except BaseException as error:  # noqa: BLE001 -- handed to the test, which judges it
             self.result = error
         finally:
             self.done = True

@@ -217,7 +217,7 @@ class OptimisticTransaction:
         Args:
             actions: File, ``txn``, domain, metadata and protocol actions; never ``commitInfo``.
             operation: What the history will say.
-            user_metadata: Free text for the history.
+            user_metadata: Free text for the history; None for the session's ``spark.pydelta.commit.userMetadata``.
             tags: Tags of the commit.
             blind_append: Whether the commit calls itself a blind append; None to tell from what was read and staged.
 
@@ -307,7 +307,7 @@ class OptimisticTransaction:
             level=level,
             is_blind_append=blind_append,
             engine_info=engine_info(),
-            user_metadata=user_metadata,
+            user_metadata=self.log.settings.user_metadata if user_metadata is None else user_metadata,
             tags=tags,
             stamped=stamped,
             stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,

@@ -21,7 +21,9 @@ from pydelta.protocol.actions import (
     decode_commit,
 )
 from pydelta.protocol.paths import checksum_file, commit_file
+from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Backoff, Operation, TransactionState, start_transaction
 from pydelta.txn.hooks import run_hooks
@@ -382,3 +384,66 @@ def test_every_line_of_a_commit_is_one_json_object(log, store):
     create_table(log, [add_file("1", [1])])
     lines = store.read("_delta_log/" + commit_file(0)).decode().splitlines()
     assert [len(json.loads(line)) for line in lines] == [1, 1, 1, 1]
+
+
+def test_the_sessions_user_metadata_is_the_default(store):
+    log = DeltaLog(store, settings=Settings(user_metadata="session"))
+    create_table(log)
+    append("1", [1]).run(log)
+    begin(log).commit([], WRITE, user_metadata="own")
+    assert [info_of(store, version).get("userMetadata") for version in (0, 1, 2)] == ["session", "session", "own"]
+
+
+def test_an_outcome_that_stays_unknown_leaves_the_transaction_so(store):
+    create_table(DeltaLog(store))
+    reply_lost = Fault(kind=FaultKind.LOSE_REPLY, call=0, verb="put_if_absent")
+    no_reads = [Fault(kind=FaultKind.FAIL, call=call, verb="read") for call in range(99)]
+    faulty = FaultyStore(store, reply_lost, *no_reads)
+    txn = begin(DeltaLog(faulty), DeltaLog(store).update())
+    with pytest.raises(errors.CommitStateUnknownError) as caught:
+        txn.commit([add_file("1", [1])], WRITE)
+    assert txn.state is TransactionState.UNKNOWN
+    assert caught.value.txn_id == txn.txn_id
+    assert info_of(store, 1).txn_id == txn.txn_id
+
+
+def test_a_time_that_cannot_be_looked_up_after_the_commit_is_taken_from_the_clock(store):
+    create_table(DeltaLog(store))
+    faulty = FaultyStore(store, Fault(kind=FaultKind.FAIL, call=0, verb="head"))
+    txn = begin(DeltaLog(faulty), DeltaLog(store).update(), clock=lambda: 5_000_000_000_000)
+    assert txn.commit([add_file("1", [1])], WRITE).snapshot.timestamp_ms == 5_000_000_000_000
+
+
+@pytest.mark.parametrize(("failures", "reported"), [(3, False), (4, True)])
+def test_a_state_that_cannot_be_read_back_does_not_make_the_commit_look_failed(
+    log, store, monkeypatch, failures, reported
+):
+    create_table(log)
+    txn = begin(log)
+    apply_commit, left = log.apply_commit, [failures]
+
+    def failing(*args):
+        if left[0]:
+            left[0] -= 1
+            raise errors.StorageError("cannot read", retryable=True)
+        return apply_commit(*args)
+
+    monkeypatch.setattr(log, "apply_commit", failing)
+    if reported:
+        with pytest.raises(errors.StorageError, match="was committed") as caught:
+            txn.commit([add_file("1", [1])], WRITE)
+        assert not caught.value.retryable
+        assert txn.txn_id in str(caught.value)
+    else:
+        assert txn.commit([add_file("1", [1])], WRITE).version == 1
+    assert txn.state is TransactionState.COMMITTED
+    assert info_of(store, 1).txn_id == txn.txn_id
+
+
+def test_a_crash_in_the_middle_leaves_the_transaction_unknown(store):
+    create_table(DeltaLog(store))
+    faulty = FaultyStore(store, Fault(kind=FaultKind.DIE_AFTER, call=0, verb="put_if_absent"))
+    txn = begin(DeltaLog(faulty), DeltaLog(store).update())
+    with pytest.raises(BaseException, match="after put_if_absent"):
+        txn.commit([add_file("1", [1])], WRITE)
+    assert txn.state is TransactionState.UNKNOWN

@@ -1,0 +1,46 @@
+"""What a commit costs does not grow with the table or its history: calls, listed names and bytes are counted."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from pydelta.log import DeltaLog
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing import CountingStore
+from pydelta.testing.operations import append, create_table
+from pydelta.txn.phases import SILENT
+
+
+class ListingCounter(CountingStore):
+    """Counts the names that listings return, too."""
+
+    listed = 0
+
+    def list_from(self, start, *, prefix):
+        found = list(super().list_from(start, prefix=prefix))
+        self.listed += len(found)
+        return iter(found)
+
+
+def test_the_thousandth_append_costs_what_the_hundredth_did():
+    store = ListingCounter(MemoryStore("memory://cost/t"))
+    log = DeltaLog(store)
+    create_table(log)
+    costs = []
+    for number in range(1, 1001):
+        store.reset()
+        store.listed = 0
+        done = append("1", [number]).run(log, SILENT)
+        assert done.version == number
+        assert done.hook_failures == ()
+        costs.append((len(store.calls), store.listed, store.bytes_read))
+    early, late = costs[100:200], costs[900:1000]
+    for kind in (0, 1):
+        assert sum(cost[kind] for cost in early) == sum(cost[kind] for cost in late)
+    assert [cost[0] for cost in early] == [cost[0] for cost in late]
+    assert median(cost[2] for cost in late) == 0
+    plain = [cost for number, cost in enumerate(costs, start=1) if number % 10]
+    assert median(cost[0] for cost in plain) <= 4
+    assert median(cost[1] for cost in plain) <= 3
+    # Only the versions at a checkpoint read (it is read back), and one more in fifty starts from it again.
+    assert sum(1 for cost in late if cost[2]) <= 12
