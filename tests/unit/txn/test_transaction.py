@@ -368,7 +368,7 @@ def test_installed_hooks_run_after_the_built_in_ones(log, store, monkeypatch):
     finally:
         hooks._installed_hooks.cache_clear()
     assert [failure.name for failure in done.hook_failures] == ["broken"]
-    assert ran == [[commit_file(0), checksum_file(0)]]
+    assert ran == [[checksum_file(0), commit_file(0)]]
     assert run_hooks.__doc__
 
 
@@ -399,7 +399,7 @@ def test_an_outcome_that_stays_unknown_leaves_the_transaction_so(store):
     reply_lost = Fault(kind=FaultKind.LOSE_REPLY, call=0, verb="put_if_absent")
     no_reads = [Fault(kind=FaultKind.FAIL, call=call, verb="read") for call in range(99)]
     faulty = FaultyStore(store, reply_lost, *no_reads)
-    txn = begin(DeltaLog(faulty), DeltaLog(store).update())
+    txn = begin(DeltaLog(faulty), snapshot=DeltaLog(store).update())
     with pytest.raises(errors.CommitStateUnknownError) as caught:
         txn.commit([add_file("1", [1])], WRITE)
     assert txn.state is TransactionState.UNKNOWN
@@ -410,7 +410,7 @@ def test_an_outcome_that_stays_unknown_leaves_the_transaction_so(store):
 def test_a_time_that_cannot_be_looked_up_after_the_commit_is_taken_from_the_clock(store):
     create_table(DeltaLog(store))
     faulty = FaultyStore(store, Fault(kind=FaultKind.FAIL, call=0, verb="head"))
-    txn = begin(DeltaLog(faulty), DeltaLog(store).update(), clock=lambda: 5_000_000_000_000)
+    txn = begin(DeltaLog(faulty), snapshot=DeltaLog(store).update(), clock=lambda: 5_000_000_000_000)
     assert txn.commit([add_file("1", [1])], WRITE).snapshot.timestamp_ms == 5_000_000_000_000
 
 
@@ -443,7 +443,7 @@ def test_a_state_that_cannot_be_read_back_does_not_make_the_commit_look_failed(
 def test_a_crash_in_the_middle_leaves_the_transaction_unknown(store):
     create_table(DeltaLog(store))
     faulty = FaultyStore(store, Fault(kind=FaultKind.DIE_AFTER, call=0, verb="put_if_absent"))
-    txn = begin(DeltaLog(faulty), DeltaLog(store).update())
+    txn = begin(DeltaLog(faulty), snapshot=DeltaLog(store).update())
     with pytest.raises(BaseException, match="after put_if_absent"):
         txn.commit([add_file("1", [1])], WRITE)
     assert txn.state is TransactionState.UNKNOWN
