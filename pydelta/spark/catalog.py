@@ -1,4 +1,4 @@
-"""A name as SQL writes it in, what the session's catalog knows of it out: a Delta location, a view, or nothing of ours."""
+"""A name as SQL writes it in, what the session's catalog knows of it out: a Delta location, a view, or neither."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
     except ParseException as error:
         raise ParseError(
             f"{name!r} is not a table name.",
-            hint="Write it as table or database.table; quote odd parts with backticks.",
+            hint="Write it as database.table; quote odd parts with backticks.",
         ) from error
     return tuple(str(part) for part in jvm.to_list(parts))
 

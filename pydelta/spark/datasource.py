@@ -67,7 +67,7 @@ class _Reader(DataSourceReader):
         core = snapshot.files.core
         if core["dv_id"].null_count() < core.height:
             raise UnsupportedFeatureError(
-                "A file of the table has a deletion vector, and this version of the engine does not read deletionVectors.",
+                "A file of the table has a deletion vector, and this engine does not read deletionVectors yet.",
                 features=("deletionVectors",),
                 hint="Rewrite the table without deletion vectors in the engine that wrote them.",
                 table=snapshot.table_uri,

@@ -1,7 +1,7 @@
 """Catalyst expressions in, the engine's predicate trees out; what has no counterpart becomes ``Unknown``.
 
 An expression crosses as JSON in one call. JSON loses three things, which are fetched from the node itself by its
-position: the values of an ``InSet``, binary literals, and the instant of a timestamp (its text is in the session's zone).
+position: the values of an ``InSet``, binary literals, and the instant of a timestamp (its text is in the session zone).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INTEGERS: Final = {"byte": 0, "short": 1, "integer": 2, "long": 3}
 _SEPARATOR: Final = "\x01"
 
 Fetch = Callable[[int, str], Any]
-"""``fetch(position, what)``: a node's value from the JVM; ``what`` is "set" (texts, or None), "bytes", "micros" or "fold"."""
+"""``fetch(position, what)``: a node's value; ``what`` is "set" (texts, or None), "bytes", "micros" or "fold"."""
 
 
 class _NoCounterpart(Exception):

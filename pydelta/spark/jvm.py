@@ -1,4 +1,4 @@
-"""A Spark session in, the JVM classes and bulk operations that the engine needs out; the one place that knows Spark versions.
+"""A Spark session in, JVM classes and bulk operations out; the one place that knows Spark versions.
 
 Class look-ups through py4j cost milliseconds each and calls on a bound class a fraction of one, so every class is
 bound once a session. Whatever grows with the table (files, partitions) crosses in one buffer, never one call an item.
@@ -41,7 +41,7 @@ class Jvm:
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
             raise DeltaEnvironmentError(
-                f"The engine needs a classic Spark session; this one is {type(spark).__module__}.{type(spark).__name__}, "
+                f"A classic Spark session is needed; this one is {type(spark).__module__}.{type(spark).__name__}, "
                 "whose driver is another process.",
                 hint="Create the session with SparkSession.builder.master(...) instead of .remote(...), "
                 "or run the job with spark-submit.",

@@ -45,7 +45,7 @@ class PlanFunction:
             return plan
         try:
             replaced = self._replace(plan, str(plan.nodeName()))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised again by transform
             self.error = error
             return plan
         return plan if replaced is None else replaced
@@ -116,7 +116,11 @@ def with_newest(
             return None
         snapshot = newest(index.files.identity.location)
         identity = index.files.identity
-        if snapshot is None or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id):
+        if (
+            snapshot is None
+            or snapshot.metadata is None
+            or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id)
+        ):
             return None
         relation = relation_of(snapshot)
         old = node.relation()

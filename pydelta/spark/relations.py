@@ -72,10 +72,7 @@ class RelationResolver:
         location = entry.location
         if entry.by_path and travel is None:
             location, travel = split_path_version(self._spark, location)
-        if travel is not None:
-            snapshot = open_snapshot(self._spark, location, travel)
-        else:
-            snapshot = self._newest(location)
+        snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
         frame = scan_dataframe(self._spark, snapshot, pinned=travel is not None)
         return frame._jdf.queryExecution().analyzed()
 

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydelta.spark import routing_read
 from pydelta.spark.checks import check_executors, check_session
@@ -45,10 +46,8 @@ def enable(spark: SparkSession) -> SparkSession:
             return spark
         check_executors(spark)
         routing_read.install()
-        if importlib.util.find_spec("pydelta.spark.routing_write") is not None:
-            from pydelta.spark import routing_write
-
-            routing_write.install(spark)
+        for module in _write_routes():
+            module.install(spark)
         _register_source(spark)
         mark(spark)
     return spark
@@ -60,12 +59,15 @@ def disable(spark: SparkSession) -> None:
         return
     Jvm.of(spark).forget_data_source("delta")
     last = unmark(spark)
-    if importlib.util.find_spec("pydelta.spark.routing_write") is not None:
-        from pydelta.spark import routing_write
-
-        routing_write.uninstall(spark)
+    for module in _write_routes():
+        module.uninstall(spark)
     if last:
         restore_all()
+
+
+def _write_routes() -> list[Any]:
+    name = "pydelta.spark.routing_write"
+    return [importlib.import_module(name)] if importlib.util.find_spec(name) is not None else []
 
 
 def _register_source(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""``spark.read…load``, ``table``, ``spark.table``, ``spark.sql`` and the catalog's cache calls, answered by this engine."""
+"""``spark.read…load``, ``table``, ``spark.table``, ``spark.sql`` and the catalog's cache calls, answered here."""
 
 from __future__ import annotations
 
@@ -118,16 +118,16 @@ def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:
 
 def _expression(jvm: Jvm, value: Any) -> Any:
     column = value if isinstance(value, Column) else F.lit(value)
-    return jvm.session.expression(column._jc)  # type: ignore[operator]
+    return jvm.session.expression(column._jc)
 
 
 def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     def load(
         self: DataFrameReader,
         path: Any = None,
-        format: Any = None,
+        format: Any = None,  # noqa: A002  PySpark's name
         schema: Any = None,
-        **options: Any,  # noqa: A002
+        **options: Any,
     ) -> DataFrame:
         if not is_enabled(self._spark):
             return original(self, path, format, schema, **options)

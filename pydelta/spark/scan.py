@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.pruning import prune_by_statistics
-from pydelta.predicate import Expr, rename_columns
+from pydelta.predicate import rename_columns
+from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.schema import logical_to_physical, physical_name
-from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
 from pydelta.spark.index import DeltaFileIndex, HiddenColumn, IndexIdentity, Pruner, ScanFiles
 from pydelta.spark.jvm import Jvm
 
@@ -65,7 +66,6 @@ def scan_dataframe(
     Protocol: "Reader Requirements for Column Mapping", "Reader Requirement for Deletion Vectors".
     """
     frame = snapshot.files.core if files is None else files
-    _refuse_live_vectors(snapshot, frame)
     hidden: tuple[HiddenColumn, ...] = ()
     subset = "" if files is None else _subset_text(frame)
     if with_file_identity:
@@ -75,7 +75,7 @@ def scan_dataframe(
     relation = make_relation(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset)
     jvm = Jvm.of(spark)
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
-    return _project(scanned, snapshot.schema, snapshot.properties.column_mapping_mode, hidden)
+    return _project(scanned, snapshot.schema, snapshot.column_mapping_mode, hidden)
 
 
 def make_relation(
@@ -89,11 +89,13 @@ def make_relation(
 ) -> Any:
     """The ``HadoopFsRelation`` of a snapshot, with physical names."""
     jvm = Jvm.of(spark)
-    mode = snapshot.properties.column_mapping_mode
+    mode = snapshot.column_mapping_mode
+    assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
     if frame is None:
         frame = snapshot.files.core
-        _refuse_live_vectors(snapshot, frame)
-    physical = _readable(logical_to_physical(snapshot.schema, mode))
+    _refuse_live_vectors(snapshot, frame)
+    _refuse_unknown_widening(snapshot, snapshot.schema)
+    physical = _readable(logical_to_physical(snapshot.schema, mode), keep_ids=mode == "id")
     logical_names = {name.lower() for name in snapshot.partition_columns}
     by_name = {
         logical.name.lower(): field for logical, field in zip(_kept(snapshot.schema), physical.fields, strict=True)
@@ -128,9 +130,9 @@ def _pruner(jvm: Jvm, snapshot: Snapshot, mode: str) -> Pruner:
     """Skipping by statistics, for filters over the scan's physical names."""
     names = {} if mode == "none" else dict(_logical_paths(snapshot.schema, (), ()))
 
-    def prune(frame: pl.DataFrame, filters: Sequence[Expr]) -> pl.DataFrame:
+    def prune(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
         logical = [rename_columns(expr, names) for expr in filters] if names else list(filters)
-        return prune_by_statistics(snapshot.files, frame, logical, time_zone=jvm.time_zone())
+        return prune_by_statistics(snapshot.files, files, logical, time_zone=jvm.time_zone())
 
     return prune
 
@@ -160,6 +162,28 @@ def _refuse_live_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
     )
 
 
+def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
+    """A column whose type changed in a way that Spark's reader may not follow would be read wrong."""
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            for change in field.metadata.get("delta.typeChanges", ()):
+                old, new = parse_type(change["fromType"]), parse_type(change["toType"])
+                if not can_widen(old, new):
+                    raise UnsupportedFeatureError(
+                        f"The column {field.name!r} was changed from {old} to {new}, which type widening does not allow.",
+                        features=("typeWidening",),
+                        hint="Read the table with the engine that made the change, and rewrite it there.",
+                        table=snapshot.table_uri,
+                        version=snapshot.version,
+                    )
+            _refuse_unknown_widening(snapshot, field.data_type)
+    elif isinstance(data_type, ArrayType):
+        _refuse_unknown_widening(snapshot, data_type.element_type)
+    elif isinstance(data_type, MapType):
+        _refuse_unknown_widening(snapshot, data_type.key_type)
+        _refuse_unknown_widening(snapshot, data_type.value_type)
+
+
 def _subset_text(frame: pl.DataFrame) -> str:
     """A digest of which files, in which order."""
     digest = hashlib.sha256()
@@ -175,24 +199,30 @@ def _kept(schema: StructType) -> tuple[StructField, ...]:
     return tuple(field for field in schema.fields if str(field.data_type) != "void")
 
 
-def _readable(schema: StructType) -> StructType:
-    """The schema without top-level void columns, which no Parquet file holds, and without the log's own metadata."""
-    return StructType(tuple(_clean(field) for field in _kept(schema)))
+def _readable(schema: StructType, *, keep_ids: bool) -> StructType:
+    """The schema without top-level void columns, which no Parquet file holds, and without the log's own metadata.
+
+    Field ids stay only where columns are found by them: Spark refuses files without ids for a schema that has some.
+    """
+    dropped = _DROPPED_METADATA if keep_ids else (*_DROPPED_METADATA, _FIELD_ID)
+    return StructType(tuple(_clean(field, dropped) for field in _kept(schema)))
 
 
-def _clean(field: StructField) -> StructField:
-    metadata = {name: value for name, value in field.metadata.items() if not name.startswith(_DROPPED_METADATA)}
-    return field.replace(data_type=_clean_type(field.data_type), metadata=metadata)
+def _clean(field: StructField, dropped: tuple[str, ...]) -> StructField:
+    metadata = {name: value for name, value in field.metadata.items() if not name.startswith(dropped)}
+    return field.replace(data_type=_clean_type(field.data_type, dropped), metadata=metadata)
 
 
-def _clean_type(data_type: DataType) -> DataType:
+def _clean_type(data_type: DataType, dropped: tuple[str, ...]) -> DataType:
     if isinstance(data_type, StructType):
-        return StructType(tuple(_clean(field) for field in data_type.fields))
+        return StructType(tuple(_clean(field, dropped) for field in data_type.fields))
     if isinstance(data_type, ArrayType):
-        return ArrayType(_clean_type(data_type.element_type), data_type.contains_null)
+        return ArrayType(_clean_type(data_type.element_type, dropped), data_type.contains_null)
     if isinstance(data_type, MapType):
         return MapType(
-            _clean_type(data_type.key_type), _clean_type(data_type.value_type), data_type.value_contains_null
+            _clean_type(data_type.key_type, dropped),
+            _clean_type(data_type.value_type, dropped),
+            data_type.value_contains_null,
         )
     return data_type
 

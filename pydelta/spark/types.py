@@ -1,4 +1,4 @@
-"""PySpark's ``StructType`` <-> the log's, by way of the schema's JSON, which both share ("Schema Serialization Format")."""
+"""PySpark's ``StructType`` <-> the log's, by way of the JSON that both share ("Schema Serialization Format")."""
 
 from __future__ import annotations
 

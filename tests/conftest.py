@@ -1,20 +1,25 @@
-"""One Spark session for all integration tests: starting it costs more than most tests do."""
+"""One Spark session for all tests that need one: starting it costs more than most tests do."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
-import pydelta
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """An enabled local session with two cores, in UTC, with its warehouse in a temporary folder."""
+    from pyspark.sql import SparkSession
+
+    import pydelta
+
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     session = (
