@@ -194,9 +194,7 @@ class _Binder(Transformer[Token, Expr]):
         return Not(self.in_(child, *values))
 
     def between(self, child: Expr, low: Expr, high: Expr) -> Expr:
-        return And(
-            Compare(">=", child, self._typed(low, child)), Compare("<=", child, self._typed(high, child))
-        )
+        return And(Compare(">=", child, self._typed(low, child)), Compare("<=", child, self._typed(high, child)))
 
     def like(self, child: Expr, token: Token) -> Expr:
         pattern = _unquote(token)

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED: Final = frozenset('"#%\'*/:=?\\\x7f{[]^') | {chr(code) for code in range(0x20)}
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(0x20)}
 _UTC: Final = dt.UTC
 
 

@@ -170,7 +170,8 @@ def without_void(schema: StructType) -> StructType:
         fields.append(field.replace(data_type=without_void(inner)) if isinstance(inner, StructType) else field)
     if schema.fields and not fields:
         raise SchemaError(
-            "Every column is of type void, and a data file needs one that is not.", hint="Give a column a type by casting."
+            "Every column is of type void, and a data file needs one that is not.",
+            hint="Give a column a type by casting.",
         )
     return StructType(tuple(fields))
 

@@ -91,9 +91,7 @@ def indexed_leaves(
         partition_columns: Left out: their values are in the log.
     """
     partitions = {name.lower() for name in partition_columns}
-    leaves = [
-        (path, leaf) for path, leaf in _leaves(schema) if not (len(path) == 1 and path[0].lower() in partitions)
-    ]
+    leaves = [(path, leaf) for path, leaf in _leaves(schema) if not (len(path) == 1 and path[0].lower() in partitions)]
     if stats_columns is not None:
         wanted = [tuple(_name_parts(name.lower())) for name in stats_columns]
         return tuple(

@@ -251,4 +251,6 @@ def _raise(error: OSError, path: str) -> NoReturn:
         raise StorageReadOnlyError(
             f"{path} is on a read-only file system.", hint="Mount it writable, or write elsewhere."
         ) from error
-    raise StorageError(f"{path}: {error.strerror or error}.", retryable=error.errno in (errno.EINTR, errno.EAGAIN)) from error
+    raise StorageError(
+        f"{path}: {error.strerror or error}.", retryable=error.errno in (errno.EINTR, errno.EAGAIN)
+    ) from error

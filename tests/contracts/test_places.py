@@ -1,0 +1,187 @@
+"""What is particular to one kind of store: full and read-only disks, credentials, unreachable and unsafe stores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageReadOnlyError,
+    UnsafeStoreError,
+)
+from pydelta.storage import MemoryStore, PutOutcome, normalize_uri, open_store, register_store
+from pydelta.storage.options import s3_options
+from pydelta.storage.probe import ensure_safe, probe_put_if_absent
+
+ROOT = os.geteuid() == 0
+
+
+def _needs_root(what: str) -> None:
+    """CI runs as root, so there it is a failure; elsewhere the report shows the reason."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} needs root, and CI is not root")
+    pytest.skip(f"{what} needs root")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of one megabyte."""
+    if not ROOT:
+        _needs_root("mounting a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_is_named_and_leaves_no_partial_object(small_disk):
+    store = open_store(str(small_disk / "t"))
+    store.put("_delta_log/0", b"x")
+    for write in (store.put, store.put_if_absent):
+        with pytest.raises(StorageFullError, match="No space left"):
+            write("_delta_log/big", os.urandom(3 << 20))
+    with pytest.raises(StorageFullError), store.open_writer("data/big") as stream:
+        stream.write(os.urandom(3 << 20))
+    assert [info.path for info in store.list_all()] == ["_delta_log/0"]
+    left = {name for _, _, names in os.walk(small_disk) for name in names}
+    assert left == {"0"}
+    assert store.put_if_absent("_delta_log/1", b"y") is PutOutcome.CREATED
+
+
+def test_a_read_only_disk_is_named(small_disk):
+    store = open_store(str(small_disk / "t"))
+    store.put("x", b"1")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StorageReadOnlyError, match="read-only"):
+        store.put_if_absent("y", b"1")
+    with pytest.raises(StorageReadOnlyError):
+        store.put("y", b"1")
+    assert store.read("x") == b"1"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/data/a b/", "file:///data/a%20b"),
+        ("file:/data/a%20b", "file:///data/a%20b"),
+        ("file:///data/x/", "file:///data/x"),
+        ("/data/50%", "file:///data/50%25"),
+        ("S3A://bucket/t/", "s3a://bucket/t"),
+        ("memory://m/t", "memory://m/t"),
+    ],
+)
+def test_one_spelling_for_a_location(given, expected):
+    assert normalize_uri(given) == expected
+
+
+@pytest.mark.parametrize("uri", ["", "  ", "file://host/x"])
+def test_locations_that_are_none_are_refused(uri):
+    with pytest.raises(InvalidArgumentError):
+        normalize_uri(uri)
+
+
+def test_an_unknown_scheme_is_named_with_those_there_are():
+    with pytest.raises(InvalidArgumentError) as caught:
+        open_store("gopher://x/y")
+    assert "gopher" in str(caught.value)
+    assert "s3a" in str(caught.value)
+
+
+def test_a_scheme_can_be_registered_and_named_in_a_setting():
+    register_store("tape", lambda uri, options: MemoryStore("memory://tape/x"))
+    assert open_store("tape://a/b").root == "memory://tape/x"
+    options = {"spark.pydelta.logStore.cloud": "pydelta.storage.memory:nothing"}
+    with pytest.raises(InvalidArgumentError, match=r"spark\.pydelta\.logStore\.cloud"):
+        open_store("cloud://a/b", options)
+
+
+def test_settings_of_a_bucket_go_before_those_of_all_and_of_the_environment():
+    options = {
+        "fs.s3a.access.key": "general",
+        "spark.hadoop.fs.s3a.secret.key": "s1",
+        "fs.s3a.bucket.mine.access.key": "own",
+        "fs.s3a.bucket.mine.endpoint": "minio:9000",
+        "fs.s3a.connection.ssl.enabled": "false",
+    }
+    env = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "env", "AWS_REGION": "eu-west-1"}
+    mine, other = s3_options("mine", options, env), s3_options("other", options, env)
+    assert (mine.access_key, mine.endpoint, mine.region, mine.allow_http) == (
+        "own",
+        "http://minio:9000",
+        "eu-west-1",
+        True,
+    )
+    assert (other.access_key, other.secret_key, other.endpoint) == ("general", "s1", None)
+    assert s3_options("b", {}, env).access_key == "env"
+
+
+def test_no_secret_shows():
+    options = {"fs.s3a.access.key": "AKIDVISIBLE", "fs.s3a.secret.key": "topsecretvalue"}
+    shown = repr(s3_options("b", options, {})) + repr(open_store("s3a://b/t", options))
+    assert "topsecretvalue" not in shown
+    assert "AKIDVISIBLE" not in shown
+
+
+def test_half_a_key_pair_and_unknown_providers_are_refused_by_name():
+    with pytest.raises(DeltaEnvironmentError, match=r"fs\.s3a\.secret\.key is not set"):
+        s3_options("b", {"fs.s3a.access.key": "a"}, {})
+    with pytest.raises(DeltaEnvironmentError, match="MyVaultProvider"):
+        s3_options("b", {"fs.s3a.aws.credentials.provider": "com.example.MyVaultProvider"}, {})
+    with pytest.raises(DeltaEnvironmentError, match="there are none"):
+        provider = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+        s3_options("b", {"fs.s3a.aws.credentials.provider": provider}, {})
+
+
+def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer(s3_options):
+    with pytest.raises(ObjectNotFoundError, match="bucket"):
+        open_store("s3a://nobucket/t", s3_options).put_if_absent("x", b"")
+    silent = {**s3_options, "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"}
+    assert open_store("s3a://contract/t", silent).put_if_absent("x", b"") is PutOutcome.UNKNOWN
+
+
+class _LastWriterWins(MemoryStore):
+    """A look-alike that ignores the condition."""
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.put(path, data)
+        return PutOutcome.CREATED
+
+    @property
+    def root(self) -> str:
+        return "s3a://lookalike/t"
+
+
+def test_a_store_that_ignores_the_condition_is_refused():
+    store = _LastWriterWins("memory://lookalike/t")
+    assert not probe_put_if_absent(store).safe
+    with pytest.raises(UnsafeStoreError, match="s3a://lookalike"):
+        ensure_safe(store)
+
+
+def test_a_folder_that_may_not_be_entered_is_a_permission_error(tmp_path):
+    program = (
+        "import os, sys; os.setuid(65534)\n"
+        "from pydelta.storage import open_store\n"
+        "from pydelta.errors import StoragePermissionError\n"
+        "try: open_store(sys.argv[1]).put_if_absent('x', b'1')\n"
+        "except StoragePermissionError as error: print('refused', 'denied' in str(error))\n"
+    )
+    if not ROOT:
+        _needs_root("changing the user")
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    code = f"import pydelta.storage.local, pydelta.storage.registry\n{program}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["refused", "True"], done.stderr
+    assert issubclass(StoragePermissionError, PermissionError)

@@ -1,0 +1,153 @@
+"""What every store promises, whichever it is."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pydelta.errors import ObjectNotFoundError, StorageError
+from pydelta.storage import PutOutcome, Store
+from pydelta.storage.probe import probe_put_if_absent
+from pydelta.testing import Fault, FaultKind, FaultyStore, SimulatedCrash
+
+NAMES = ["plain", "with space", "50%", "%20", "a=b", "é中", "plus+and&amp;", "quote'\"", "tilde~(1)", "#hash?"]
+
+
+def test_a_store_is_a_store(store):
+    assert isinstance(store, Store)
+    assert not store.root.endswith("/")
+
+
+def test_what_was_put_is_read_back_and_replaced_whole(store):
+    store.put("d/x", b"first")
+    assert store.read("d/x") == b"first"
+    store.put("d/x", b"2nd")
+    assert store.read("d/x") == b"2nd"
+    assert store.head("d/x").size == 3
+
+
+def test_the_first_create_wins_and_the_second_changes_nothing(store):
+    assert store.put_if_absent("_delta_log/0.json", b"mine") is PutOutcome.CREATED
+    assert store.put_if_absent("_delta_log/0.json", b"theirs") is PutOutcome.ALREADY_EXISTS
+    assert store.read("_delta_log/0.json") == b"mine"
+
+
+def test_of_64_racing_creates_one_wins_and_its_bytes_stay(store):
+    barrier = threading.Barrier(64)
+
+    def create(number):
+        barrier.wait(timeout=60)
+        return number, store.put_if_absent("race", b"%d" % number)
+
+    with ThreadPoolExecutor(64) as pool:
+        outcomes = dict(pool.map(create, range(64)))
+    winners = [number for number, outcome in outcomes.items() if outcome is PutOutcome.CREATED]
+    assert len(winners) == 1
+    assert store.read("race") == b"%d" % winners[0]
+    assert [info.path for info in store.list_all()] == ["race"]
+
+
+def test_the_probe_finds_the_store_safe_and_cleans_up(store):
+    result = probe_put_if_absent(store, writers=16)
+    assert result.safe
+    assert list(store.list_all()) == []
+
+
+def test_a_listing_is_sorted_starts_where_asked_and_stays_in_its_directory(store):
+    for name in ["10", "9", "1", "2", "sub/3"]:
+        store.put(f"log/{name}", b"x")
+    store.put("log2/0", b"x")
+    listed = [info.path for info in store.list_from("", prefix="log")]
+    assert [path for path in listed if path != "log/sub"] == ["log/1", "log/10", "log/2", "log/9"]
+    assert [info.path for info in store.list_from("10", prefix="log")] == ["log/10", "log/2", "log/9"]
+    assert [info.path for info in store.list_from("3", prefix="log")] == ["log/9"]
+    assert list(store.list_from("", prefix="nowhere")) == []
+
+
+def test_list_all_goes_down_and_names_paths_from_the_root(store):
+    names = {"a", "d/b", "d/e/c"}
+    for name in names:
+        store.put(name, b"12")
+    assert {info.path for info in store.list_all()} == names
+    assert {info.path for info in store.list_all("d")} == {"d/b", "d/e/c"}
+    assert {info.size for info in store.list_all()} == {2}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_taken_literally(store, name):
+    path = f"d/{name}/{name}.json"
+    assert store.put_if_absent(path, name.encode()) is PutOutcome.CREATED
+    assert store.put_if_absent(path, b"") is PutOutcome.ALREADY_EXISTS
+    assert store.read(path) == name.encode()
+    assert [info.path for info in store.list_all()] == [path]
+    assert [info.path for info in store.list_from("", prefix=f"d/{name}")] == [path]
+    assert store.delete_many([path]).deleted == 1
+    assert store.head(path) is None
+
+
+def test_a_range_is_cut_at_the_end(store):
+    store.put("x", b"0123456789")
+    assert store.read_range("x", 2, 3) == b"234"
+    assert store.read_range("x", 8, 10) == b"89"
+
+
+def test_what_is_missing_is_an_error_to_read_and_none_to_head(store):
+    with pytest.raises(ObjectNotFoundError) as caught:
+        store.read("d/missing")
+    assert "missing" in str(caught.value)
+    assert isinstance(caught.value, FileNotFoundError)
+    assert store.head("d/missing") is None
+
+
+def test_deleting_is_idempotent_and_reports(store):
+    for number in range(5):
+        store.put(f"d/{number}", b"x")
+    report = store.delete_many([f"d/{number}" for number in range(7)])
+    assert report.deleted == 7
+    assert report.failed == ()
+    assert list(store.list_all()) == []
+
+
+def test_a_written_object_appears_whole_at_close(store):
+    with store.open_writer("d/p=1/file") as stream:
+        stream.write(b"abc" * 1000)
+        stream.write(b"def")
+        assert store.head("d/p=1/file") is None
+    assert store.read("d/p=1/file") == b"abc" * 1000 + b"def"
+
+
+def test_an_aborted_writer_leaves_nothing(store):
+    with pytest.raises(RuntimeError), store.open_writer("d/file") as stream:
+        stream.write(b"abc")
+        raise RuntimeError("the job failed")
+    assert store.head("d/file") is None
+    assert list(store.list_all()) == []
+
+
+def test_a_lost_reply_to_a_create_is_unknown_and_the_object_is_there(store):
+    faulty = FaultyStore(store, Fault(kind=FaultKind.LOSE_REPLY, call=0, verb="put_if_absent"))
+    assert faulty.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+    assert store.read("x") == b"mine"
+
+
+def test_a_dead_store_stays_dead(store):
+    faulty = FaultyStore(store, Fault(kind=FaultKind.DIE_BEFORE, call=1, verb="put"))
+    faulty.put("a", b"1")
+    with pytest.raises(SimulatedCrash):
+        faulty.put("b", b"2")
+    with pytest.raises(SimulatedCrash):
+        faulty.read("a")
+    assert faulty.fired
+    assert store.head("b") is None
+
+
+def test_a_failing_call_does_nothing_and_may_be_repeated(store):
+    faulty = FaultyStore(store, Fault(kind=FaultKind.FAIL, call=0, verb="put"))
+    with pytest.raises(StorageError) as caught:
+        faulty.put("a", b"1")
+    assert caught.value.retryable
+    assert store.head("a") is None
+    faulty.put("a", b"1")
+    assert store.read("a") == b"1"
