@@ -321,7 +321,7 @@ class _File:
         self._task = task
         self._path = path
         self.without_statistics = frozenset(without_statistics)
-        self._sink: Any = store.open_writer(path)
+        self._sink = cast(Any, store.open_writer(path))
         self._rows = 0
         self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
@@ -371,6 +371,7 @@ class _File:
 
     def abort(self) -> None:
         """Drop what was written; the store keeps no object of it."""
+        self._writer.is_open = False  # its finaliser would write a footer into the dropped stream
         self._sink.abort()
 
 

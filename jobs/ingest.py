@@ -1,0 +1,169 @@
+"""Files in, rows appended to a Delta table: ``spark-submit jobs/ingest.py --input … --table …``.
+
+One line of JSON on standard output says what happened. Exit codes: 0 done (also when the batch had landed before),
+1 the input or the arguments are wrong, 2 another writer won or the store failed in passing: run it again, 3 the
+outcome is unknown: look for the transaction's id in the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pydelta.commands.write import WriteMode, WriteResult
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["IngestResult", "main", "run"]
+
+_FORMATS = ("csv", "json", "parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    """What an ingest did. ``version`` is None when the batch had landed before. Sizes in bytes."""
+
+    table: str
+    version: int | None
+    skipped: bool
+    files: int
+    rows: int
+    bytes: int
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="ingest.py", description=__doc__, exit_on_error=False)
+    parser.add_argument("--input", nargs="+", required=True, metavar="PATH", help="files or folders to load")
+    parser.add_argument("--format", choices=_FORMATS, required=True)
+    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    parser.add_argument("--mode", default="append", help="append (default), overwrite, errorifexists or ignore")
+    parser.add_argument("--partition-by", metavar="A,B", help="partition columns of a table that this makes")
+    parser.add_argument("--schema", metavar="DDL", help="columns of the input, such as 'id bigint, at timestamp'")
+    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="option of Spark's reader")
+    parser.add_argument("--write-option", action="append", default=[], metavar="K=V", help="option of the writer")
+    parser.add_argument("--cast", action="append", default=[], metavar="COL:TYPE", help="cast a column")
+    parser.add_argument("--batch-id", metavar="APP:VERSION", help="a batch that landed before is skipped")
+    return parser
+
+
+def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
+    """Load what the arguments name.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right.
+        DeltaError: What the engine refuses; see ``write_table``.
+    """
+    options = _parse(args)
+    rows = _read(spark, options)
+    how = _pairs(options.write_option, "--write-option")
+    if options.batch_id is not None:
+        app, _, version = options.batch_id.rpartition(":")
+        if not app or not version.isdigit():
+            raise InvalidArgumentError(
+                f"--batch-id is {options.batch_id!r}.", hint="Write it as application:number, such as nightly:17."
+            )
+        how |= {"txnAppId": app, "txnVersion": version}
+    partitions = options.partition_by.split(",") if options.partition_by else None
+    result = _write(spark, rows, options.table, WriteMode.parse(options.mode), how, partitions)
+    return IngestResult(
+        table=options.table,
+        version=result.version,
+        skipped=result.skipped,
+        files=result.num_files,
+        rows=result.num_rows,
+        bytes=result.num_bytes,
+    )
+
+
+def _parse(args: Sequence[str]) -> argparse.Namespace:
+    try:
+        return arguments().parse_args(args)
+    except argparse.ArgumentError as error:
+        raise InvalidArgumentError(str(error), hint="Run it with --help to see the arguments.") from error
+
+
+def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    from pyspark.errors import AnalysisException, ParseException
+
+    reader = spark.read.format(options.format).options(**_pairs(options.option, "--option"))
+    try:
+        if options.schema:
+            reader = reader.schema(options.schema)
+        rows = reader.load(options.input)
+        for item in options.cast:
+            column, _, data_type = item.rpartition(":")
+            if column not in rows.columns:
+                raise InvalidArgumentError(
+                    f"--cast names the column {column!r}, which the input does not have.",
+                    hint=f"Its columns are: {', '.join(rows.columns)}.",
+                )
+            rows = rows.withColumn(column, rows["`" + column.replace("`", "``") + "`"].cast(data_type))
+    except (AnalysisException, ParseException) as error:
+        if isinstance(error, DeltaError):
+            raise
+        raise InvalidArgumentError(
+            f"The input cannot be read: {str(error).strip().splitlines()[0]}",
+            hint="Check --input, --format, --schema and --cast.",
+        ) from error
+    return rows
+
+
+def _write(
+    spark: SparkSession,
+    rows: DataFrame,
+    table: str,
+    mode: WriteMode,
+    options: dict[str, str],
+    partitions: list[str] | None,
+) -> WriteResult:
+    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.spark.write_command import save_as_table, write_path
+
+    path = split_path_identifier(table) or (table if "/" in table else None)
+    if path is not None:
+        return write_path(spark, rows, path, mode=mode, options=options, partition_by=partitions)
+    return save_as_table(spark, rows, table, mode=mode, options=options, partition_by=partitions)
+
+
+def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
+    pairs = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise InvalidArgumentError(f"{flag} is {item!r}.", hint=f"Write it as {flag} name=value.")
+        pairs[name] = value
+    return pairs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        _parse(given)  # before a session is started
+        import pydelta
+
+        result = run(pydelta.session(app_name="ingest"), given)
+    except DeltaError as error:
+        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
+        return code
+    print(json.dumps(asdict(result)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

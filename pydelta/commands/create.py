@@ -1,0 +1,194 @@
+"""A definition in, a new or replaced table without rows out: one commit, or none where the table may stay as it is.
+
+::
+
+                          no table here        a table here
+    CREATE                version 0            refused
+    CREATE_IF_NOT_EXISTS  version 0            left as it is
+    REPLACE               refused              new definition, every file removed
+    CREATE_OR_REPLACE     version 0            new definition, every file removed
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydelta.commands.write_plan import check_columns, new_metadata
+from pydelta.errors import SchemaError, TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.actions import Action, Metadata
+from pydelta.protocol.schema import StructType
+from pydelta.settings import Settings, check_property_names
+from pydelta.storage import Store
+from pydelta.txn import Committed, Operation, start_transaction
+
+__all__ = ["CreateMode", "CreatePlan", "CreateResult", "create_table", "plan_create"]
+
+
+class CreateMode(enum.Enum):
+    """What a create does where there is, or is no, table. The values are what the history shows."""
+
+    CREATE = "CREATE TABLE"
+    CREATE_IF_NOT_EXISTS = "CREATE TABLE IF NOT EXISTS"
+    REPLACE = "REPLACE TABLE"
+    CREATE_OR_REPLACE = "CREATE OR REPLACE TABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePlan:
+    """What a create will do. ``metadata`` is None when the table stays as it is.
+
+    Args:
+        metadata: The new definition.
+        removes_files: Whether the files that are there go.
+        operation: Name for the history.
+        parameters: Parameters for the history.
+    """
+
+    metadata: Metadata | None
+    removes_files: bool
+    operation: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateResult:
+    """``version`` is None when the table was there and stays as it is."""
+
+    version: int | None
+    num_removed_files: int = 0
+    committed: Committed | None = None
+
+
+def plan_create(
+    snapshot: Snapshot,
+    *,
+    mode: CreateMode,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    description: str | None = None,
+    settings: Settings,
+    name: str | None = None,
+    managed: bool = False,
+) -> CreatePlan:
+    """Decide what a create does. Pure, but for the id and time of the table.
+
+    Args:
+        snapshot: The location as it is; version -1 where there is no table.
+        mode: What to do in either case.
+        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
+        partition_columns: Names ignoring case, in order.
+        properties: Table properties, over the session's defaults.
+        description: Comment on the table.
+        settings: For the defaults.
+        name: Name for the definition.
+        managed: Whether the files belong to the catalog; for the history.
+
+    Raises:
+        TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        SchemaError: Columns that the format cannot hold; see ``new_metadata``.
+        UnknownSettingError: A misspelt ``delta.*`` property.
+        UnsupportedFeatureError: A column type or property that cannot be written.
+    """
+    exists = snapshot.version >= 0
+    if exists and mode is CreateMode.CREATE:
+        raise TableAlreadyExistsError(
+            f"There is a Delta table at {snapshot.table_uri}, at version {snapshot.version}.",
+            hint="Use createIfNotExists or createOrReplace, or choose another location.",
+        )
+    if not exists and mode is CreateMode.REPLACE:
+        raise TableNotFoundError(
+            f"There is no Delta table at {snapshot.table_uri} to replace.", hint="Use create or createOrReplace."
+        )
+    if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
+        return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
+    if not schema.fields:
+        raise SchemaError("A table needs at least one column, and none was given.", hint="Call addColumn.")
+    check_columns(schema)
+    check_property_names(properties or {})
+    metadata = new_metadata(
+        schema,
+        partition_columns=partition_columns,
+        properties=properties,
+        settings=settings,
+        description=description,
+        name=name,
+        replaced=snapshot.metadata if exists else None,
+    )
+    operation = "CREATE TABLE" if mode is CreateMode.CREATE_IF_NOT_EXISTS else mode.value
+    parameters = {
+        "isManaged": managed,
+        "description": description or "",
+        "partitionBy": list(metadata.partition_columns),
+        "properties": dict(metadata.configuration),
+    }
+    return CreatePlan(metadata=metadata, removes_files=exists, operation=operation, parameters=parameters)
+
+
+def create_table(
+    log: DeltaLog,
+    *,
+    mode: CreateMode,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    description: str | None = None,
+    settings: Settings,
+    name: str | None = None,
+    managed: bool = False,
+) -> CreateResult:
+    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
+
+    Raises:
+        TableAlreadyExistsError: Also when the location has files and no log: they would become part of no table.
+        UnsafeOperationError: A replace would remove rows from an append-only table.
+        DeltaConcurrentModificationException: Another transaction created or changed the table meanwhile.
+
+    Protocol: "Change Metadata", "Protocol Evolution".
+    """
+    with error_context(table=log.uri):
+        txn = start_transaction(log)
+        snapshot = txn.snapshot
+        plan = plan_create(
+            snapshot,
+            mode=mode,
+            schema=schema,
+            partition_columns=partition_columns,
+            properties=properties,
+            description=description,
+            settings=settings,
+            name=name,
+            managed=managed,
+        )
+        if plan.metadata is None:
+            return CreateResult(version=None)
+        actions: list[Action] = []
+        if plan.removes_files:
+            if snapshot.properties.append_only:
+                raise UnsafeOperationError(
+                    "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
+                    hint="Set delta.appendOnly to false first, if replacing is really meant.",
+                )
+            now_ms = time.time_ns() // 1_000_000
+            going = snapshot.files.adds(txn.read_files())
+            actions += [add.remove(deletion_timestamp=now_ms) for add in going]
+        else:
+            _refuse_foreign_files(log.store, snapshot.table_uri)
+        txn.update_metadata(plan.metadata)
+        committed = txn.commit(actions, Operation(name=plan.operation, parameters=plan.parameters))
+        return CreateResult(version=committed.version, num_removed_files=len(actions), committed=committed)
+
+
+def _refuse_foreign_files(store: Store, location: str) -> None:
+    """Names that begin with ``_`` or ``.`` are no data, at any depth."""
+    for item in store.list_all():
+        if not any(part.startswith(("_", ".")) for part in item.path.split("/")):
+            raise TableAlreadyExistsError(
+                f"{location} holds files and no Delta log, for example {item.path}.",
+                hint="Choose an empty location, or read those files and write them as a table elsewhere.",
+            )
