@@ -26,7 +26,15 @@ from pydelta.log.parquet_rows import ParquetRows, plain, struct_fields
 from pydelta.log.segment import CheckpointFiles
 from pydelta.log.stats_text import struct_stats_to_json
 from pydelta.protocol.actions import (
-    Action, AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction, Sidecar, decode_action,
+    Action,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    Sidecar,
+    decode_action,
     decode_commit,
 )  # fmt: skip
 from pydelta.protocol.paths import SIDECAR_DIR
@@ -129,6 +137,11 @@ class Checkpoint:
                     found.append((int(positions[index]), msgspec.convert(body, AddFile, strict=False)))
         found.sort(key=lambda pair: pair[0])
         return [add for _, add in found]
+
+    def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Which of ascending locators lie in a part, as row indexes in it."""
+        low, high = np.searchsorted(locators, [np.uint64(part << _ROW_BITS), np.uint64((part + 1) << _ROW_BITS)])
+        return (locators[low:high] - np.uint64(part << _ROW_BITS)).astype(np.int64)
 
     def _by_part(
         self, locators: npt.NDArray[np.uint64]

@@ -66,7 +66,9 @@ def cutoff_ms(now_ms: int, retention_ms: int) -> int:
     return (now_ms - retention_ms) // _DAY_MS * _DAY_MS
 
 
-def plan_cleanup(objects: list[ObjectInfo], *, cutoff: int, ict_times: dict[int, int] | None = None) -> CleanupPlan | None:
+def plan_cleanup(
+    objects: list[ObjectInfo], *, cutoff: int, ict_times: dict[int, int] | None = None
+) -> CleanupPlan | None:
     """Choose by the rules of "Metadata Cleanup". Pure.
 
     Args:
@@ -100,9 +102,7 @@ def plan_cleanup(objects: list[ObjectInfo], *, cutoff: int, ict_times: dict[int,
 
 
 def _anchor(listing: Listing, newest_expired: int) -> CheckpointFiles | None:
-    return next(
-        (c for c in listing.checkpoints if c.version <= newest_expired and c.version in listing.commits), None
-    )
+    return next((c for c in listing.checkpoints if c.version <= newest_expired and c.version in listing.commits), None)
 
 
 def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None) -> CleanupResult:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from pydelta.errors import (
-    ObjectNotFoundError, VersionNotFoundError, error_context,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+    error_context,
 )  # fmt: skip
 from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
@@ -42,8 +44,8 @@ class DeltaLog:
         settings: Session settings; None for those of the environment.
     """
 
-    _cache: OrderedDict[tuple[str, frozenset[tuple[str, str]], str], DeltaLog] = OrderedDict()
-    _cache_lock = threading.Lock()
+    _cache: ClassVar[OrderedDict[tuple[str, frozenset[tuple[str, str]], str], DeltaLog]] = OrderedDict()
+    _cache_lock: ClassVar = threading.Lock()
 
     def __init__(self, store: Store, *, settings: Settings | None = None) -> None:
         self.store = store
@@ -165,9 +167,7 @@ class DeltaLog:
             snapshot = following
         return snapshot
 
-    def _follow(
-        self, snapshot: Snapshot, version: int, actions: Sequence[Action], info: ObjectInfo
-    ) -> Snapshot | None:
+    def _follow(self, snapshot: Snapshot, version: int, actions: Sequence[Action], info: ObjectInfo) -> Snapshot | None:
         """The snapshot after one more commit; None when the files' columns change, so that it must be read anew."""
         state = apply_actions(snapshot.state, actions)
         self._reader.check(state)
@@ -425,5 +425,3 @@ def _is_same(listed: ObjectInfo, known: ObjectInfo | None) -> bool:
     if listed.etag is not None and known.etag is not None:
         return listed.etag == known.etag
     return listed.modification_time_ms // 1000 == known.modification_time_ms // 1000
-
-

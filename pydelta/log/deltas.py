@@ -44,9 +44,7 @@ def delta_version(locator: int) -> int:
     return (locator & ~DELTA_BIT) >> _ID_SHIFT
 
 
-def build_delta(
-    actions: Iterable[Action], *, version: int, partition_names: Sequence[str], root: str
-) -> FileDelta:
+def build_delta(actions: Iterable[Action], *, version: int, partition_names: Sequence[str], root: str) -> FileDelta:
     """Reconcile file actions, oldest first: for each file key the last action stands ("Action Reconciliation")."""
     last: dict[str, AddFile | RemoveFile] = {}
     for action in actions:
@@ -104,9 +102,7 @@ def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.D
         for number, delta in enumerate(deltas)
     ]
     latest = pl.concat(orders).group_by("key").agg(pl.col("order").max())
-    rows = pl.concat(
-        [frame.with_columns(order=pl.lit(number, dtype=pl.UInt32)) for number, frame in enumerate(frames)]
-    )
+    rows = pl.concat([frame.with_columns(order=pl.lit(number, dtype=pl.UInt32)) for number, frame in enumerate(frames)])
     return rows.join(latest, on=["key", "order"], how="semi", maintain_order="left").drop("order")
 
 

@@ -118,15 +118,12 @@ class FileTable:
         """Deltas on top of the base."""
         return len(self._deltas)
 
-    @property
-    def base(self) -> Checkpoint | None:
-        """The checkpoint underneath, or None."""
-        return self._base
-
-    @property
-    def deltas(self) -> tuple[FileDelta, ...]:
-        """Changes on top of the base, oldest first."""
-        return self._deltas
+    def layers(self) -> tuple[Checkpoint | None, tuple[FileDelta, ...]]:
+        """The checkpoint that rows without a delta's locator lie in, and all deltas above it, oldest first."""
+        if self._replaced is not None:
+            base, deltas = self._replaced.layers()
+            return base, (*deltas, *self._deltas)
+        return self._base, self._deltas
 
     @property
     def is_materialized(self) -> bool:
@@ -244,10 +241,7 @@ class FileTable:
             else:
                 assert self._base is not None
                 stats = self._base.stats(rows[below])
-                parts = [
-                    add.replace(stats=text)
-                    for add, text in zip(self._base.adds(rows[below]), stats, strict=True)
-                ]
+                parts = [add.replace(stats=text) for add, text in zip(self._base.adds(rows[below]), stats, strict=True)]
             found.update(zip(below.tolist(), parts, strict=True))
         for delta, at, index in self._by_delta(rows, np.flatnonzero(from_delta)):
             if isinstance(delta, FileTable):

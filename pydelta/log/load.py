@@ -1,4 +1,4 @@
-"""A store and a version in, a snapshot out; unusable checkpoints and compacted files are bypassed where the log reaches.
+"""A store and a version in, a snapshot out; damaged checkpoints and compactions are bypassed if the log allows.
 
 ::
 
@@ -101,7 +101,9 @@ class LogReader:
         """
         if state.protocol is not None:
             ensure_readable(state.protocol, table=self.root)
-        missing = [name for name, value in (("protocol", state.protocol), ("metaData", state.metadata)) if value is None]
+        missing = [
+            name for name, value in (("protocol", state.protocol), ("metaData", state.metadata)) if value is None
+        ]
         if missing:
             raise LogCorruptedError(
                 f"The log holds no {' and no '.join(missing)} action, so the table's state cannot be rebuilt.",

@@ -22,6 +22,7 @@ from pydelta.storage.interface import Store
 __all__ = ["ParquetRows", "struct_fields"]
 
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
+INT96_UNIT: Final = "ms"  # nanoseconds would overflow, and no other timestamp of a checkpoint has this unit
 _BATCH_ROWS: Final = 65_536
 _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
 
@@ -105,14 +106,14 @@ class ParquetRows:
                 source = pa.BufferReader(store.read(path))
             else:
                 source = pa.PythonFile(_RangeReader(store, path, size), mode="r")
-            self._file = pq.ParquetFile(source, pre_buffer=size > WHOLE_READ_BYTES)
+            self._file = pq.ParquetFile(
+                source, pre_buffer=size > WHOLE_READ_BYTES, coerce_int96_timestamp_unit=INT96_UNIT
+            )
             self._metadata = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow
             counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
         self._starts: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        self._leaves = {
-            self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))
-        }
+        self._leaves = {self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))}
 
     @property
     def num_rows(self) -> int:
@@ -235,7 +236,7 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
     for name, item in value.items():
         if item is None:
             continue
-        if name in _MAP_FIELDS:
+        if name in _MAP_FIELDS and isinstance(item, list):
             result[name] = dict(item)
         elif isinstance(item, dict):
             result[name] = plain(item)

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
-from pydelta.predicate.expressions import Expr, columns
+from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_mask
+from pydelta.protocol.schema import leaf_paths, logical_to_physical
+from pydelta.protocol.stats import parse_stats_columns, stat_column
+from pydelta.protocol.types import DataType
 
 if TYPE_CHECKING:
     from pydelta.log.files import FileTable
@@ -19,7 +23,8 @@ __all__ = ["prune_by_partition", "prune_by_statistics"]
 def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
     """Rows whose partition values make ``expr`` true. Each distinct combination is evaluated once.
 
-    A condition that is false or null for the partition drops it; one that cannot be evaluated drops nothing.
+    A condition that is false or null for the partition drops it; one that cannot be evaluated drops nothing, nor
+    does a partition value that is none of its type.
     """
     spec = files.spec
     used = {path[0].lower() for path in columns(expr)}
@@ -33,11 +38,9 @@ def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, tim
     distinct = frame.select(PV_PREFIX + name if PV_PREFIX + name in physical else
                             pl.lit(None, dtype=pl.String).alias(PV_PREFIX + name)
                             for name in spec.physical_names).unique()  # fmt: skip
-    from pydelta.predicate import NotEvaluable, partition_mask
-
     try:
         mask = partition_mask(expr, files.partition_frame(distinct, time_zone=time_zone))
-    except NotEvaluable:
+    except (NotEvaluable, LogCorruptedError):
         return frame
     keep = mask.fill_null(False)
     if bool(keep.all()):
@@ -51,5 +54,47 @@ def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, tim
 def prune_by_statistics(
     files: FileTable, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
-    """Rows whose statistics do not rule out all the conditions."""
-    return frame
+    """Rows whose statistics do not rule out one of the conditions.
+
+    A partition column in a mixed condition counts with its exact value.
+    """
+    spec = files.spec
+    physical = logical_to_physical(spec.schema, spec.mode)
+    leaves: dict[tuple[str, ...], tuple[tuple[str, ...], DataType]] = {}
+    for (path, data_type), (stored, _) in zip(leaf_paths(spec.schema), leaf_paths(physical), strict=True):
+        leaves[tuple(part.lower() for part in path)] = (stored, data_type)
+    used = {path for expr in conditions for path in columns(expr)}
+    found = {path: leaves[key] for path in used if (key := tuple(part.lower() for part in path)) in leaves}
+    partitions = {name.lower() for name in spec.partition_columns}
+    on_data = {path: leaf for path, leaf in found.items() if path[0].lower() not in partitions}
+    if not found:
+        return frame
+    stats = parse_stats_columns(files.with_stats(frame)["stats"], on_data.values())
+    if len(on_data) < len(found):
+        stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
+    renamed = {path: leaf[0] for path, leaf in on_data.items()}
+    renamed |= {path: (path[0].lower(),) for path in found if path not in on_data}
+    mask = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
+    for expr in conditions:
+        mask &= skipping_mask(rename_columns(expr, renamed), stats)
+    return frame if bool(mask.all()) else frame.filter(mask)
+
+
+def _with_partition_values(
+    files: FileTable, frame: pl.DataFrame, stats: pl.DataFrame, *, time_zone: str
+) -> pl.DataFrame:
+    """Statistics of partition columns: all rows of a file have its value."""
+    try:
+        typed = files.partition_frame(frame, time_zone=time_zone)
+    except LogCorruptedError:
+        return stats
+    records = pl.col("numRecords")
+    return stats.with_columns(
+        column
+        for name in typed.columns
+        for column in (
+            typed[name].alias(stat_column("min", (name.lower(),))),
+            typed[name].alias(stat_column("max", (name.lower(),))),
+            pl.when(typed[name].is_null()).then(records).otherwise(0).alias(stat_column("nullCount", (name.lower(),))),
+        )
+    )

@@ -11,7 +11,15 @@ from pydelta.log.deltas import FileDelta, build_delta
 from pydelta.log.files import FileTable, PartitionSpec
 from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
 from pydelta.protocol.actions import (
-    Action, AddFile, CommitInfo, DomainMetadata, Metadata, Protocol, RemoveFile, SetTransaction, decode_commit,
+    Action,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    decode_commit,
 )  # fmt: skip
 from pydelta.protocol.features import supports
 from pydelta.protocol.schema import parse_schema

@@ -159,9 +159,12 @@ class Snapshot:
     @property
     def in_commit_timestamps_enabled(self) -> bool:
         """Whether commits carry their own time ("In-Commit Timestamps")."""
-        protocol = self.protocol
-        enabled = self.properties.in_commit_timestamps_enabled
-        return enabled and protocol is not None and supports(protocol, "inCommitTimestamp")
+        protocol, metadata = self.protocol, self.metadata
+        if protocol is None or metadata is None or not supports(protocol, "inCommitTimestamp"):
+            return False
+        names = ("delta.enableInCommitTimestamps",)
+        chosen = {name: metadata.configuration[name] for name in names if name in metadata.configuration}
+        return TableProperties.parse(chosen).in_commit_timestamps_enabled
 
     @property
     def commit_info(self) -> CommitInfo | None:

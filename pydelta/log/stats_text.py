@@ -1,6 +1,7 @@
 """``stats_parsed`` structs in, the JSON text that ``add.stats`` would hold out.
 
-Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds), decimals stay numbers.
+Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds); decimals stay
+numbers.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import polars as pl
+
+from pydelta.log.parquet_rows import INT96_UNIT
 
 __all__ = ["struct_stats_to_json"]
 
@@ -19,8 +22,9 @@ def _printable(expr: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         fields = [_printable(expr.struct.field(f.name), _instance(f.dtype)).alias(f.name) for f in dtype.fields]
         return pl.when(expr.is_not_null()).then(pl.struct(fields)) if fields else expr
     if isinstance(dtype, pl.Datetime):
-        local = expr.dt.replace_time_zone(None) if dtype.time_zone is None else expr.dt.convert_time_zone("UTC")
-        return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.3f" + ("" if dtype.time_zone is None else "Z"))
+        is_instant = dtype.time_zone is not None or dtype.time_unit == INT96_UNIT
+        local = expr if dtype.time_zone is None else expr.dt.convert_time_zone("UTC")
+        return local.dt.strftime("%Y-%m-%dT%H:%M:%S%.3f" + ("Z" if is_instant else ""))
     if isinstance(dtype, pl.Decimal):
         return pl.lit(_NUMBER_MARK) + expr.cast(pl.String)
     if isinstance(dtype, pl.Binary):
