@@ -170,7 +170,7 @@ def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
                 old, new = parse_type(change["fromType"]), parse_type(change["toType"])
                 if not can_widen(old, new):
                     raise UnsupportedFeatureError(
-                        f"The column {field.name!r} was changed from {old} to {new}, which type widening does not allow.",
+                        f"The column {field.name!r} was changed from {old} to {new}, which widening does not allow.",
                         features=("typeWidening",),
                         hint="Read the table with the engine that made the change, and rewrite it there.",
                         table=snapshot.table_uri,
