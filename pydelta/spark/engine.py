@@ -1,0 +1,172 @@
+"""``Engine`` with Spark: conditions are bound by Spark's analyser, rows are read and written by Spark jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import decode_log_path
+from pydelta.spark.filters import conjuncts_of
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.refresh import refresh_after_commit
+from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
+from pydelta.spark.writer import write_files
+from pydelta.storage import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkEngine"]
+
+_ORDINAL = "__pydelta_ordinal"
+
+
+class SparkEngine:
+    """Runs the parts of a command that read or write rows, on one Spark session.
+
+    Args:
+        spark: A classic session.
+        alias: A name that conditions may use as a qualifier of the table's columns.
+    """
+
+    def __init__(self, spark: SparkSession, *, alias: str | None = None) -> None:
+        self._spark = spark
+        self._alias = alias
+
+    def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
+        """See ``Engine.bind_condition``."""
+        if isinstance(condition, str):
+            self._refuse_subquery(self._parse(condition), condition)
+            column = F.expr(condition)
+        elif isinstance(condition, Column):
+            column = condition
+        else:
+            raise InvalidArgumentError(
+                f"A condition is SQL text or a Column, not {type(condition).__name__}.",
+                hint='For example: delete("day < \'2024-01-01\'") or delete(F.col("id") == 5).',
+            )
+        try:
+            filtered = self._scan(snapshot, None).filter(column)
+        except ParseException as error:
+            raise ParseError(f"The condition does not parse: {error.getMessage()}") from error
+        except AnalysisException as error:
+            raise self._explain(error, snapshot, condition) from error
+        analyzed = filtered._jdf.queryExecution().analyzed()
+        expression = analyzed.condition()
+        self._refuse_subquery(expression, str(condition))
+        if not expression.deterministic():
+            raise InvalidArgumentError(
+                f"The condition is not deterministic: {expression.sql()}.",
+                hint="A DELETE evaluates it more than once, so it must give the same answer each time. "
+                "Compute rand() or uuid() into a column first.",
+            )
+        references = {name.lower() for name in Jvm.of(self._spark).reference_names(expression)}
+        return BoundCondition(
+            sql=expression.sql(),
+            conjuncts=conjuncts_of(self._spark, filtered),
+            references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
+            native=column,
+        )
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """See ``Engine.match_partitions``. The distinct partition rows are filtered by Spark, locally."""
+        if files.height == 0:
+            return files
+        keys = [name for name in files.columns if name.startswith("pv:")]
+        if not keys:  # a constant condition over an unpartitioned table
+            rows = self._spark.range(1)
+            return files if rows.filter(condition.native).count() else files.head(0)
+        distinct = files.unique(subset=keys, maintain_order=True)
+        typed = snapshot.files.partition_frame(distinct, time_zone=Jvm.of(self._spark).time_zone())
+        typed = typed.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ORDINAL))
+        frame = self._spark.createDataFrame(typed.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        frame = frame.alias(self._alias) if self._alias else frame
+        kept = {row[0] for row in frame.filter(condition.native).select(_ORDINAL).collect()}
+        matching = distinct.with_row_index(_ORDINAL).filter(pl.col(_ORDINAL).is_in(list(kept))).select(keys)
+        return files.join(matching, on=keys, how="semi", nulls_equal=True, maintain_order="left")
+
+    def count_matches(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """See ``Engine.count_matches``. The job reads the condition's columns and nothing else."""
+        counted = (
+            self._scan(snapshot, files, with_file_identity=True)
+            .filter(condition.native)
+            .groupBy(FILE_ROW_COLUMN)
+            .agg(F.count(F.lit(1)).alias("matched"))
+            .toArrow()
+        )
+        matched = pl.DataFrame(
+            {"__row": counted.column(0).to_pylist(), "matched": counted.column(1).to_pylist()},
+            schema={"__row": pl.UInt32, "matched": pl.Int64},
+        )
+        numbered = files.with_row_index("__row")
+        return numbered.join(matched, on="__row", how="inner", maintain_order="left").drop("__row")
+
+    def rewrite_without(
+        self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
+    ) -> RewriteOutput:
+        """See ``Engine.rewrite_without``."""
+        kept = self._scan(snapshot, frame).filter(~condition.native.eqNullSafe(F.lit(True)))
+        return write_files(
+            self._spark,
+            kept,
+            table_uri=snapshot.table_uri,
+            schema=snapshot.schema,
+            partition_columns=snapshot.partition_columns,
+            properties=snapshot.properties,
+        )
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+        """See ``Engine.discard``."""
+        if adds:
+            options = Jvm.of(self._spark).hadoop_options()
+            open_store(snapshot.table_uri, options).delete_many([decode_log_path(add.path) for add in adds])
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """See ``Engine.committed``."""
+        refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
+
+    def _scan(
+        self, snapshot: Snapshot, files: pl.DataFrame | None, *, with_file_identity: bool = False
+    ) -> DataFrame:
+        frame = scan_dataframe(
+            self._spark, snapshot, pinned=True, files=files, with_file_identity=with_file_identity
+        )
+        return frame.alias(self._alias) if self._alias else frame
+
+    def _parse(self, text: str) -> Any:
+        try:
+            return self._spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
+        except ParseException as error:
+            raise ParseError(
+                f"The condition {text!r} does not parse: {_first_line(str(error))}",
+                hint="Write it as in a WHERE clause, without the word WHERE.",
+            ) from error
+
+    def _refuse_subquery(self, expression: Any, text: str) -> None:
+        if Jvm.of(self._spark).has_subquery(expression):
+            raise InvalidArgumentError(
+                f"The condition {text!r} holds a subquery, and DELETE does not take one.",
+                hint="Collect the keys first and use col.isin(keys), or join them into a DataFrame and overwrite "
+                "the partitions concerned with replaceWhere.",
+            )
+
+    def _explain(self, error: AnalysisException, snapshot: Snapshot, condition: Any) -> BindError:
+        names = ", ".join(field.name for field in snapshot.schema.fields)
+        return BindError(
+            f"The condition {str(condition)!r} does not fit the table: {_first_line(str(error))}",
+            hint=f"The table's columns are: {names}.",
+            table=snapshot.table_uri,
+        )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]

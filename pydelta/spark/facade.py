@@ -1,0 +1,225 @@
+"""What ``DeltaTable`` needs from a Spark session: locating logs, making frames of results, errors Spark users catch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
+from pydelta.commands.restore import RestoreResult
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, SchemaError, error_context
+from pydelta.log import DeltaLog
+from pydelta.protocol import schema as delta_schema
+from pydelta.settings import Settings
+from pydelta.spark.catalog import location_of, register, split_path_identifier
+from pydelta.spark.errors import to_spark
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.scan import scan_dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "active_session",
+    "detail_frame",
+    "history_frame",
+    "log_for_name",
+    "log_for_path",
+    "make_field",
+    "register_table",
+    "resolve_target",
+    "restore_frame",
+    "scan_latest",
+    "schema_of",
+    "settings_of",
+    "timestamp_ms",
+    "user_errors",
+]
+
+_TEXTS = MapType(StringType(), StringType())
+_HISTORY_TYPES: Mapping[str, DataType] = {
+    "version": LongType(),
+    "timestamp": TimestampType(),
+    "operationParameters": _TEXTS,
+    "job": _TEXTS,
+    "notebook": _TEXTS,
+    "readVersion": LongType(),
+    "isBlindAppend": BooleanType(),
+    "operationMetrics": _TEXTS,
+}
+_DETAIL_TYPES: Mapping[str, DataType] = {
+    "createdAt": TimestampType(),
+    "lastModified": TimestampType(),
+    "partitionColumns": ArrayType(StringType()),
+    "clusteringColumns": ArrayType(StringType()),
+    "numFiles": LongType(),
+    "sizeInBytes": LongType(),
+    "properties": _TEXTS,
+    "minReaderVersion": LongType(),
+    "minWriterVersion": LongType(),
+    "tableFeatures": ArrayType(StringType()),
+}
+
+
+@contextmanager
+def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
+    """Name the table in an error, and give it the PySpark base class that Spark users catch."""
+    try:
+        if log is None:
+            yield
+        else:
+            with error_context(table=log.uri):
+                yield
+    except DeltaError as error:
+        converted = to_spark(error)
+        if converted is error:
+            raise
+        raise converted from error
+
+
+def active_session(spark: SparkSession | None) -> SparkSession:
+    """The session given, or the active one."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise DeltaEnvironmentError("There is no active Spark session.", hint="Make one with pydelta.session().")
+    return session
+
+
+def settings_of(spark: SparkSession) -> Settings:
+    """The engine's settings as the session has them."""
+    return Settings.resolve(Jvm.of(spark).session_conf())
+
+
+def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
+    """The log of the table at a path, with the session's storage options and settings."""
+    options = {**Jvm.of(spark).hadoop_options(), **(hadoop_conf or {})}
+    return DeltaLog.for_table(path, options=options, settings=settings_of(spark))
+
+
+def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
+    """The log of a table that the catalog knows, or of ``delta.`/path` ``."""
+    return log_for_path(spark, location_of(spark, name))
+
+
+def resolve_target(spark: SparkSession, name: str | None, location: str | None) -> tuple[str | None, str | None]:
+    """A builder's name and location -> (catalog name or None, location or None)."""
+    if name is None:
+        return None, location
+    path = split_path_identifier(name)
+    if path is not None:
+        if location is not None and location != path:
+            raise InvalidArgumentError(
+                f"The table is named by its path {path!r}, and location says {location!r}.", hint="Give one of the two."
+            )
+        return None, path
+    return name, location or Jvm.of(spark).default_location(name)
+
+
+def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:
+    """Make a catalog entry that points at the table, if there is none yet."""
+    register(spark, name, log.update())
+
+
+def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """The newest version as a DataFrame."""
+    return scan_dataframe(spark, log.update(), pinned=False)
+
+
+def schema_of(fields: Sequence[StructField]) -> delta_schema.StructType:
+    """Spark fields -> the log's schema."""
+    return delta_schema.parse_schema(StructType(list(fields)).json())
+
+
+def make_field(
+    name: str, data_type: str | DataType, nullable: bool, generated_as: str | None, comment: str | None
+) -> StructField:
+    """One column of a builder; a generation expression goes into the field's metadata ("Generated Columns")."""
+    if isinstance(data_type, str):
+        try:
+            data_type = DataType.fromDDL(data_type)
+        except Exception as error:
+            raise SchemaError(
+                f"The type {data_type!r} of column {name!r} is no SQL type.", hint="For example int or decimal(10,2)."
+            ) from error
+    metadata: dict[str, Any] = {}
+    if generated_as is not None:
+        metadata["delta.generationExpression"] = generated_as
+    if comment is not None:
+        metadata["comment"] = comment
+    return StructField(name, data_type, nullable, metadata)
+
+
+def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
+    """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    row = spark.range(1).select(F.unix_millis(F.expr("try_cast(:t as timestamp)".replace(":t", _quoted(value))))).first()
+    if row is None or row[0] is None:
+        raise InvalidArgumentError(
+            f"{value!r} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+        )
+    return int(row[0])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def history_frame(spark: SparkSession, log: DeltaLog, limit: int | None) -> DataFrame:
+    """``describe_history`` as a DataFrame."""
+    if limit is not None and limit <= 0:
+        raise InvalidArgumentError(f"A history of {limit} commits was asked for.", hint="Give a number above zero.")
+    rows = describe_history(log.history(limit))
+    return _frame(spark, rows, HISTORY_COLUMNS, _HISTORY_TYPES)
+
+
+def detail_frame(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """``describe_detail`` as a DataFrame of one row."""
+    return _frame(spark, [describe_detail(log.update())], DETAIL_COLUMNS, _DETAIL_TYPES)
+
+
+def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
+    """The counts of a RESTORE as a DataFrame of one row."""
+    names = (
+        "table_size_after_restore",
+        "num_of_files_after_restore",
+        "num_removed_files",
+        "num_restored_files",
+        "removed_files_size",
+        "restored_files_size",
+    )
+    row = {name: getattr(result, name) for name in names}
+    return _frame(spark, [row], names, dict.fromkeys(names, LongType()))
+
+
+def _frame(
+    spark: SparkSession, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], types: Mapping[str, DataType]
+) -> DataFrame:
+    schema = StructType([StructField(name, types.get(name, StringType())) for name in columns])
+    return spark.createDataFrame([tuple(_value(row[name]) for name in columns) for row in rows], schema)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):  # PySpark takes naive times as local ones
+        return value.astimezone(UTC).astimezone().replace(tzinfo=None)
+    if isinstance(value, (dict, list)) or value is None or isinstance(value, (str, int, bool)):
+        return value
+    return json.dumps(value)
