@@ -40,8 +40,10 @@ ROWS_TAG: Final = "pydelta.testing.rows"
 _NOW_MS: Final = 1_700_000_000_000
 _NO_PAUSE: Final = Backoff(first_ms=0, sleep=lambda seconds: None)
 
+_MARK: Final = "txn "
+
 Row: TypeAlias = tuple[str, int]
-"""Partition and value."""
+"""Partition and value; or ``"txn "`` and an application id, and its version."""
 Rows: TypeAlias = Counter[Row]
 
 
@@ -85,8 +87,8 @@ def _values(add: AddFile) -> list[int]:
 
 
 def rows_of(snapshot: Snapshot) -> Rows:
-    """The rows of the table, duplicates counted."""
-    found: Rows = Counter()
+    """The rows of the table, duplicates counted, and how far each application has got."""
+    found: Rows = Counter((_MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
     if snapshot.version >= 0:
         for add in snapshot.files.adds(snapshot.files.core):
             found.update((add.partition_values["p"] or "", value) for value in _values(add))
@@ -139,10 +141,15 @@ def append_once(app_id: str, version: int, partition: str, values: Sequence[int]
         return txn.commit([mark, add_file(partition, values)], Operation(name="STREAMING UPDATE"))
 
     def model(rows: Rows) -> Rows:
-        new = Counter((partition, value) for value in values)
-        return rows if new <= rows else rows + new
+        if rows[_MARK + app_id, version]:
+            return rows
+        return rows + Counter([(_MARK + app_id, version), *((partition, value) for value in values)])
 
     return LogOperation(name="append once", run=run, model=model)
+
+
+def _without(rows: Rows, gone: Callable[[Row], bool]) -> Rows:
+    return Counter({row: count for row, count in rows.items() if row[0].startswith(_MARK) or not gone(row)})
 
 
 def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
@@ -156,7 +163,11 @@ def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
         actions.append(add_file(partition, values))
         return txn.commit(actions, Operation(name="WRITE", parameters={"mode": "Overwrite"}))
 
-    return LogOperation(name="overwrite", run=run, model=lambda rows: Counter((partition, value) for value in values))
+    return LogOperation(
+        name="overwrite",
+        run=run,
+        model=lambda rows: _without(rows, lambda row: True) + Counter((partition, value) for value in values),
+    )
 
 
 def delete_partition(partition: str) -> LogOperation:
@@ -171,7 +182,7 @@ def delete_partition(partition: str) -> LogOperation:
     return LogOperation(
         name="delete partition",
         run=run,
-        model=lambda rows: Counter({row: count for row, count in rows.items() if row[0] != partition}),
+        model=lambda rows: _without(rows, lambda row: row[0] == partition),
     )
 
 
@@ -195,7 +206,7 @@ def delete_value(value: int) -> LogOperation:
     return LogOperation(
         name="delete value",
         run=run,
-        model=lambda rows: Counter({row: count for row, count in rows.items() if row[1] != value}),
+        model=lambda rows: _without(rows, lambda row: row[1] == value),
     )
 
 
