@@ -25,6 +25,7 @@ from pydelta.log.columns import ADD_FIELDS, REMOVE_FIELDS, TOMBSTONE_SCHEMA, add
 from pydelta.log.parquet_rows import ParquetRows, plain, struct_fields
 from pydelta.log.segment import CheckpointFiles
 from pydelta.log.stats_text import struct_stats_to_json
+from pydelta.log.stats_typed import Leaf, read_typed_stats
 from pydelta.protocol.actions import (
     Action,
     AddFile,
@@ -38,6 +39,7 @@ from pydelta.protocol.actions import (
     decode_commit,
 )  # fmt: skip
 from pydelta.protocol.paths import SIDECAR_DIR
+from pydelta.protocol.stats import parse_stats_columns
 from pydelta.storage.interface import Store
 
 __all__ = ["Checkpoint", "read_checkpoint"]
@@ -123,6 +125,30 @@ class Checkpoint:
             return pl.Series("stats", [], dtype=pl.String)
         position = np.concatenate(order)
         return pl.concat(result)[np.argsort(position)].alias("stats")
+
+    def stats_columns(self, locators: npt.NDArray[np.uint64], leaves: Sequence[Leaf]) -> pl.DataFrame:
+        """Typed statistics of some rows, in their order; columns as ``parse_stats_columns``.
+
+        Read from ``stats_parsed`` where it has the columns; texts are read for the other rows only.
+        """
+        frames: list[pl.DataFrame] = []
+        order: list[npt.NDArray[np.int64]] = []
+        for part, rows, positions in self._by_part(locators):
+            typed = read_typed_stats(part, rows, leaves)
+            if typed is None:
+                frames.append(parse_stats_columns(_part_stats(part, rows), leaves))
+                order.append(positions)
+                continue
+            unknown = typed["numRecords"].is_null().to_numpy()
+            frames.append(typed.filter(~unknown))
+            order.append(positions[~unknown])
+            if unknown.any():
+                frames.append(parse_stats_columns(_part_stats(part, rows[unknown]), leaves))
+                order.append(positions[unknown])
+        if not frames:
+            return parse_stats_columns(pl.Series("stats", [], dtype=pl.String), leaves)
+        position = np.concatenate(order)
+        return pl.concat(frames, how="vertical_relaxed")[np.argsort(position)]
 
     def adds(self, locators: npt.NDArray[np.uint64]) -> list[AddFile]:
         """Whole ``add`` actions of some rows, in their order, without statistics."""

@@ -25,10 +25,12 @@ from pydelta.log.checkpoint_read import Checkpoint
 from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
 from pydelta.log.deltas import DELTA_BIT, FileDelta, apply_deltas, delta_version, live_tombstones
 from pydelta.log.pruning import prune_by_partition, prune_by_statistics
+from pydelta.log.stats_typed import Leaf
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import physical_partition_columns
+from pydelta.protocol.stats import parse_stats_columns
 from pydelta.protocol.types import StructField, StructType
 
 __all__ = ["FileTable", "PartitionSpec"]
@@ -226,6 +228,26 @@ class FileTable:
             else:
                 result = result.scatter(at, delta.adds["stats"][index])
         return result.alias("stats")
+
+    def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[Leaf]) -> pl.DataFrame:
+        """Typed statistics of the rows given, in their order, for some leaf columns; see ``parse_stats_columns``.
+
+        Args:
+            frame: Rows of ``core``.
+            leaves: Physical paths and types.
+        """
+        rows = frame["row"].to_numpy()
+        below = np.flatnonzero((rows & np.uint64(DELTA_BIT)) == 0)
+        base, _ = self.layers()
+        if base is None or not len(below):
+            return parse_stats_columns(self._stats(frame["row"]), leaves)
+        typed = base.stats_columns(rows[below], leaves)
+        if len(below) == len(rows):
+            return typed
+        above = np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)
+        parsed = parse_stats_columns(self._stats(frame["row"][above]), leaves)
+        order = np.argsort(np.concatenate([below, above]))
+        return pl.concat([typed, parsed], how="vertical_relaxed")[order]
 
     def adds(self, frame: pl.DataFrame) -> list[AddFile]:
         """Whole ``add`` actions for the (few) rows given, in their order, statistics included."""

@@ -11,7 +11,7 @@ from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_mask
 from pydelta.protocol.schema import leaf_paths, logical_to_physical
-from pydelta.protocol.stats import parse_stats_columns, stat_column
+from pydelta.protocol.stats import stat_column
 from pydelta.protocol.types import DataType
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def prune_by_statistics(
     on_data = {path: leaf for path, leaf in found.items() if path[0].lower() not in partitions}
     if not found:
         return frame
-    stats = parse_stats_columns(files.with_stats(frame)["stats"], on_data.values())
+    stats = files.stats_columns(frame, list(on_data.values()))
     if len(on_data) < len(found):
         stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
     renamed = {path: leaf[0] for path, leaf in on_data.items()}
