@@ -105,6 +105,23 @@ def _anchor(listing: Listing, newest_expired: int) -> CheckpointFiles | None:
     return next((c for c in listing.checkpoints if c.version <= newest_expired and c.version in listing.commits), None)
 
 
+def _list_if_expired(reader: LogReader, cutoff: int) -> list[ObjectInfo]:
+    """The whole listing; nothing when its first commit is too young, since the times of later ones only grow.
+
+    So that a clean-up that has nothing to do, as nearly all have, lists one name and not the whole log.
+    """
+    objects: list[ObjectInfo] = []
+    first = True
+    for info in reader.store.list_from("", prefix=LOG_DIR):
+        file = parse_log_name(info.path.rsplit("/", 1)[-1])
+        if first and file is not None and file.kind is LogFileKind.COMMIT:
+            if info.modification_time_ms > cutoff:
+                return []
+            first = False
+        objects.append(info)
+    return objects
+
+
 def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None) -> CleanupResult:
     """Delete what ``plan_cleanup`` chooses, after the checkpoint it leans on was read in full.
 
@@ -119,7 +136,7 @@ def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None
     protocol = snapshot.protocol
     if protocol is None or supports(protocol, "checkpointProtection") or supports(protocol, "catalogManaged"):
         return nothing
-    objects = list(reader.store.list_from("", prefix=LOG_DIR))
+    objects = _list_if_expired(reader, cutoff)
     plan = plan_cleanup(objects, cutoff=cutoff)
     if plan is None:
         return nothing
