@@ -22,6 +22,13 @@ CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
 }
 
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the chapters asked for; the exit code says whether every check held."""
@@ -39,7 +46,8 @@ def main(argv: list[str] | None = None) -> int:
     started = time.monotonic()
     try:
         with console.status("Starting Spark …"):
-            spark = pydelta.session("demo")
+            spark = pydelta.session("demo", conf=_QUIET)
+            spark.sparkContext.setLogLevel("ERROR")
         console.print(f"Spark {spark.version} is up after {time.monotonic() - started:.1f} s", highlight=False)
         stage = Stage(spark=spark, folder=folder, console=console)
         for name in [options.chapter] if options.chapter else CHAPTERS:

@@ -18,7 +18,7 @@ __all__ = ["configure_spark_with_delta_pip", "session"]
 
 
 def session(
-    *, app_name: str = "pydelta", master: str | None = None, conf: Mapping[str, str] | None = None
+    app_name: str = "pydelta", *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A classic session with the engine enabled: the running one, or a new one.
 
