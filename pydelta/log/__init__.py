@@ -15,7 +15,8 @@ from pydelta.log.delta_log import DeltaLog
 from pydelta.log.files import FileTable
 from pydelta.log.history import CommitRecord
 from pydelta.log.segment import LogSegment
-from pydelta.log.snapshot import FileSums, Snapshot
+from pydelta.log.snapshot import Snapshot
+from pydelta.log.sums import FileSums
 
 __all__ = [
     "CheckpointResult",

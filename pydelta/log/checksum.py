@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from pydelta.errors import StorageError
-from pydelta.log.snapshot import FileSums, Snapshot
+from pydelta.log.snapshot import Snapshot
+from pydelta.log.sums import FileSums
 from pydelta.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction, action_to_dict
 from pydelta.protocol.paths import LOG_DIR, checksum_file
 from pydelta.storage.interface import PutOutcome, Store
@@ -86,14 +87,29 @@ def read_checksum(store: Store, version: int) -> VersionChecksum | None:
         return None
 
 
+def _carried_forward(store: Store, snapshot: Snapshot) -> FileSums | None:
+    """Sums of the version before, as its ``.crc`` claims, plus the change; None unless that file fits this table."""
+    if snapshot.change is None or snapshot.version == 0:
+        return None
+    before = read_checksum(store, snapshot.version - 1)
+    if before is None or before.protocol != snapshot.protocol or before.metadata != snapshot.metadata:
+        return None
+    sums = before.sums.plus(snapshot.change)
+    return sums if sums.num_files >= 0 and sums.size_bytes >= 0 else None
+
+
 def write_checksum(store: Store, snapshot: Snapshot) -> bool:
-    """Put the snapshot's ``.crc`` if its sums are known without reading the file table.
+    """Put the snapshot's ``.crc``, from its own sums, or from those of the version before and this commit's change.
+
+    Where neither is at hand, the file table is read once; from then on the sums are kept.
 
     Returns:
-        Whether this call wrote it. False when the sums are not known, or another writer was first.
+        Whether this call wrote it. False when another writer was first.
     """
-    sums = snapshot.sums()
-    if sums is None or snapshot.version < 0:
+    if snapshot.version < 0:
         return False
+    sums = snapshot.sums() or _carried_forward(store, snapshot)
+    if sums is None:
+        sums = FileSums(num_files=snapshot.files.num_files, size_bytes=snapshot.files.size_bytes)
     path = f"{LOG_DIR}/{checksum_file(snapshot.version)}"
     return store.put_if_absent(path, encode_checksum(snapshot, sums)) is PutOutcome.CREATED

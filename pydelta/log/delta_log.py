@@ -21,7 +21,7 @@ from pydelta.log.load import LogReader
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.segment import CommitFile, Listing, LogSegment
 from pydelta.log.snapshot import Snapshot
-from pydelta.log.sums import sums_after
+from pydelta.log.sums import change_of
 from pydelta.protocol.actions import Action, CommitInfo
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.settings import Settings
@@ -180,6 +180,7 @@ class DeltaLog:
         delta = build_delta(actions, version=version, partition_names=spec.physical_names, root=self.uri)
         own = next((action for action in actions if isinstance(action, CommitInfo)), None)
         time_ms = info.modification_time_ms
+        sums, change = snapshot.sums(), change_of(actions)
         times = (*(snapshot.segment.commit_times_ms if snapshot.segment else ()), (version, time_ms))
         return Snapshot(
             table_uri=self.uri,
@@ -197,7 +198,8 @@ class DeltaLog:
                 commit_times_ms=times,
             ),
             file_time_ms=max(time_ms, snapshot.file_time_ms + 1) if snapshot.version >= 0 else time_ms,
-            sums=sums_after(snapshot.sums(), actions),
+            sums=sums.plus(change) if sums is not None and change is not None else None,
+            change=change,
             read_commit_info=lambda: own,
         )
 
@@ -394,7 +396,7 @@ class DeltaLog:
             return write_checkpoint(self.store, chosen, now_ms=now_ms)
 
     def write_checksum(self, snapshot: Snapshot) -> bool:
-        """Put ``N.crc`` of a snapshot if its sums are known at once and there is none; whether it was written."""
+        """Put ``N.crc`` of a snapshot unless there is one; whether this call wrote it."""
         with error_context(table=self.uri):
             return write_checksum(self.store, snapshot)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
+from pydelta.log.checksum import read_checksum
 from pydelta.log.files import FileTable
 from pydelta.log.last_checkpoint import read_hint
 from pydelta.log.replay import Replayed, State, UnusableFile, read_commit, replay
@@ -128,9 +129,11 @@ class LogReader:
                     raise first
                 return None
             try:
-                return segment, replay(
+                replayed = replay(
                     self.store, segment, root=self.root, check=self.check, fallback=self._fallback(segment)
                 )
+                self._verify_compacted(segment, replayed)
+                return segment, replayed
             except UnusableFile as unusable:
                 _logger.warning(
                     "%s is bypassed: %s", unusable.name, unusable.error.message,
@@ -141,6 +144,28 @@ class LogReader:
                 version = segment.version
                 if not whole:
                     listing, whole = self.listing(), True
+
+    def _verify_compacted(self, segment: LogSegment, replayed: Replayed) -> None:
+        """Compare what compacted files gave with the version's checksum, where there is one.
+
+        Raises:
+            UnusableFile: They differ, so the commits are to be read instead.
+        """
+        compacted = [commit for commit in segment.commits if commit.is_compacted]
+        checksum = read_checksum(self.store, segment.version) if compacted and segment.has_checksum else None
+        if checksum is None:
+            return
+        files = replayed.files
+        if (files.num_files, files.size_bytes) != (checksum.sums.num_files, checksum.sums.size_bytes):
+            name = compacted[-1].info.path
+            raise UnusableFile(
+                name,
+                LogCorruptedError(
+                    f"With {name}, version {segment.version} has {files.num_files} files; its checksum says "
+                    f"{checksum.sums.num_files}.",
+                    hint="The commits are read instead. Delete the compacted file.",
+                ),
+            )
 
     def _fallback(self, segment: LogSegment) -> Callable[[LogCorruptedError], FileTable] | None:
         checkpoint = segment.checkpoint

@@ -14,6 +14,7 @@ import polars as pl
 from pydelta.log.files import FileTable
 from pydelta.log.replay import Replayed, State, column_mapping_mode
 from pydelta.log.segment import LogSegment
+from pydelta.log.sums import FileSums
 from pydelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import LOG_DIR
@@ -21,15 +22,7 @@ from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.settings import TableProperties
 
-__all__ = ["FileSums", "Snapshot"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FileSums:
-    """Number of live files and sum of their sizes in bytes."""
-
-    num_files: int
-    size_bytes: int
+__all__ = ["Snapshot"]
 
 
 class Snapshot:
@@ -45,12 +38,13 @@ class Snapshot:
         segment: The files it was read from; None for the empty snapshot and after commits applied in memory.
         file_time_ms: Monotonised modification time of the version's commit.
         sums: Number and bytes of live files, when exactly known without the columns.
+        change: By how much the version's own commit changed them, where that can be told.
         read_commit_info: Gives the ``commitInfo`` of the version's commit.
     """
 
     __slots__ = (
         "_commit_info", "_file_time_ms", "_lock", "_mode", "_properties", "_read_commit_info", "_schema", "_state",
-        "_sums", "commit_file", "files", "segment", "table_uri", "version",
+        "_sums", "change", "commit_file", "files", "segment", "table_uri", "version",
     )  # fmt: skip
 
     def __init__(
@@ -63,12 +57,14 @@ class Snapshot:
         segment: LogSegment | None = None,
         file_time_ms: int = 0,
         sums: FileSums | None = None,
+        change: FileSums | None = None,
         read_commit_info: Callable[[], CommitInfo | None] | None = None,
     ) -> None:
         self.table_uri = table_uri
         self.version = version
         self.files = files
         self.segment = segment
+        self.change = change
         self.commit_file = segment.last_commit if segment else None
         self._state = state
         self._file_time_ms = file_time_ms

@@ -1,32 +1,38 @@
-"""Sums before a commit and its actions in, sums after it out, or None where only the columns can tell."""
+"""The actions of a commit in, by how much it changes number and bytes of live files out, where that can be told."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pydelta.log.snapshot import FileSums
 from pydelta.protocol.actions import Action, AddFile, RemoveFile
 
-__all__ = ["sums_after"]
+__all__ = ["FileSums", "change_of"]
 
 
-def sums_after(before: FileSums | None, actions: Sequence[Action]) -> FileSums | None:
-    """Count a commit's adds and removes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSums:
+    """Number of live files and sum of their sizes in bytes; or a change of both."""
+
+    num_files: int
+    size_bytes: int
+
+    def plus(self, change: FileSums) -> FileSums:
+        """The sums after a change."""
+        return FileSums(num_files=self.num_files + change.num_files, size_bytes=self.size_bytes + change.size_bytes)
+
+
+def change_of(actions: Sequence[Action]) -> FileSums | None:
+    """What a commit adds to the sums; None where only the file table can tell.
 
     An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
     name new files; adds that change no data are counted only when files are removed with them.
     """
-    if before is None:
-        return None
     adds = [action for action in actions if isinstance(action, AddFile)]
     removes = [action for action in actions if isinstance(action, RemoveFile)]
     if any(not add.data_change for add in adds) and not removes:
         return None
-    if any(remove.size is None for remove in removes):
+    sizes = [remove.size for remove in removes if remove.size is not None]
+    if len(sizes) < len(removes):
         return None
-    return FileSums(
-        num_files=before.num_files + len(adds) - len(removes),
-        size_bytes=before.size_bytes
-        + sum(add.size for add in adds)
-        - sum(remove.size for remove in removes if remove.size is not None),
-    )
+    return FileSums(num_files=len(adds) - len(removes), size_bytes=sum(add.size for add in adds) - sum(sizes))

@@ -1,0 +1,255 @@
+"""Arguments in; what the log says of a table out, as a table for people or as JSON. Starts no JVM.
+
+::
+
+    pydelta history PATH      who did what, newest first
+    pydelta detail PATH       schema, properties, size, features
+    pydelta files PATH        the live files of a version, those that may match a condition
+    pydelta checkpoint PATH   write a checkpoint now
+    pydelta cleanup PATH      delete log files that are past their retention
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pydelta.errors import DeltaError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pydelta.log import DeltaLog, Snapshot
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="pydelta",
+    help="Look at and maintain Delta tables. No JVM is started, and no data file is read.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+_Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
+]
+_Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
+_Timestamp = Annotated[
+    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC unless it says.")
+]
+
+
+def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
+    from pydelta.log import DeltaLog
+
+    pairs: dict[str, str] = {}
+    for option in options or ():
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError("A storage option has no value.", hint="Write --option NAME=VALUE.")
+        pairs[name] = value
+    return DeltaLog.for_table(path, options=pairs)
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 text -> epoch milliseconds; UTC where it names no zone.
+
+    Raises:
+        InvalidArgumentError: The text is no time.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{text!r} is not a time.", hint="Write it as 2024-05-31, 2024-05-31T12:00:00 or 2024-05-31T12:00:00+02:00."
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snapshot:
+    if version is not None and timestamp is not None:
+        raise InvalidArgumentError("--version and --timestamp exclude each other.", hint="Give one of them.")
+    return log.snapshot(version=version, timestamp_ms=parse_time(timestamp) if timestamp is not None else None)
+
+
+def _print_json(value: object) -> None:
+    def plain(item: object) -> object:
+        if isinstance(item, dt.datetime):
+            return item.isoformat(timespec="milliseconds")
+        return str(item)
+
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dt.datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(_text(value)) for value in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(table)
+
+
+@app.command()
+def history(
+    path: _Path,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many commits.")] = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Who did what to the table, newest first."""
+    from pydelta.commands.describe import describe_history
+
+    records = describe_history(_log(path, option).history(limit))
+    if as_json:
+        _print_json(records)
+        return
+    columns = ("version", "timestamp", "operation", "operationParameters", "operationMetrics")
+    _print_table(columns, [[record[name] for name in columns] for record in records])
+
+
+@app.command()
+def detail(
+    path: _Path,
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Schema, partitioning, properties, size and features."""
+    from pydelta.commands.describe import describe_detail
+
+    snapshot = _snapshot(_log(path, option), version, timestamp)
+    row: dict[str, Any] = {"version": snapshot.version, **describe_detail(snapshot)}
+    if as_json:
+        _print_json(row | {"schema": json.loads(snapshot.schema.to_json())})
+        return
+    _print_table(("", ""), [[name, value] for name, value in row.items()])
+    fields = [
+        [field.name, str(field.data_type), "yes" if field.nullable else "no",
+         "yes" if field.name in snapshot.partition_columns else ""]
+        for field in snapshot.schema.fields
+    ]  # fmt: skip
+    _print_table(("column", "type", "nullable", "partition"), fields)
+
+
+@app.command()
+def files(
+    path: _Path,
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", help="Only files that may hold a row for which this is true.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many files.")] = None,
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """The live files, with partition values and statistics."""
+    from pydelta.predicate import parse_predicate
+
+    snapshot = _snapshot(_log(path, option), version, timestamp)
+    if where is None:
+        found = snapshot.files.core
+    else:
+        found = snapshot.files.select(None, [parse_predicate(where, snapshot.schema)])
+    shown = found if limit is None else found.head(limit)
+    spec = snapshot.files.spec
+    names = dict(zip(spec.physical_names, spec.partition_columns, strict=True))
+    adds = snapshot.files.adds(shown)
+    rows: list[dict[str, Any]] = [
+        {
+            "path": add.path,
+            "sizeInBytes": add.size,
+            "modificationTime": dt.datetime.fromtimestamp(add.modification_time / 1000, tz=dt.UTC),
+            "partitionValues": {names.get(name, name): value for name, value in add.partition_values.items()},
+            "deletionVector": add.deletion_vector.unique_id if add.deletion_vector else None,
+            "stats": json.loads(add.stats) if add.stats else None,
+        }
+        for add in adds
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    columns = ("path", "sizeInBytes", "partitionValues", "rows")
+    _print_table(
+        columns,
+        [
+            [row["path"], row["sizeInBytes"], row["partitionValues"], (row["stats"] or {}).get("numRecords")]
+            for row in rows
+        ],
+        title=f"{len(rows)} of {snapshot.num_files} files, version {snapshot.version}",
+    )
+
+
+@app.command()
+def checkpoint(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+    """Write a checkpoint of the newest version, and check it by reading it back."""
+    result = _log(path, option).checkpoint()
+    row = {
+        "version": result.version,
+        "path": result.name,
+        "numAddFiles": result.num_adds,
+        "numRemoveFiles": result.num_removes,
+        "sizeInBytes": result.size_bytes,
+        "sidecars": list(result.sidecars),
+    }
+    _print_json(row) if as_json else _print_table(("", ""), [[name, value] for name, value in row.items()])
+
+
+@app.command()
+def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None:
+    """Delete log files that are older than delta.logRetentionDuration and that no kept version needs."""
+    result = _log(path, option).cleanup()
+    row = {
+        "deletedFiles": result.deleted,
+        "cutoff": dt.datetime.fromtimestamp(result.cutoff_ms / 1000, tz=dt.UTC),
+        "oldestVersion": result.oldest_version,
+        "failed": dict(result.failed),
+    }
+    _print_json(row) if as_json else _print_table(("", ""), [[name, value] for name, value in row.items()])
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense.
+
+    Args:
+        argv: Arguments without the program's name; None for those of the process.
+    """
+    try:
+        app(args=None if argv is None else list(argv))
+    except DeltaError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()
