@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,21 @@ def test_eight_processes_append_and_every_append_stands_once(tmp_path):
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("after", [1, 4, 9, 10, 11])
+def test_threads_that_share_a_log_append_and_every_append_stands_once(tmp_path):
+    log, writers, each = DeltaLog.for_table(str(tmp_path / "t")), 8, 10
+    create_table(log)
+
+    def write(who: int) -> list[int]:
+        return [append(str(who), [number]).run(log, SILENT).version for number in range(each)]
+
+    with ThreadPoolExecutor(writers) as pool:
+        acknowledged = [version for versions in pool.map(write, range(writers)) for version in versions]
+    assert sorted(acknowledged) == list(range(1, writers * each + 1))
+    expected = Counter((str(who), number) for who in range(writers) for number in range(each))
+    assert rows_of(log.update()) == rows_of(DeltaLog(open_store(str(tmp_path / "t"))).update()) == expected
+
+
+@pytest.mark.parametrize("after", [1, 9, 10, 11])
 def test_a_writer_killed_at_any_time_leaves_whole_versions_and_what_it_acknowledged(tmp_path, after):
     table = tmp_path / "t"
     create_table(DeltaLog.for_table(str(table)))
