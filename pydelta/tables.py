@@ -42,9 +42,7 @@ class DeltaTable:
         self._alias = alias
 
     @classmethod
-    def forPath(
-        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
-    ) -> DeltaTable:
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
         """The table at a location.
 
         Args:

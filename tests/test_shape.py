@@ -17,11 +17,11 @@ from pydelta import errors
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(
-    path for folder in ("pydelta", "catalog_sync", "jobs", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("pydelta", "catalog_sync", "jobs", "tests", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
 )
-PACKAGES = sorted(
-    module.name for module in pkgutil.walk_packages(pydelta.__path__, "pydelta.") if module.ispkg
-)
+PACKAGES = sorted(module.name for module in pkgutil.walk_packages(pydelta.__path__, "pydelta.") if module.ispkg)
 
 
 def test_the_walk_finds_the_sources():
@@ -34,7 +34,9 @@ def test_a_file_has_at_most_600_lines(path):
     assert len(path.read_text().splitlines()) <= 600
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.name == "__init__.py"], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.name == "__init__.py"], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_a_package_file_only_re_exports(path):
     if path == ROOT / "pydelta" / "__init__.py":
         return  # its lazy attributes need a function
@@ -90,7 +92,9 @@ def test_nothing_names_a_machine_path_or_a_registry():
     # Written in pieces so that this file does not find itself.
     forbidden = ["/" + "work/", "/" + "farm/", "registry-1." + "docker", "files." + "pythonhosted", "repo1." + "maven"]
     found = []
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
     for name in filter(None, listed):
         path = ROOT / name
         if path.is_file() and path.suffix not in {".parquet", ".png"}:

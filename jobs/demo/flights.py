@@ -30,9 +30,7 @@ _DELETED_MONTH = 1
 def run(stage: Stage) -> None:
     """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
     source = _package_data()
-    flights = pl.read_csv(
-        io.BytesIO(zipfile.ZipFile(source / "flights.csv.zip").read("flights.csv")), null_values="NA"
-    )
+    flights = pl.read_csv(io.BytesIO(zipfile.ZipFile(source / "flights.csv.zip").read("flights.csv")), null_values="NA")
     late = (pl.col("month") == 12) & (pl.col("day") == 31)
     path = str(stage.folder / "flights")
 
@@ -207,7 +205,9 @@ def _show_history(stage: Stage, table: DeltaTable) -> None:
                 row["version"],
                 row["operation"],
                 (row["operationParameters"] or {}).get("predicate", (row["operationParameters"] or {}).get("mode", "")),
-                " ".join(f"{name}={row['operationMetrics'][name]}" for name in shown if name in row["operationMetrics"]),
+                " ".join(
+                    f"{name}={row['operationMetrics'][name]}" for name in shown if name in row["operationMetrics"]
+                ),
             )
             for row in rows
         ],

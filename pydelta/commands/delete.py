@@ -26,7 +26,7 @@ import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
 from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import DeltaLog
 from pydelta.predicate import columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
@@ -246,5 +246,3 @@ def _records(adds: list[AddFile]) -> int | None:
 
 def _elapsed_ms(started: float) -> int:
     return int((time.monotonic() - started) * 1000)
-
-

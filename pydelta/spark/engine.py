@@ -134,12 +134,8 @@ class SparkEngine:
         """See ``Engine.committed``."""
         refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
 
-    def _scan(
-        self, snapshot: Snapshot, files: pl.DataFrame | None, *, with_file_identity: bool = False
-    ) -> DataFrame:
-        frame = scan_dataframe(
-            self._spark, snapshot, pinned=True, files=files, with_file_identity=with_file_identity
-        )
+    def _scan(self, snapshot: Snapshot, files: pl.DataFrame | None, *, with_file_identity: bool = False) -> DataFrame:
+        frame = scan_dataframe(self._spark, snapshot, pinned=True, files=files, with_file_identity=with_file_identity)
         return frame.alias(self._alias) if self._alias else frame
 
     def _parse(self, text: str) -> Any:

@@ -170,7 +170,9 @@ def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
     """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
     if isinstance(value, datetime):
         return int(value.timestamp() * 1000)
-    row = spark.range(1).select(F.unix_millis(F.expr("try_cast(:t as timestamp)".replace(":t", _quoted(value))))).first()
+    row = (
+        spark.range(1).select(F.unix_millis(F.expr("try_cast(:t as timestamp)".replace(":t", _quoted(value))))).first()
+    )
     if row is None or row[0] is None:
         raise InvalidArgumentError(
             f"{value!r} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."

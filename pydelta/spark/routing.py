@@ -73,4 +73,6 @@ def _write_routes() -> list[Any]:
 def _register_source(spark: SparkSession) -> None:
     from pydelta.spark.datasource import DeltaDataSource
 
-    spark.dataSource.register(DeltaDataSource)
+    manager = Jvm.of(spark).session.sessionState().dataSourceManager()
+    if not manager.dataSourceExists(DeltaDataSource.name()):  # a new session inherits those of its parent
+        spark.dataSource.register(DeltaDataSource)

@@ -63,7 +63,9 @@ def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel 
         return path, None
     if by_version is not None:
         return by_version["path"], TimeTravel(version=by_version["version"])
-    return match["path"], TimeTravel(timestamp_sql=f"to_timestamp('{match['time']}', 'yyyyMMddHHmmssSSS')")
+    digits = match["time"]
+    day, clock = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}", f"{digits[8:10]}:{digits[10:12]}:{digits[12:14]}"
+    return match["path"], TimeTravel(timestamp=f"{day} {clock}.{digits[14:]}")
 
 
 def open_snapshot(

@@ -302,5 +302,7 @@ def _explain(error: BaseException, staged: int) -> DeltaError | None:
 
 
 def _staged_note(staged: int) -> str:
+    if not staged:
+        return "No version was made."
     files = "1 file was" if staged == 1 else f"{staged} files were"
     return f"{files} staged by then and removed again as far as the store allowed; no version was made."

@@ -10,6 +10,7 @@ from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Stor
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.registry import open_store, register_store
+from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import normalize_uri, scheme_of
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
+    "ObjectWriter",
     "PutOutcome",
     "Store",
     "normalize_uri",

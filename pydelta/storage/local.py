@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import (
@@ -18,8 +19,11 @@ from pydelta.errors import (
     StorageFullError,
     StoragePermissionError,
     StorageReadOnlyError,
+    UnsafeStoreError,
 )
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.streams import ObjectWriter
+from pydelta.storage.uris import check_path
 
 __all__ = ["LocalStore"]
 
@@ -50,38 +54,34 @@ class LocalStore:
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
         """See ``Store.list_from``."""
         folder = self._path(prefix) if prefix else self._folder
+        found: list[tuple[str, os.stat_result]] = []
         with _translated(folder):
-            try:
-                with os.scandir(folder) as entries:
-                    names = sorted(
-                        entry.name
-                        for entry in entries
-                        if entry.name >= start and not entry.name.startswith(_TEMP_PREFIX) and entry.is_file()
-                    )
-            except (FileNotFoundError, NotADirectoryError):
-                return
-        for name in names:
-            info = self.head(f"{prefix}/{name}" if prefix else name)
-            if info is not None:
-                yield info
+            for entry in _scan(folder):
+                if entry.name >= start and not entry.name.startswith(_TEMP_PREFIX):
+                    with suppress(FileNotFoundError):  # removed since it was listed
+                        if entry.is_file():
+                            found.append((entry.name, entry.stat()))
+        found.sort(key=itemgetter(0))
+        for name, status in found:
+            yield _info(f"{prefix}/{name}" if prefix else name, status)
 
     def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """See ``Store.list_all``."""
+        """See ``Store.list_all``. Links to directories are not followed."""
         queue = [prefix]
         while queue:
             current = queue.pop()
-            try:
-                with os.scandir(self._path(current) if current else self._folder) as entries:
-                    found = list(entries)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for entry in found:
-                path = f"{current}/{entry.name}" if current else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    queue.append(path)
-                elif not entry.name.startswith(_TEMP_PREFIX):
-                    with suppress(FileNotFoundError):
-                        yield _info(path, entry.stat())
+            folder = self._path(current) if current else self._folder
+            found: list[ObjectInfo] = []
+            with _translated(folder):
+                for entry in _scan(folder):
+                    path = f"{current}/{entry.name}" if current else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        queue.append(path)
+                    elif not entry.name.startswith(_TEMP_PREFIX):
+                        with suppress(FileNotFoundError):
+                            if entry.is_file():
+                                found.append(_info(path, entry.stat()))
+            yield from found
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
@@ -100,14 +100,10 @@ class LocalStore:
         with _translated(target):
             temporary = self._write_temporary(target, data)
             try:
-                os.link(temporary, target)
-            except FileExistsError:
-                return PutOutcome.ALREADY_EXISTS
+                return _link(temporary, target)
             finally:
                 with suppress(OSError):
                     os.unlink(temporary)
-            _sync_folder(os.path.dirname(target))
-        return PutOutcome.CREATED
 
     def put(self, path: str, data: bytes) -> None:
         """See ``Store.put``."""
@@ -124,12 +120,13 @@ class LocalStore:
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Store.head``."""
-        with _translated(self._path(path)):
+        target = self._path(path)
+        with _translated(target):
             try:
-                stat = os.stat(self._path(path))
+                found = os.stat(target)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return None if os.path.isdir(self._path(path)) else _info(path, stat)
+        return _info(path, found) if stat.S_ISREG(found.st_mode) else None
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
         """See ``Store.delete_many``."""
@@ -148,16 +145,15 @@ class LocalStore:
         """See ``Store.open_writer``."""
         target = self._path(path)
         with _translated(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            return _LocalWriter(target)
+            _make_folder(os.path.dirname(target))
+            return cast(BinaryIO, _LocalWriter(target))
 
     def _path(self, path: str) -> str:
-        return f"{self._folder}/{path}"
+        return f"{self._folder}/{check_path(path)}"
 
     def _write_temporary(self, target: str, data: bytes) -> str:
-        folder = os.path.dirname(target)
-        os.makedirs(folder, exist_ok=True)
-        temporary = f"{folder}/{_TEMP_PREFIX}{uuid.uuid4()}"
+        _make_folder(os.path.dirname(target))
+        temporary = _temporary_name(target)
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
@@ -170,59 +166,95 @@ class LocalStore:
         return temporary
 
 
-class _LocalWriter(io.FileIO):
-    """Writes beside the target; ``close`` syncs and renames, ``abort`` drops."""
+class _LocalWriter(ObjectWriter):
+    """Writes beside the target; publishing syncs and renames."""
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._temporary = f"{os.path.dirname(target)}/{_TEMP_PREFIX}{uuid.uuid4()}"
-        super().__init__(self._temporary, "xb")
+        self._temporary = _temporary_name(target)
+        self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115 -- closed by _publish or _drop
+        super().__init__()
 
-    def write(self, data: object, /) -> int:
-        view = memoryview(data)  # type: ignore[arg-type]
-        written = 0
+    def _append(self, view: memoryview) -> None:
+        position = 0
         with _translated(self._target):
-            while written < view.nbytes:
-                written += super().write(view.cast("B")[written:]) or 0
-        return written
+            while position < view.nbytes:
+                position += self._file.write(view[position:]) or 0
 
-    def close(self) -> None:
-        if self.closed:
-            return
-        try:
-            with _translated(self._target):
-                os.fsync(self.fileno())
-                super().close()
-                os.replace(self._temporary, self._target)
-        except BaseException:
-            self.abort()
-            raise
+    def _publish(self) -> None:
+        with _translated(self._target):
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._temporary, self._target)
+            _sync_folder(os.path.dirname(self._target))
 
-    def abort(self) -> None:
-        """Drop what was written; the target stays as it was."""
-        if not self.closed:
-            super().close()
+    def _drop(self) -> None:
+        with suppress(OSError):
+            self._file.close()
         with suppress(OSError):
             os.unlink(self._temporary)
 
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None:
-            self.abort()
-        else:
-            self.close()
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path=path, size=found.st_size, modification_time_ms=found.st_mtime_ns // 1_000_000)
 
 
-def _info(path: str, stat: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path=path, size=stat.st_size, modification_time_ms=stat.st_mtime_ns // 1_000_000)
+def _temporary_name(target: str) -> str:
+    return f"{os.path.dirname(target)}/{_TEMP_PREFIX}{uuid.uuid4()}"
+
+
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _link(temporary: str, target: str) -> PutOutcome:
+    """Give the written file its final name, unless something has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        # Over NFS a repeated request may meet the link that its first try made: then the file has two names.
+        return PutOutcome.CREATED if os.stat(temporary).st_nlink > 1 else PutOutcome.ALREADY_EXISTS
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS) and os.stat(temporary).st_nlink == 1:
+            raise UnsafeStoreError(
+                f"{target}: this file system has no hard links, so one winner among writers cannot be promised.",
+                hint="Keep the table on a file system with hard links (ext4, XFS, APFS, NFS) or on an object store.",
+            ) from error
+        if error.errno in (errno.EIO, errno.ETIMEDOUT, errno.ESTALE):
+            return PutOutcome.UNKNOWN
+        raise
+    try:
+        _sync_folder(os.path.dirname(target))
+    except OSError:
+        return PutOutcome.UNKNOWN  # the name is there now, and may not be after a power failure
+    return PutOutcome.CREATED
+
+
+def _make_folder(folder: str) -> None:
+    """The directory and its parents, each new name synced to disk."""
+    missing = []
+    current = folder
+    while current and not os.path.isdir(current):
+        missing.append(current)
+        current = os.path.dirname(current)
+    os.makedirs(folder, exist_ok=True)
+    for made in missing:
+        _sync_folder(os.path.dirname(made))
 
 
 def _sync_folder(folder: str) -> None:
-    with suppress(OSError):  # some file systems cannot sync a directory; the file itself is synced
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # file systems that sync no directory
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

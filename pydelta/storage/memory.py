@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
+from typing import BinaryIO, cast
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.streams import ObjectWriter
+from pydelta.storage.uris import check_path, split_location
 
 __all__ = ["MemoryStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    at_ms: int
+    etag: str
 
 
 class _Space:
@@ -21,23 +30,24 @@ class _Space:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.objects: dict[str, tuple[bytes, int]] = {}
+        self.objects: dict[str, _Object] = {}
 
 
 _SPACES: dict[str, _Space] = {}
 _SPACES_LOCK = threading.Lock()
+_VERSIONS = count(1)
 
 
 class MemoryStore:
     """Objects in memory under ``memory://name/prefix``; gone when the process ends."""
 
     def __init__(self, root: str) -> None:
-        parts = urlsplit(root)
-        if parts.scheme != "memory" or not parts.netloc:
+        scheme, name, key = split_location(root)
+        if scheme != "memory" or not name:
             raise InvalidArgumentError(f"{root!r} is no memory URI.", hint="Write it as memory://name/table.")
         with _SPACES_LOCK:
-            self._space = _SPACES.setdefault(parts.netloc, _Space())
-        self._prefix = unquote(parts.path).strip("/")
+            self._space = _SPACES.setdefault(name, _Space())
+        self._prefix = key
         self._root = root.rstrip("/")
 
     def __repr__(self) -> str:
@@ -50,23 +60,24 @@ class MemoryStore:
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
         """See ``Store.list_from``."""
-        folder = self._key(prefix) + "/" if prefix or self._prefix else ""
+        folder = self._folder(prefix)
         with self._space.lock:
             found = [
-                (key[len(folder) :], data, at)
-                for key, (data, at) in self._space.objects.items()
+                (key[len(folder) :], item)
+                for key, item in self._space.objects.items()
                 if key.startswith(folder) and "/" not in key[len(folder) :] and key[len(folder) :] >= start
             ]
-        for name, data, at in sorted(found):
-            yield _info(f"{prefix}/{name}" if prefix else name, data, at)
+        for name, item in sorted(found, key=itemgetter(0)):
+            yield _info(f"{prefix}/{name}" if prefix else name, item)
 
     def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See ``Store.list_all``."""
-        folder = self._key(prefix) + "/" if prefix or self._prefix else ""
+        folder = self._folder(prefix)
         cut = len(self._prefix) + 1 if self._prefix else 0
         with self._space.lock:
-            found = [(key[cut:], *value) for key, value in self._space.objects.items() if key.startswith(folder)]
-        yield from (_info(*item) for item in found)
+            found = [(key[cut:], item) for key, item in self._space.objects.items() if key.startswith(folder)]
+        for path, item in found:
+            yield _info(path, item)
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
@@ -74,7 +85,7 @@ class MemoryStore:
             found = self._space.objects.get(self._key(path))
         if found is None:
             raise ObjectNotFoundError(f"{self._root}/{path} does not exist.")
-        return found[0]
+        return found.data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See ``Store.read_range``."""
@@ -82,22 +93,22 @@ class MemoryStore:
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See ``Store.put_if_absent``."""
+        key, item = self._key(path), _new(data)
         with self._space.lock:
-            if self._key(path) in self._space.objects:
-                return PutOutcome.ALREADY_EXISTS
-            self._space.objects[self._key(path)] = (bytes(data), _now_ms())
-        return PutOutcome.CREATED
+            kept = self._space.objects.setdefault(key, item)
+        return PutOutcome.CREATED if kept is item else PutOutcome.ALREADY_EXISTS
 
     def put(self, path: str, data: bytes) -> None:
         """See ``Store.put``."""
+        key, item = self._key(path), _new(data)
         with self._space.lock:
-            self._space.objects[self._key(path)] = (bytes(data), _now_ms())
+            self._space.objects[key] = item
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Store.head``."""
         with self._space.lock:
             found = self._space.objects.get(self._key(path))
-        return None if found is None else _info(path, *found)
+        return None if found is None else _info(path, found)
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
         """See ``Store.delete_many``."""
@@ -109,41 +120,40 @@ class MemoryStore:
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""
-        return _MemoryWriter(self, path)
+        check_path(path)
+        return cast(BinaryIO, _MemoryWriter(self, path))
 
     def _key(self, path: str) -> str:
-        return "/".join(part for part in (self._prefix, path) if part)
+        check_path(path)
+        return f"{self._prefix}/{path}" if self._prefix else path
+
+    def _folder(self, prefix: str) -> str:
+        folder = "/".join(part for part in (self._prefix, check_path(prefix) if prefix else "") if part)
+        return folder + "/" if folder else ""
 
 
-class _MemoryWriter(io.BytesIO):
-    """Collects bytes; ``close`` puts them, ``abort`` drops them."""
+class _MemoryWriter(ObjectWriter):
+    """Collects bytes; publishing puts them."""
 
     def __init__(self, store: MemoryStore, path: str) -> None:
         super().__init__()
         self._store = store
         self._path = path
+        self._buffer = bytearray()
 
-    def close(self) -> None:
-        if not self.closed:
-            self._store.put(self._path, self.getvalue())
-            super().close()
+    def _append(self, view: memoryview) -> None:
+        self._buffer += view
 
-    def abort(self) -> None:
-        """Drop what was written."""
-        super().close()
+    def _publish(self) -> None:
+        self._store.put(self._path, bytes(self._buffer))
 
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None:
-            self.abort()
-        else:
-            self.close()
+    def _drop(self) -> None:
+        self._buffer.clear()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _new(data: bytes) -> _Object:
+    return _Object(bytes(data), time.time_ns() // 1_000_000, str(next(_VERSIONS)))
 
 
-def _info(path: str, data: bytes, at: int) -> ObjectInfo:
-    return ObjectInfo(
-        path=path, size=len(data), modification_time_ms=at, etag=hashlib.md5(data, usedforsecurity=False).hexdigest()
-    )
+def _info(path: str, item: _Object) -> ObjectInfo:
+    return ObjectInfo(path=path, size=len(item.data), modification_time_ms=item.at_ms, etag=item.etag)

@@ -1,111 +1,65 @@
-"""S3 and look-alikes, GCS and Azure behind the ``Store`` interface, through obstore.
+"""S3, Google and Azure storage behind the ``Store`` interface, through obstore: a bucket's prefix in, bytes out.
 
-A create is one PUT with ``If-None-Match: *``. The client's own retries are off for it: a hidden second attempt would
-meet the object that the first one wrote and call it somebody else's. What it cannot know is ``UNKNOWN``.
+A put-if-absent is sent once and never repeated by the client: a repeat after a lost reply would meet its own object
+and report it as someone else's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, BinaryIO, Final
-from urllib.parse import urlsplit
+from functools import lru_cache
+from typing import Any, BinaryIO, Final, cast
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    NotFoundError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError, StoragePermissionError
+from pydelta.errors import DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
+from pydelta.storage.cloud_options import resolve_azure, resolve_gcs
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
-from pydelta.storage.options import s3_options
+from pydelta.storage.object_errors import Failure, read_failure, to_storage_error
+from pydelta.storage.options import Connection, resolve_s3
+from pydelta.storage.uploads import UploadWriter
+from pydelta.storage.uris import check_path, split_location
 
 __all__ = ["ObjectStore", "open_object_store"]
 
-_READ_RETRIES: Final = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
-_NO_RETRIES: Final = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
-_CLIENT: Final = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(seconds=10)}
-_DELETE_BATCH: Final = 1_000
+_LOG = logging.getLogger(__name__)
+_PAGE: Final = 1000
+_CONFLICT_ATTEMPTS: Final = 4
+_HIGHEST: Final = "\U0010ffff"
 
 
 def open_object_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
-    """The store for an ``s3``, ``s3a``, ``s3n``, ``gs``, ``abfs(s)`` or ``az`` URI.
+    """The store of a bucket's prefix, configured as Spark's file systems are.
 
     Raises:
-        InvalidArgumentError: No bucket or container in the URI.
-        DeltaEnvironmentError: See ``s3_options``.
+        InvalidArgumentError: No bucket, or settings that cannot be carried over.
     """
-    parts = urlsplit(uri)
-    if not parts.netloc:
-        raise InvalidArgumentError(f"{uri!r} names no bucket.", hint=f"Write it as {parts.scheme}://bucket/table.")
-    # The path of an object URI is literal, as Hadoop's S3A takes it: "%20" stays three characters.
-    prefix = uri.partition("://")[2].partition("/")[2].strip("/")
-    if parts.scheme.startswith("s3"):
-        return ObjectStore(uri, prefix, *(_s3(parts.netloc, options, retry) for retry in (_READ_RETRIES, _NO_RETRIES)))
-    if parts.scheme == "gs":
-        return ObjectStore(
-            uri,
-            prefix,
-            *(
-                GCSStore(parts.netloc, retry_config=retry, client_options=_CLIENT)  # type: ignore[arg-type]
-                for retry in (_READ_RETRIES, _NO_RETRIES)
-            ),
-        )
-    return ObjectStore(uri, prefix, *(_azure(parts.netloc, options, retry) for retry in (_READ_RETRIES, _NO_RETRIES)))
-
-
-def _s3(bucket: str, options: Mapping[str, str], retry: Mapping[str, Any]) -> S3Store:
-    s3 = s3_options(bucket, options)
-    config: dict[str, Any] = {
-        "region": s3.region,
-        "virtual_hosted_style_request": not s3.path_style,
-        "conditional_put": "etag",
-    }
-    named = {
-        "endpoint": s3.endpoint,
-        "access_key_id": s3.access_key,
-        "secret_access_key": s3.secret_key,
-        "session_token": s3.session_token,
-        "skip_signature": True if s3.anonymous else None,
-    }
-    config.update({key: value for key, value in named.items() if value is not None})
-    client = {**_CLIENT, "allow_http": s3.allow_http}
-    return S3Store(bucket, retry_config=retry, client_options=client, **config)  # type: ignore[arg-type]
-
-
-def _azure(authority: str, options: Mapping[str, str], retry: Mapping[str, Any]) -> AzureStore:
-    container, _, host = authority.partition("@")
-    account = host.split(".")[0] if host else None
-    key = next(
-        (value for name, value in options.items() if host and name.endswith(f"fs.azure.account.key.{host}")), None
-    )
-    config = {"account_name": account, "account_key": key}
-    known = {name: value for name, value in config.items() if value}
-    return AzureStore(container, retry_config=retry, client_options=_CLIENT, **known)  # type: ignore[arg-type]
+    scheme, host, _ = split_location(uri)
+    if not host:
+        raise InvalidArgumentError(f"{uri!r} names no bucket.", hint=f"Write it as {scheme}://bucket/path.")
+    if scheme == "gs":
+        return ObjectStore(uri, resolve_gcs(host, options))
+    if scheme.startswith("s3"):
+        return ObjectStore(uri, resolve_s3(host, options))
+    return ObjectStore(uri, resolve_azure(host, options))
 
 
 class ObjectStore:
-    """Objects under one prefix of a bucket.
+    """Objects below a prefix of a bucket. Keys are plain text: nothing in a path is decoded or escaped."""
 
-    Args:
-        root: URI as the user knows it.
-        prefix: Key prefix, without slashes at its ends.
-        reader: Client for what may be repeated.
-        creator: Client without retries, for put-if-absent.
-    """
-
-    def __init__(self, root: str, prefix: str, reader: Any, creator: Any) -> None:
+    def __init__(self, root: str, connection: Connection) -> None:
         self._root = root.rstrip("/")
-        self._prefix = prefix
-        self._reader = reader
-        self._creator = creator
+        self._prefix = split_location(self._root)[2]
+        if self._prefix:
+            check_path(self._prefix)
+        self._connection = connection
+        self._ordered = connection.kind in ("s3", "gs")
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._root!r})"
@@ -115,165 +69,220 @@ class ObjectStore:
         """The URI it was opened with."""
         return self._root
 
+    @property
+    def identity(self) -> str:
+        """Service and bucket: what a probe's result holds for."""
+        where = self._connection.get("endpoint") or self._connection.get("base_url") or self._connection.kind
+        return f"{where}/{self._connection.get('account_name') or ''}/{self._connection.bucket}"
+
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
-        """See ``Store.list_from``. The store itself skips what comes before ``start``; sub-directories are left out."""
-        folder = self._key(prefix) + "/" if self._key(prefix) else ""
-        # The offset is exclusive: begin just before ``start``.
-        offset = folder + start[:-1] + chr(ord(start[-1]) - 1) + "\U0010ffff" if start else None
-        found = []
-        with self._translated(folder):
-            for batch in obstore.list(self._reader, prefix=folder.rstrip("/") or None, offset=offset):
-                for item in batch:
-                    name = item["path"][len(folder) :]
-                    if item["path"].startswith(folder) and name and "/" not in name and name >= start:
-                        found.append(_info(f"{prefix}/{name}" if prefix else name, item))
-        yield from sorted(found, key=lambda info: info.path)
+        """See ``Store.list_from``."""
+        folder = self._folder(prefix)
+        found: dict[str, ObjectInfo] = {}
+        offset: str | None = folder + _before(start) if start else None
+        while True:
+            skipped = self._list_page_run(folder, offset, prefix, start, found)
+            if skipped is None:
+                break
+            offset = skipped
+        yield from (found[name] for name in sorted(found))
+
+    def _list_page_run(
+        self, folder: str, offset: str | None, prefix: str, start: str, found: dict[str, ObjectInfo]
+    ) -> str | None:
+        """Collect direct children; where a page ends inside a subdirectory, the offset that leads past it."""
+        with self._translated(prefix):
+            for page in obstore.list(self._store, folder.rstrip("/") or None, offset=offset, chunk_size=_PAGE):
+                name = ""
+                for item in page:
+                    name = item["path"].removeprefix(folder)
+                    if item["path"].startswith(folder) and "/" not in name and name >= start:
+                        found[name] = _info(f"{prefix}/{name}" if prefix else name, item)
+                if self._ordered and len(page) == _PAGE and "/" in name:
+                    return f"{folder}{name.partition('/')[0]}/{_HIGHEST}"
+        return None
 
     def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See ``Store.list_all``."""
-        folder = self._key(prefix)
+        folder = self._folder(prefix)
         cut = len(self._prefix) + 1 if self._prefix else 0
-        with self._translated(folder):
-            for batch in obstore.list(self._reader, prefix=folder or None):
-                for item in batch:
-                    yield _info(item["path"][cut:], item)
+        with self._translated(prefix):
+            for page in obstore.list(self._store, folder.rstrip("/") or None, chunk_size=_PAGE):
+                yield from (_info(item["path"][cut:], item) for item in page if item["path"].startswith(folder))
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
+        key = self._key(path)
         with self._translated(path):
-            return bytes(obstore.get(self._reader, self._key(path)).bytes())
+            return obstore.get(self._store, key).bytes().to_bytes()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See ``Store.read_range``."""
-        if length <= 0:
-            return b""
-        with self._translated(path):
-            return bytes(obstore.get_range(self._reader, self._key(path), start=start, length=length))
+        key = self._key(path)
+        if length > 0:
+            with self._translated(path):
+                try:
+                    return bytes(obstore.get_range(self._store, key, start=start, length=length))
+                except BaseError as error:
+                    if read_failure(error).status != 416:
+                        raise
+        if self.head(path) is None:
+            raise ObjectNotFoundError(f"{self._root}/{path} does not exist.")
+        return b""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """See ``Store.put_if_absent``."""
-        try:
-            obstore.put(self._creator, self._key(path), data, mode="create", use_multipart=False)
-        except (AlreadyExistsError, PreconditionError):
-            return PutOutcome.ALREADY_EXISTS
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise self._denied(path) from error
-        except (NotFoundError, FileNotFoundError) as error:  # the bucket itself
-            raise ObjectNotFoundError(f"The bucket of {self._root} does not exist.", hint="Create it first.") from error
-        except BaseError:  # timeouts, dropped connections, 409 and 5xx: it may have taken effect
-            return PutOutcome.UNKNOWN
-        return PutOutcome.CREATED
+        """See ``Store.put_if_absent``. A timeout, a broken connection or a server's error gives ``UNKNOWN``."""
+        key = self._key(path)
+        for attempt in range(_CONFLICT_ATTEMPTS):
+            try:
+                obstore.put(self._store_once, key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError as error:
+                failure = read_failure(error)
+                if failure.retries:
+                    return self._unknown(path, failure)
+                if failure.status != 409 or failure.code == "BlobAlreadyExists" or self.head(path) is not None:
+                    return PutOutcome.ALREADY_EXISTS
+                time.sleep(0.05 * 2**attempt)  # another request on this key is under way; ours was not applied
+            except (BaseError, OSError, ValueError) as error:
+                failure = read_failure(error)
+                if failure.surely_not_applied:
+                    raise self._error(error, path) from None
+                return self._unknown(path, failure)
+            else:
+                return PutOutcome.CREATED
+        raise StorageError(
+            f"{self._root}/{path}: the store kept answering that another request on it is under way.",
+            retryable=True,
+            hint="Run it again.",
+        )
+
+    def _unknown(self, path: str, failure: Failure) -> PutOutcome:
+        _LOG.warning("put-if-absent of %s/%s: no certain reply (%s)", self._root, path, failure.kind)
+        return PutOutcome.UNKNOWN
 
     def put(self, path: str, data: bytes) -> None:
         """See ``Store.put``."""
+        key = self._key(path)
         with self._translated(path):
-            obstore.put(self._reader, self._key(path), data, mode="overwrite", use_multipart=False)
+            obstore.put(self._store, key, data, use_multipart=False)
 
     def head(self, path: str) -> ObjectInfo | None:
         """See ``Store.head``."""
+        key = self._key(path)
         try:
             with self._translated(path):
-                return _info(path, obstore.head(self._reader, self._key(path)))
+                return _info(path, obstore.head(self._store, key))
         except ObjectNotFoundError:
             return None
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """See ``Store.delete_many``: up to 1,000 keys a request."""
+        """See ``Store.delete_many``."""
         names = list(paths)
-        deleted, failed = 0, []
-        for begin in range(0, len(names), _DELETE_BATCH):
-            batch = names[begin : begin + _DELETE_BATCH]
+        failed: list[tuple[str, str]] = []
+        for first in range(0, len(names), _PAGE):
+            failed += self._delete_page(names[first : first + _PAGE])
+        return DeleteReport(deleted=len(names) - len(failed), failed=tuple(failed))
+
+    def _delete_page(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        keys = [self._key(name) for name in names]
+        try:
+            obstore.delete(self._store, keys)
+        except (BaseError, OSError, ValueError) as error:
+            if read_failure(error).is_outage:
+                reason = self._error(error, names[0]).message
+                return [(name, reason) for name in names]
+            return self._delete_one_by_one(names)
+        return []
+
+    def _delete_one_by_one(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Some services answer a bulk request with its first failure only, or fail on what is already gone."""
+        failed = []
+        for name in names:
             try:
-                with self._translated(batch[0]):
-                    obstore.delete(self._reader, [self._key(path) for path in batch])
-                deleted += len(batch)
-            except ObjectNotFoundError:
-                deleted += len(batch)
-            except StorageError as error:
-                failed += [(path, error.message) for path in batch]
-        return DeleteReport(deleted=deleted, failed=tuple(failed))
+                obstore.delete(self._store, self._key(name))
+            except FileNotFoundError:
+                continue
+            except (BaseError, OSError, ValueError) as error:
+                failed.append((name, self._error(error, name).message))
+        return failed
 
     def open_writer(self, path: str) -> BinaryIO:
-        """See ``Store.open_writer``: parts are uploaded as they fill, the object appears at ``close``."""
-        return _ObjectWriter(self, path)  # type: ignore[return-value]
+        """See ``Store.open_writer``."""
+        key = self._key(path)
+        return cast(BinaryIO, UploadWriter(self._store, key, to_error=lambda error: self._error(error, path)))
+
+    @property
+    def _store(self) -> Any:
+        return _client(self._connection, repeat=True)
+
+    @property
+    def _store_once(self) -> Any:
+        return _client(self._connection, repeat=False)
 
     def _key(self, path: str) -> str:
-        return "/".join(part for part in (self._prefix, path) if part)
+        check_path(path)
+        return f"{self._prefix}/{path}" if self._prefix else path
 
-    def _denied(self, path: str) -> StoragePermissionError:
-        return StoragePermissionError(
-            f"{self._root}/{path}: the credentials in use are not allowed to do this, or there are none.",
-            hint="Check fs.s3a.access.key and the policy of the key, or AWS_ACCESS_KEY_ID.",
-        )
+    def _folder(self, prefix: str) -> str:
+        folder = "/".join(part for part in (self._prefix, check_path(prefix) if prefix else "") if part)
+        return folder + "/" if folder else ""
+
+    def _error(self, error: Exception, path: str) -> StorageError:
+        return to_storage_error(error, where=f"{self._root}/{path}", secrets=self._connection.secrets())
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
+        """The client's errors -> the store's own, without the client's text in the chain."""
         try:
             yield
-        except (NotFoundError, FileNotFoundError) as error:
-            raise ObjectNotFoundError(f"{self._root}/{path} does not exist.") from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise self._denied(path) from error
-        except BaseError as error:
-            raise StorageError(
-                f"{self._root}/{path}: {_without_details(error)}",
-                retryable=True,
-                hint="Check that the store is reachable.",
-            ) from error
+        except DeltaError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            raise self._error(error, path) from None
 
 
-class _ObjectWriter:
-    """A multipart upload; ``close`` completes it, ``abort`` drops it."""
-
-    def __init__(self, store: ObjectStore, path: str) -> None:
-        self._store = store
-        self._path = path
-        with store._translated(path):
-            self._inner = obstore.open_writer(store._reader, store._key(path))
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        """Queue bytes for the upload."""
-        with self._store._translated(self._path):
-            return int(self._inner.write(bytes(data)))
-
-    def flush(self) -> None:
-        """Nothing: parts are uploaded as they fill."""
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def close(self) -> None:
-        """Complete the upload."""
-        if not self.closed:
-            self.closed = True
-            with self._store._translated(self._path):
-                self._inner.close()
-
-    def abort(self) -> None:
-        """Drop what was written: an upload that is never completed makes no object."""
-        self.closed = True
-
-    def __enter__(self) -> _ObjectWriter:
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None:
-            self.abort()
-        else:
-            self.close()
+def _before(start: str) -> str:
+    """A text below ``start`` and above most of what sorts below it: listings exclude their offset."""
+    last = ord(start[-1])
+    return start[:-1] + (chr(last - 1) + "~" if last > 0x20 else "")
 
 
-def _info(path: str, item: Mapping[str, Any]) -> ObjectInfo:
+def _info(path: str, item: Any) -> ObjectInfo:
     return ObjectInfo(
         path=path,
         size=item["size"],
         modification_time_ms=int(item["last_modified"].timestamp() * 1000),
-        etag=item.get("e_tag"),
+        etag=item["e_tag"],
     )
 
 
-def _without_details(error: BaseError) -> str:
-    """The first line of a client's message: the rest is a dump of the request."""
-    return str(error).strip().split("\n", 1)[0][:300]
+@lru_cache(maxsize=64)
+def _client(connection: Connection, *, repeat: bool) -> Any:
+    """The client of a bucket; equal settings share one, and so its connections."""
+    client: dict[str, Any] = {"allow_http": connection.allow_http, "connect_timeout": timedelta(seconds=10)}
+    if connection.proxy is not None:
+        client["proxy_url"] = connection.proxy.reveal()
+    # A whole-request timeout would cut long transfers short; a stalled one is cut by the read timeout.
+    client["timeout"] = timedelta(minutes=15) if repeat else timedelta(minutes=2)
+    client["read_timeout"] = timedelta(minutes=2)
+    retry: dict[str, Any] = {
+        "max_retries": connection.max_retries if repeat else 0,
+        "retry_timeout": timedelta(seconds=60),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
+    }
+    config: dict[str, Any] = {name: connection.get(name) for name, _ in connection.config}
+    options: dict[str, Any] = {"config": config, "client_options": client, "retry_config": retry}
+    if connection.kind == "gs":
+        return GCSStore(connection.bucket, **options)
+    if connection.kind == "azure":
+        return AzureStore(connection.bucket, **options)
+    credential = connection.credential
+    if credential is not None:
+        # Handed over by a callback, so that a session token of the environment is never mixed with other keys.
+        options["credential_provider"] = lambda: {
+            "access_key_id": credential.access_key.reveal(),
+            "secret_access_key": credential.secret_key.reveal(),
+            "token": credential.token.reveal() if credential.token else None,
+            "expires_at": None,
+        }
+    return S3Store(connection.bucket, **options)

@@ -1,116 +1,369 @@
-"""Hadoop's ``fs.s3a.*`` settings and the environment -> the configuration of an object store client.
+"""Hadoop's ``fs.s3a.*`` settings and the environment in, one ``Connection`` out: configured once, for Spark and for us.
 
-One configuration for the whole job: what Spark's executors use for S3A, the log uses too. Values never show in a repr.
+``fs.gs.*`` and ``fs.azure.*`` are read in ``cloud_options``. Nothing here opens a connection, and no ``repr`` shows a
+secret.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import InvalidArgumentError
 
-__all__ = ["S3Options", "hadoop_options", "s3_options"]
+__all__ = ["Connection", "HadoopOptions", "Secret", "StaticCredential", "resolve_s3"]
 
-_STATIC_PROVIDERS: Final = ("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")
-_ENVIRONMENT_PROVIDERS: Final = ("EnvironmentVariableCredentialsProvider",)
-_AMBIENT_PROVIDERS: Final = (
-    "IAMInstanceCredentialsProvider",
-    "InstanceProfileCredentialsProvider",
-    "ContainerCredentialsProvider",
-    "WebIdentityTokenFileCredentialsProvider",
-    "DefaultCredentialsProvider",
-    "DefaultAWSCredentialsProviderChain",
-)
-_ANONYMOUS_PROVIDERS: Final = ("AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider")
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Text that no ``repr``, log line or message shows; ``reveal`` it only where a client needs it."""
+
+    _value: str = field(repr=False)
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Options:
-    """What an S3 client needs. Secrets are left out of the repr."""
+class StaticCredential:
+    """Keys of an S3 account; ``token`` belongs to temporary ones."""
 
-    bucket: str
-    endpoint: str | None = None
-    region: str = "us-east-1"
-    path_style: bool = False
-    allow_http: bool = False
-    anonymous: bool = False
-    access_key: str | None = field(default=None, repr=False)
-    secret_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
+    access_key: Secret
+    secret_key: Secret
+    token: Secret | None = None
 
 
-def hadoop_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The ``fs.*`` settings among ``options``, with ``spark.hadoop.`` taken off.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach one bucket. Hashable, so that equal settings share a client.
 
-    Example:
-        >>> hadoop_options({"spark.hadoop.fs.s3a.endpoint": "http://localhost:9000", "spark.app.name": "x"})
-        {'fs.s3a.endpoint': 'http://localhost:9000'}
+    Args:
+        kind: ``s3``, ``gs`` or ``azure``.
+        bucket: Bucket or container.
+        config: Settings of the client library by its own names.
+        credential: Keys to sign with; None leaves it to the environment (container, web identity, instance).
+        allow_http: Whether the endpoint is spoken to without TLS.
+        proxy: URL of a proxy, with its password.
+        max_retries: How often a request that may be repeated is repeated.
     """
-    plain = {key.removeprefix("spark.hadoop."): value for key, value in options.items()}
-    return {key: value for key, value in plain.items() if key.startswith("fs.")}
+
+    kind: str
+    bucket: str
+    config: tuple[tuple[str, str | bool | Secret], ...] = ()
+    credential: StaticCredential | None = None
+    allow_http: bool = False
+    proxy: Secret | None = None
+    max_retries: int = 6
+
+    def get(self, name: str) -> str | bool | None:
+        """One client setting, secrets revealed; None when it is not set."""
+        value = dict(self.config).get(name)
+        return value.reveal() if isinstance(value, Secret) else value
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret text in here, for a message to be cleaned of."""
+        held = [value for _, value in self.config if isinstance(value, Secret)]
+        if self.credential is not None:
+            held += [self.credential.secret_key, *([self.credential.token] if self.credential.token else [])]
+        if self.proxy is not None:
+            held.append(self.proxy)
+        return tuple(secret.reveal() for secret in held if secret.reveal())
 
 
-def s3_options(bucket: str, options: Mapping[str, str], env: Mapping[str, str] | None = None) -> S3Options:
-    """Settings of one bucket: ``fs.s3a.bucket.<bucket>.*`` over ``fs.s3a.*`` over ``AWS_*`` of the environment.
+class HadoopOptions:
+    """Settings by their Hadoop names: call options before ``spark.hadoop.*`` ones before ``PYDELTA_*`` variables.
+
+    The variable of ``fs.s3a.path.style.access`` is ``PYDELTA_FS_S3A_PATH_STYLE_ACCESS``. An empty value counts as
+    unset, as in Hadoop.
+    """
+
+    def __init__(self, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> None:
+        self._options = dict(options or {})
+        self.env: Mapping[str, str] = os.environ if env is None else env
+
+    def __repr__(self) -> str:
+        return f"HadoopOptions({sorted(self._options)})"
+
+    def get(self, *names: str) -> str | None:
+        """The first of the settings that is set."""
+        for name in names:
+            for value in (
+                self._options.get(name),
+                self._options.get(f"spark.hadoop.{name}"),
+                self.env.get("PYDELTA_" + re.sub(r"[.\-]", "_", name).upper()),
+            ):
+                if value is not None and value.strip():
+                    return value.strip()
+        return None
+
+    def get_flag(self, *names: str, default: bool) -> bool:
+        """A setting that is true or false.
+
+        Raises:
+            InvalidArgumentError: It is neither.
+        """
+        text = self.get(*names)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise InvalidArgumentError(f"{names[-1]} is {text!r}.", hint="Set it to true or false.")
+        return text.lower() == "true"
+
+    def get_variable(self, *names: str) -> str | None:
+        """The first environment variable that is set and not empty."""
+        return next((self.env[name] for name in names if self.env.get(name)), None)
+
+    def starting_with(self, *prefixes: str) -> dict[str, str]:
+        """All settings whose names begin so, ``spark.hadoop.`` taken off."""
+        plain = {name: value for name, value in self._options.items() if not name.startswith("spark.hadoop.")}
+        named = {name.removeprefix("spark.hadoop."): value for name, value in self._options.items()}
+        return {name: value for name, value in {**named, **plain}.items() if name.startswith(prefixes)}
+
+
+_FROM_KEYS: Final = frozenset({"SimpleAWSCredentialsProvider", "BasicAWSCredentialsProvider"})
+_FROM_TOKEN: Final = frozenset({"TemporaryAWSCredentialsProvider"})
+_ANONYMOUS: Final = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
+_FROM_ENVIRONMENT: Final = frozenset({"EnvironmentVariableCredentialsProvider"})
+_FROM_MACHINE: Final = frozenset(
+    {
+        "ContainerCredentialsProvider",
+        "DefaultAWSCredentialsProviderChain",
+        "DefaultCredentialsProvider",
+        "EC2ContainerCredentialsProviderWrapper",
+        "IAMInstanceCredentialsProvider",
+        "InstanceProfileCredentialsProvider",
+        "WebIdentityTokenCredentialsProvider",
+        "WebIdentityTokenFileCredentialsProvider",
+    }
+)
+_KNOWN_PACKAGES: Final = ("org.apache.hadoop.fs.s3a.", "com.amazonaws.auth.", "software.amazon.awssdk.auth.")
+_ENCRYPTION: Final = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
+
+class _S3Settings:
+    """``fs.s3a.*`` of one bucket: ``fs.s3a.bucket.<bucket>.x`` before ``fs.s3a.x``."""
+
+    def __init__(self, options: HadoopOptions, bucket: str) -> None:
+        self._options = options
+        self._bucket = bucket
+
+    def names(self, *names: str) -> list[str]:
+        return [
+            *(f"fs.s3a.bucket.{self._bucket}.{name}" for name in names),
+            *(f"fs.s3a.{name}" for name in names),
+        ]
+
+    def get(self, *names: str) -> str | None:
+        return self._options.get(*self.names(*names))
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        return self._options.get_flag(*self.names(name), default=default)
+
+
+def resolve_s3(
+    bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
+) -> Connection:
+    """How to reach a bucket, from the settings that Spark's S3A reads.
+
+    ``fs.s3a.endpoint``, ``endpoint.region``, ``path.style.access``, ``connection.ssl.enabled``, ``access.key``,
+    ``secret.key``, ``session.token``, ``aws.credentials.provider``, ``encryption.algorithm`` and ``.key``,
+    ``requester.pays.enabled``, ``attempts.maximum``, ``proxy.*``, each also per bucket; then the ``AWS_*`` variables.
 
     Raises:
-        DeltaEnvironmentError: A credentials provider class that has no counterpart outside of the JVM, by its name;
-            or half of a key pair.
+        InvalidArgumentError: A value that cannot be right, or a credential provider, an encryption or a credential
+            store that only Hadoop itself can serve; named, with what to set instead.
     """
-    env = os.environ if env is None else env
-    fs = hadoop_options(options)
-
-    def setting(name: str, *variables: str) -> str | None:
-        for key in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
-            if fs.get(key, "").strip():
-                return fs[key].strip()
-        return next((env[variable] for variable in variables if env.get(variable)), None)
-
-    static, anonymous = _provider(setting("aws.credentials.provider"))
-    access = setting("access.key", "AWS_ACCESS_KEY_ID")
-    secret = setting("secret.key", "AWS_SECRET_ACCESS_KEY")
-    if (access is None) != (secret is None):
-        missing = "fs.s3a.secret.key" if secret is None else "fs.s3a.access.key"
-        raise DeltaEnvironmentError(
-            f"The bucket {bucket} has one half of a key pair: {missing} is not set.", hint=f"Set {missing} as well."
-        )
-    if static and access is None and not anonymous:
-        raise DeltaEnvironmentError(
-            f"The bucket {bucket} is to be used with keys from the settings, and there are none.",
-            hint="Set fs.s3a.access.key and fs.s3a.secret.key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        )
-    endpoint = setting("endpoint", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    tls = (setting("connection.ssl.enabled") or "true").lower() != "false"
-    if endpoint is not None and "://" not in endpoint:
-        endpoint = f"{'https' if tls else 'http'}://{endpoint}"
-    return S3Options(
+    lookup = HadoopOptions(options, env)
+    settings = _S3Settings(lookup, bucket)
+    config: dict[str, str | bool | Secret] = {}
+    endpoint, from_environment = _endpoint(lookup, settings)
+    config["region"] = _region(lookup, settings, endpoint)
+    path_style = settings.flag("path.style.access", default=False)
+    if endpoint is not None:
+        address = urlsplit(endpoint)
+        if from_environment:
+            virtual = (lookup.get_variable("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") or "").lower() == "true"
+        else:
+            virtual = not path_style and _can_be_host(bucket, address.hostname or "")
+            endpoint = f"{address.scheme}://{bucket}.{address.netloc}" if virtual else endpoint
+        config["endpoint"] = config["aws_endpoint_url_s3"] = endpoint
+        config["virtual_hosted_style_request"] = virtual
+    else:
+        config["virtual_hosted_style_request"] = not path_style and _can_be_host(bucket, "s3.amazonaws.com")
+    config.update(_encryption(settings))
+    if settings.flag("requester.pays.enabled", default=False):
+        config["request_payer"] = True
+    credential, anonymous = _credential(lookup, settings)
+    config["skip_signature"] = anonymous
+    return Connection(
+        kind="s3",
         bucket=bucket,
-        endpoint=endpoint,
-        region=setting("endpoint.region", "AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1",
-        path_style=(setting("path.style.access") or "false").lower() == "true",
-        allow_http=endpoint is not None and endpoint.startswith("http://"),
-        anonymous=anonymous,
-        access_key=None if anonymous else access,
-        secret_key=None if anonymous else secret,
-        session_token=None if anonymous else setting("session.token", "AWS_SESSION_TOKEN"),
+        config=tuple(sorted(config.items())),
+        credential=credential,
+        allow_http=endpoint is not None and endpoint.startswith("http:"),
+        proxy=_proxy(settings),
+        max_retries=_count(settings, "attempts.maximum", default=6),
     )
 
 
-def _provider(value: str | None) -> tuple[bool, bool]:
-    """A provider list -> (keys must be in the settings, anonymous)."""
-    if not value:
-        return False, False
-    names = [part.strip().rpartition(".")[2] for part in value.replace("\n", ",").split(",") if part.strip()]
-    known = (*_STATIC_PROVIDERS, *_ENVIRONMENT_PROVIDERS, *_AMBIENT_PROVIDERS, *_ANONYMOUS_PROVIDERS)
-    unknown = [name for name in names if name not in known]
-    if unknown and len(unknown) == len(names):
-        raise DeltaEnvironmentError(
-            f"The credentials provider {', '.join(unknown)} runs in the JVM alone; the transaction log is read outside it.",
-            hint="Use one of the providers "
-            + ", ".join(known)
-            + ", or register a log store of your own for the scheme.",
+def _endpoint(lookup: HadoopOptions, settings: _S3Settings) -> tuple[str | None, bool]:
+    """The endpoint with its scheme (None for AWS's own), and whether the environment named it."""
+    text = settings.get("endpoint")
+    if text is None:
+        text = lookup.get_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        return (_with_scheme(text, tls=True), True) if text else (None, False)
+    if text.lower().rstrip("/").removeprefix("https://") == "s3.amazonaws.com":
+        return None, False  # the central address: the region decides
+    return _with_scheme(text, tls=settings.flag("connection.ssl.enabled", default=True)), False
+
+
+def _with_scheme(text: str, *, tls: bool) -> str:
+    url = text.rstrip("/") if "://" in text else f"{'https' if tls else 'http'}://{text.rstrip('/')}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise InvalidArgumentError(
+            "fs.s3a.endpoint is no address of an S3 service.",
+            hint="Write it as host:port or http://host:port, without a user name, a password or a bucket.",
         )
-    return all(name in _STATIC_PROVIDERS for name in names), all(name in _ANONYMOUS_PROVIDERS for name in names)
+    return url
+
+
+def _region(lookup: HadoopOptions, settings: _S3Settings, endpoint: str | None) -> str:
+    named = settings.get("endpoint.region") or lookup.get_variable("AWS_REGION", "AWS_DEFAULT_REGION")
+    if named:
+        return named
+    match = re.search(r"\bs3[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com", endpoint or "")
+    return match.group(1) if match else "us-east-1"
+
+
+def _can_be_host(bucket: str, host: str) -> bool:
+    """Whether ``bucket.host`` is an address that resolves and that a certificate covers."""
+    if host == "localhost" or not re.fullmatch(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", bucket):
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
+
+
+def _encryption(settings: _S3Settings) -> dict[str, str | bool | Secret]:
+    algorithm = settings.get("encryption.algorithm", "server-side-encryption-algorithm")
+    if algorithm is None:
+        return {}
+    if algorithm.upper() not in _ENCRYPTION:
+        raise InvalidArgumentError(
+            f"fs.s3a.encryption.algorithm is {algorithm!r}, which cannot be carried over to this client.",
+            hint=f"Use one of {', '.join(_ENCRYPTION)}, or let the bucket encrypt by default.",
+        )
+    config: dict[str, str | bool | Secret] = {"server_side_encryption": _ENCRYPTION[algorithm.upper()]}
+    key = settings.get("encryption.key", "server-side-encryption.key")
+    if key is not None and "kms" in str(config["server_side_encryption"]):
+        config["sse_kms_key_id"] = Secret(key)
+    return config
+
+
+def _proxy(settings: _S3Settings) -> Secret | None:
+    host = settings.get("proxy.host")
+    if host is None:
+        return None
+    user, password = settings.get("proxy.username"), settings.get("proxy.password")
+    login = f"{user}:{password}@" if user and password else ""
+    scheme = "https" if settings.flag("proxy.ssl.enabled", default=False) else "http"
+    return Secret(f"{scheme}://{login}{host}:{settings.get('proxy.port') or ('443' if scheme == 'https' else '80')}")
+
+
+def _count(settings: _S3Settings, name: str, *, default: int) -> int:
+    text = settings.get(name)
+    if text is None:
+        return default
+    if not text.isdigit():
+        raise InvalidArgumentError(f"fs.s3a.{name} is {text!r}.", hint="Set it to a whole number.")
+    return int(text)
+
+
+def _credential(lookup: HadoopOptions, settings: _S3Settings) -> tuple[StaticCredential | None, bool]:
+    """The keys to sign with (None: what the machine offers), and whether not to sign at all."""
+    binding = settings.get("delegation.token.binding")
+    if binding is not None:
+        raise _refused(binding, "fs.s3a.delegation.token.binding")
+    given = _keys(settings.get("access.key"), settings.get("secret.key"), settings.get("session.token"), "fs.s3a.*.key")
+    variables = _keys(
+        lookup.get_variable("AWS_ACCESS_KEY_ID"),
+        lookup.get_variable("AWS_SECRET_ACCESS_KEY"),
+        lookup.get_variable("AWS_SESSION_TOKEN", "AWS_TOKEN"),
+        "AWS_*",
+    )
+    listed = re.split(r"[,\s]+", settings.get("aws.credentials.provider") or "")
+    classes = [name for name in listed if name]
+    if not classes:
+        _refuse_credential_store(lookup, settings, given)
+        anonymous = (lookup.get_variable("AWS_SKIP_SIGNATURE") or "").lower() in ("true", "1")
+        return given or variables, given is None and anonymous
+    for name in classes:
+        simple = name.rpartition(".")[2]
+        if not name.startswith(_KNOWN_PACKAGES) and "." in name:
+            raise _refused(name, "fs.s3a.aws.credentials.provider")
+        if simple in _FROM_KEYS and given is not None:
+            return StaticCredential(access_key=given.access_key, secret_key=given.secret_key), False
+        if simple in _FROM_TOKEN and given is not None and given.token is not None:
+            return given, False
+        if simple in _ANONYMOUS:
+            return None, True
+        if simple in _FROM_ENVIRONMENT and variables is not None:
+            return variables, False
+        if simple in _FROM_MACHINE:
+            return (variables if simple.startswith("Default") else None), False
+        if simple not in _FROM_KEYS | _FROM_TOKEN | _FROM_ENVIRONMENT:
+            raise _refused(name, "fs.s3a.aws.credentials.provider")
+    _refuse_credential_store(lookup, settings, given)
+    raise InvalidArgumentError(
+        f"No credentials: fs.s3a.aws.credentials.provider names {', '.join(classes)}, and none of them finds keys.",
+        hint="Set fs.s3a.access.key and fs.s3a.secret.key (and fs.s3a.session.token for temporary keys), or "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    )
+
+
+def _keys(access: str | None, secret: str | None, token: str | None, source: str) -> StaticCredential | None:
+    if access is None and secret is None:
+        return None
+    if access is None or secret is None:
+        raise InvalidArgumentError(
+            f"Of the two keys in {source} only the {'secret' if access is None else 'access'} key is set.",
+            hint="Set both, or neither.",
+        )
+    return StaticCredential(
+        access_key=Secret(access), secret_key=Secret(secret), token=Secret(token) if token else None
+    )
+
+
+def _refuse_credential_store(lookup: HadoopOptions, settings: _S3Settings, given: StaticCredential | None) -> None:
+    if given is None and (
+        settings.get("security.credential.provider.path") or lookup.get("hadoop.security.credential.provider.path")
+    ):
+        raise InvalidArgumentError(
+            "The S3 keys are in a Hadoop credential store (hadoop.security.credential.provider.path), which only "
+            "Hadoop can open.",
+            hint="Set fs.s3a.access.key and fs.s3a.secret.key, or the AWS_* variables.",
+        )
+
+
+def _refused(name: str, setting: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{setting} names the class {name}, which has no equal outside of Hadoop.",
+        hint="Use SimpleAWSCredentialsProvider, TemporaryAWSCredentialsProvider, AnonymousAWSCredentialsProvider, "
+        "EnvironmentVariableCredentialsProvider, or a container's, web identity's or instance's own provider; or "
+        "register a log store of your own (spark.pydelta.logStore.s3a).",
+    )

@@ -26,7 +26,6 @@ _BUILT_IN: Mapping[str, str] = {
     "gs": "pydelta.storage.objects:open_object_store",
     "abfs": "pydelta.storage.objects:open_object_store",
     "abfss": "pydelta.storage.objects:open_object_store",
-    "az": "pydelta.storage.objects:open_object_store",
     "hdfs": "pydelta.storage.hdfs:open_hdfs_store",
 }
 _REGISTERED: dict[str, StoreFactory] = {}

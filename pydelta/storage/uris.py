@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import InvalidArgumentError
 
-__all__ = ["normalize_uri", "scheme_of"]
+__all__ = ["check_path", "normalize_uri", "scheme_of", "split_location"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -28,7 +28,8 @@ def scheme_of(uri: str) -> str:
 def normalize_uri(uri: str) -> str:
     """One spelling for a location: with scheme, without a trailing slash; local paths absolute and URI-encoded.
 
-    A bare path is taken literally (``%41`` stays three characters); the path of a ``file:`` URI is decoded.
+    A bare path is taken literally (``%41`` stays three characters); the path of a ``file:`` URI is decoded. In every
+    other scheme what follows the host is the plain text of a key, as in Hadoop's paths: nothing is decoded.
 
     Raises:
         InvalidArgumentError: Empty, or a ``file:`` URI of another host.
@@ -52,3 +53,41 @@ def normalize_uri(uri: str) -> str:
             )
         return Path(os.path.abspath(unquote(re.sub(r"^//(localhost)?", "", rest) or "/"))).as_uri()
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def split_location(uri: str) -> tuple[str, str, str]:
+    """Scheme, host (a bucket, ``container@account``, a name node) and key of a URI that is no ``file:`` URI.
+
+    Raises:
+        InvalidArgumentError: A user name or password before the host of a bucket; the message does not repeat it.
+
+    Example:
+        >>> split_location("s3a://bucket/a b/%41#c")
+        ('s3a', 'bucket', 'a b/%41#c')
+    """
+    scheme = scheme_of(uri)
+    host, _, key = uri.partition(":")[2].removeprefix("//").partition("/")
+    if "@" in host and not scheme.startswith(("abfs", "az")):
+        raise InvalidArgumentError(
+            f"The {scheme} location carries credentials before the bucket's name.",
+            hint="Take them out of the location; set fs.s3a.access.key and fs.s3a.secret.key instead.",
+        )
+    return scheme, host, key.strip("/")
+
+
+def check_path(path: str) -> str:
+    """The path itself, when it is one that stays under a store's root.
+
+    Raises:
+        InvalidArgumentError: Empty, absolute, with an empty, ``.`` or ``..`` segment, or with a NUL character.
+
+    Example:
+        >>> check_path("p=a b/part-0.parquet")
+        'p=a b/part-0.parquet'
+    """
+    if "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise InvalidArgumentError(
+            f"{path!r} is no path under a store's root.",
+            hint="Name objects relative to the root, with '/' between names and without '.' or '..'.",
+        )
+    return path

@@ -69,7 +69,9 @@ def test_both_write_to_one_table_in_turn(spark, tmp_path):
     path = str(tmp_path / "t")
     ours = spark.range(0, 10).selectExpr("id", "cast(id % 2 as int) as p")
     ours.write.format("delta").partitionBy("p").save(path)
-    theirs = pa.table({"id": pa.array(range(10, 20), pa.int64()), "p": pa.array([i % 2 for i in range(10)], pa.int32())})
+    theirs = pa.table(
+        {"id": pa.array(range(10, 20), pa.int64()), "p": pa.array([i % 2 for i in range(10)], pa.int32())}
+    )
     deltalake.write_deltalake(path, theirs, mode="append")
     DeltaTable.forPath(spark, path).delete("id in (3, 13) or p = 0 and id >= 18")
     deltalake.DeltaTable(path).delete("id = 5")

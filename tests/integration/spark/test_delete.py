@@ -153,7 +153,8 @@ def test_a_condition_that_does_not_parse_is_shown(spark, partitioned, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "word"), [("id in (select 1)", "subquery"), ("rand() < 0.5", "deterministic"), ("id = (select 1)", "subquery")]
+    ("text", "word"),
+    [("id in (select 1)", "subquery"), ("rand() < 0.5", "deterministic"), ("id = (select 1)", "subquery")],
 )
 def test_conditions_that_delete_cannot_take_are_refused(spark, partitioned, text, word):
     before = _tree(partitioned)

@@ -1,0 +1,131 @@
+"""What statistics rule out: one row a case, so that a mask that keeps everything fails."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.predicate import (
+    Column,
+    In,
+    Unknown,
+    columns,
+    is_partition_only,
+    parse_predicate,
+    skipping_mask,
+    split_conjuncts,
+)
+from pydelta.predicate.masks import NotEvaluable, partition_mask
+from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
+from pydelta.protocol.stats import parse_stats_columns
+
+SCHEMA = StructType(
+    (
+        StructField("i", PrimitiveType("integer")),
+        StructField("x", PrimitiveType("double")),
+        StructField("s", PrimitiveType("string")),
+        StructField("d", PrimitiveType("date")),
+        StructField("t", PrimitiveType("timestamp")),
+        StructField("n", DecimalType(10, 2)),
+        StructField("o", StructType((StructField("k", PrimitiveType("long")),))),
+        StructField("with.dot", PrimitiveType("long")),
+    )
+)
+STATS = (
+    '{"numRecords":10,"minValues":{"i":5,"x":1.5,"s":"bb","d":"2024-01-05","t":"2024-01-05T10:00:00.123Z","n":1.50,'
+    '"o":{"k":100},"with.dot":7},"maxValues":{"i":9,"x":2.5,"s":"dd","d":"2024-01-09","t":"2024-01-05T11:00:00.456Z",'
+    '"n":9.50,"o":{"k":200},"with.dot":8},"nullCount":{"i":0,"x":1,"s":0,"d":10,"t":0,"n":0,"o":{"k":0},"with.dot":0}}'
+)
+LEAVES = [((f.name,), f.data_type) for f in SCHEMA if f.name != "o"] + [(("o", "k"), PrimitiveType("long"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("i = 5", True), ("i = 4", False), ("i = 10", False), ("6 = i", True), ("4 >= i", False),
+        ("i < 5", False), ("i <= 5", True), ("i > 9", False), ("i >= 9", True),
+        ("NOT i < 10", False), ("NOT i >= 5", False), ("i != 7", True),
+        ("i IN (1, 2)", False), ("i IN (1, 9)", True), ("i NOT IN (6)", True), ("i IN (1, NULL)", False),
+        ("i IS NULL", False), ("i IS NOT NULL", True), ("x IS NULL", True), ("d IS NOT NULL", False),
+        ("d = '2024-01-06'", False), ("i <=> NULL", False), ("i = NULL", False), ("d <=> NULL", True),
+        ("x = 3.0", False), ("x > 100.0", True), ("x < 1.0", False),
+        ("s = 'bb'", True), ("s < 'bb'", False), ("s LIKE 'c%'", True), ("s LIKE 'e%'", False), ("s LIKE 'a%'", False),
+        ("t < TIMESTAMP '2024-01-05 10:00:00.123'", False), ("t > TIMESTAMP '2024-01-05 11:00:00.4565'", True),
+        ("t > TIMESTAMP '2024-01-05 11:00:00.458'", False),
+        ("n = 1.50", True), ("n < 1.49", False), ("n > 9", True),
+        ("o.k = 99", False), ("o.k = 150", True), ("`with.dot` = 9", False), ("`with.dot` = 7", True),
+        ("i = 4 OR s = 'bb'", True), ("i = 4 OR s = 'zz'", False), ("i = 5 AND s = 'zz'", False),
+        ("NOT (i = 5 OR i = 6)", True), ("NOT (i >= 5 OR s = 'zz')", False), ("TRUE", True), ("FALSE", False),
+        ("i BETWEEN 6 AND 7", True), ("i BETWEEN 1 AND 4", False),
+    ],
+)  # fmt: skip
+def test_a_file_is_kept_or_skipped(text, kept):
+    stats = parse_stats_columns(pl.Series([STATS, None, "{truncated"]), LEAVES)
+    mask = skipping_mask(parse_predicate(text, SCHEMA), stats).to_list()
+    assert mask[0] is kept
+    decidable_without = text in ("FALSE", "i = NULL", "i IN (1, NULL)")
+    assert mask[1:] == [True, True] or decidable_without or text == "FALSE"
+
+
+def test_what_is_not_understood_skips_nothing():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    assert skipping_mask(Unknown("udf(i)", frozenset({("i",)})), stats).to_list() == [True]
+    assert skipping_mask(In(Column(("i",)), ("text",)), stats).to_list() == [True]  # types that do not compare
+
+
+def test_more_values_than_are_looked_at_singly_are_a_range():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    assert skipping_mask(In(Column(("i",)), tuple(range(100, 300))), stats).to_list() == [False]
+    assert skipping_mask(In(Column(("i",)), tuple(range(300))), stats).to_list() == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"), [("i = ", 1, 3), ("i =\n = 3", 2, 2), ("", 1, 1), ("i IN ()", 1, 7), ("i ~ 3", 1, 3)]
+)
+def test_a_condition_that_does_not_parse_shows_where(text, line, column):
+    with pytest.raises(ParseError) as caught:
+        parse_predicate(text, SCHEMA)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert "^" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nope = 1", ["nope", "i, x, s"]),
+        ("o.z = 1", ["o.z"]),
+        ("I2 = 1", ["I2"]),
+        ("i = 'x'", ["'x'", "integer"]),
+        ("s = 5", ["'s'", "string"]),
+        ("d = 'no date'", ["no date"]),
+    ],
+)
+def test_a_name_or_constant_that_does_not_fit_is_named(text, words):
+    with pytest.raises(BindError) as caught:
+        parse_predicate(text, SCHEMA)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_pattern_that_needs_spark_is_refused():
+    with pytest.raises(InvalidArgumentError, match="LIKE"):
+        parse_predicate("s LIKE '%a'", SCHEMA)
+
+
+def test_names_are_bound_ignoring_case_and_conjuncts_are_split():
+    bound = parse_predicate("I = 1 AND (S = 'a' OR s = 'b') AND d IS NULL", SCHEMA)
+    assert columns(bound) == {("i",), ("s",), ("d",)}
+    parts = split_conjuncts(bound)
+    assert [is_partition_only(part, ["I", "D"]) for part in parts] == [True, False, True]
+
+
+def test_a_column_that_is_not_at_hand_is_not_evaluable():
+    with pytest.raises(NotEvaluable):
+        partition_mask(parse_predicate("i = 1", SCHEMA), pl.DataFrame({"s": ["a"]}))
+
+
+def test_arrays_have_counts_and_no_bounds():
+    leaves = [(("a",), ArrayType(PrimitiveType("long")))]
+    frame = parse_stats_columns(pl.Series(['{"numRecords":2,"nullCount":{"a":2}}']), leaves)
+    assert frame.columns == ["numRecords", "nullCount.a"]
