@@ -1,0 +1,152 @@
+"""An object store client's exception in, what happened out: was it sent, was it applied, can it be repeated.
+
+The client tells the kinds of failure apart only in the text of its exceptions, so that text is read in this one place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+from pydelta.errors import (
+    ObjectNotFoundError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    UnsafeStoreError,
+)
+
+__all__ = ["Failure", "read_failure", "to_storage_error"]
+
+_STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})</Message>")
+_RETRIES: Final = re.compile(r"\bretries: (\d+)")
+_KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
+_QUERY_SECRET: Final = re.compile(r"(?i)\b(sig|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token)=[^&\s\"'<>]+")
+_FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What a request's failure says.
+
+    Args:
+        status: HTTP status of the reply, None when there was none.
+        code: The service's own error code, such as ``SlowDown``.
+        message: The service's own sentence.
+        kind: ``credentials`` when none were found, ``path`` for a name the client refuses, ``missing``, ``denied``,
+            ``connect`` when no connection was made, ``reply`` for an HTTP status, else ``lost``.
+        retries: How often the client had repeated the request.
+    """
+
+    status: int | None
+    code: str | None
+    message: str | None
+    kind: str
+    retries: int
+
+    @property
+    def surely_not_applied(self) -> bool:
+        """Whether the store cannot have carried the request out."""
+        if self.retries:
+            return False
+        if self.kind == "reply":
+            return self.status == 501 or (self.status is not None and 400 <= self.status < 500 and self.status != 408)
+        return self.kind != "lost"
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether every other request would most likely fail the same way."""
+        return self.kind in ("connect", "lost", "credentials", "denied") or (self.status or 0) >= 500
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in ("connect", "lost") or self.status in (408, 429) or (self.status or 0) >= 500
+
+
+def read_failure(error: Exception) -> Failure:
+    """What a client's exception says. Pure; never fails."""
+    text = str(error)
+    status = _STATUS.search(text)
+    code = _CODE.search(text)
+    message = _MESSAGE.search(text)
+    retries = _RETRIES.search(text)
+    http = _KIND.search(text)
+    if "169.254." in text or "/latest/api/token" in text or "sts.amazonaws.com" in text:
+        kind = "credentials"
+    elif isinstance(error, FileNotFoundError):
+        kind = "missing"
+    elif isinstance(error, ValueError):
+        kind = "path"
+    elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        kind = "denied"
+    elif status is not None:
+        kind = "reply"
+    elif http is not None and http.group(1) == "Connect":
+        kind = "connect"
+    else:
+        kind = "lost"
+    return Failure(
+        status=int(status.group(1)) if status else None,
+        code=code.group(1) if code else None,
+        message=message.group(1) if message else None,
+        kind=kind,
+        retries=int(retries.group(1)) if retries else 0,
+    )
+
+
+def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = ()) -> StorageError:
+    """The error to raise for a client's exception, without a secret in it.
+
+    Args:
+        error: What the client raised.
+        where: URI of the object.
+        secrets: Texts that must not appear.
+    """
+    failure = read_failure(error)
+    reply = " ".join(part for part in (str(failure.status or ""), failure.code, failure.message) if part)
+    detail = _clean(reply or str(error).partition("\n")[0], secrets)
+    if failure.kind == "missing":
+        if failure.code in ("NoSuchBucket", "ContainerNotFound"):
+            return ObjectNotFoundError(f"{where}: there is no such bucket.", hint="Create it, or check the endpoint.")
+        return ObjectNotFoundError(f"{where} does not exist.")
+    if failure.kind == "denied":
+        return StoragePermissionError(
+            f"{where}: the store refused the request ({detail}).",
+            hint="Check the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*) and what their owner may do.",
+        )
+    if failure.kind == "credentials":
+        return StoragePermissionError(
+            f"{where}: no credentials were found in the settings, the environment or on the machine.",
+            hint="Set fs.s3a.access.key and fs.s3a.secret.key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        )
+    if failure.kind == "connect":
+        return StorageError(
+            f"{where}: the store cannot be reached.",
+            retryable=True,
+            hint="Check that the service runs, and the endpoint (fs.s3a.endpoint or AWS_ENDPOINT_URL).",
+        )
+    if failure.code in _FULL_CODES or failure.status == 507:
+        return StorageFullError(f"{where}: the store is full ({detail}).", hint="Free space or raise the quota.")
+    if failure.status == 501:
+        return UnsafeStoreError(
+            f"{where}: the store does not implement this request ({detail}).",
+            hint="A log needs a store that honours If-None-Match on PUT (AWS S3, MinIO).",
+        )
+    return StorageError(
+        f"{where}: {detail}.", retryable=failure.retryable, hint="Run it again." if failure.retryable else None
+    )
+
+
+def _clean(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        for spelling in (secret, quote(secret, safe="")):
+            text = text.replace(spelling, "***")
+    return _QUERY_SECRET.sub(r"\1=***", text).strip().rstrip(".")

@@ -1,0 +1,118 @@
+"""Bytes of a stream in, one object out: one put for a small object, a multipart upload beside the writing else."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import obstore
+from obstore.exceptions import BaseError
+
+from pydelta.storage.streams import ObjectWriter
+
+__all__ = ["UploadWriter"]
+
+PART_BYTES: Final = 5 * 1024 * 1024
+_CONCURRENCY: Final = 2
+_POLL_S: Final = 0.2
+
+
+class _DroppedError(Exception):
+    """Makes the client abort the upload and delete its parts."""
+
+
+class UploadWriter(ObjectWriter):
+    """Holds at most a few parts in memory, however large the object gets.
+
+    Args:
+        store: The client's store.
+        key: Full key in the bucket.
+        to_error: A client's exception -> the error to raise.
+    """
+
+    def __init__(self, store: Any, key: str, *, to_error: Callable[[Exception], Exception]) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._to_error = to_error
+        self._buffer = bytearray()
+        self._parts: queue.Queue[bytes | _DroppedError | None] = queue.Queue(maxsize=1)
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def _append(self, view: memoryview) -> None:
+        position = 0
+        while position < view.nbytes:
+            taken = min(PART_BYTES - len(self._buffer), view.nbytes - position)
+            self._buffer += view[position : position + taken]
+            position += taken
+            if len(self._buffer) == PART_BYTES:
+                self._send(bytes(self._buffer))
+                self._buffer.clear()
+
+    def _publish(self) -> None:
+        if self._thread is None:
+            try:
+                obstore.put(self._store, self._key, bytes(self._buffer), use_multipart=False)
+            except (BaseError, OSError, ValueError) as error:
+                raise self._to_error(error) from None
+            return
+        if self._buffer:
+            self._send(bytes(self._buffer))
+        self._send(None)
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            raise self._to_error(self._failure) from None
+
+    def _drop(self) -> None:
+        self._buffer.clear()
+        if self._thread is None:
+            return
+        while self._thread.is_alive():
+            try:
+                self._parts.put(_DroppedError(), timeout=_POLL_S)
+                break
+            except queue.Full:
+                continue
+        self._thread.join()
+        self._thread = None
+
+    def _send(self, part: bytes | None) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._upload, name="pydelta-upload", daemon=True)
+            self._thread.start()
+        while self._thread.is_alive():
+            try:
+                self._parts.put(part, timeout=_POLL_S)
+                return
+            except queue.Full:
+                continue
+        if self._failure is not None:
+            raise self._to_error(self._failure) from None
+
+    def _upload(self) -> None:
+        try:
+            obstore.put(
+                self._store,
+                self._key,
+                self._taken(),
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=_CONCURRENCY,
+            )
+        except _DroppedError:
+            pass
+        except (BaseError, OSError, ValueError) as error:
+            self._failure = error
+
+    def _taken(self) -> Iterator[bytes]:
+        while True:
+            part = self._parts.get()
+            if isinstance(part, _DroppedError):
+                raise part
+            if part is None:
+                return
+            yield part
