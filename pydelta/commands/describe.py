@@ -58,6 +58,7 @@ def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
     Sizes are in bytes and count live files only.
     """
     metadata, protocol = snapshot.metadata, snapshot.protocol
+    assert metadata is not None and protocol is not None, "an empty snapshot has no details"
     return {
         "format": "delta",
         "id": metadata.id,

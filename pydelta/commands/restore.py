@@ -89,7 +89,7 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
     returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
     _refuse_missing(log.store, returning, version=target.version)
     now_ms = time.time_ns() // 1_000_000
-    if target.metadata != current.metadata:
+    if target.metadata is not None and target.metadata != current.metadata:
         txn.update_metadata(target.metadata)
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
     actions += [add.replace(data_change=True) for add in returning]

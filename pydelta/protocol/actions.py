@@ -383,11 +383,11 @@ def action_to_dict(action: Action) -> dict[str, Any]:
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
-    """Actions -> newline-delimited JSON, one line each, UTF-8, with a final newline.
+    r"""Actions -> newline-delimited JSON, one line each, UTF-8, with a final newline.
 
     Example:
         >>> encode_commit([SetTransaction(app_id="a", version=1)])
-        b'{"txn":{"appId":"a","version":1}}\\n'
+        b'{"txn":{"appId":"a","version":1}}\n'
     """
     lines = [msgspec.json.encode(action_to_dict(action)) for action in actions]
     return b"".join(line + b"\n" for line in lines)

@@ -104,7 +104,8 @@ def _mismatch(table: StructType, data: StructType, differences: list[str]) -> Sc
     )
     listed = "\n".join(f"  - {text}" for text in differences)
     return SchemaMismatchError(
-        f"The data does not fit the table's schema:\n{listed}\nTable schema:\n{table.tree()}\nData schema:\n{data.tree()}",
+        f"The data does not fit the table's schema:\n{listed}\n"
+        f"Table schema:\n{table.tree()}\nData schema:\n{data.tree()}",
         hint=f"{hint}; to replace the schema, write with mode overwrite and the option overwriteSchema.",
     )
 

@@ -81,9 +81,9 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
         return _float_text(value)
     if name == "timestamp":
         aware = value if value.tzinfo else value.replace(tzinfo=_UTC)
-        return aware.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+        return str(aware.astimezone(_UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")).rjust(27, "0")
     if name == "timestamp_ntz":
-        text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
+        text: str = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
         return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
     if name == "date":
         return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"

@@ -33,11 +33,11 @@ _ORDERED: Final = frozenset(
 
 
 def stat_column(kind: str, path: Sequence[str]) -> str:
-    """Name of a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
+    r"""Name of a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
 
     Example:
         >>> stat_column("min", ("a", "b")), stat_column("max", ("a.b",))
-        ('min.a.b', 'max.a\\\\.b')
+        ('min.a.b', 'max.a\\.b')
     """
     return ".".join([kind, *(part.replace("\\", "\\\\").replace(".", "\\.") for part in path)])
 

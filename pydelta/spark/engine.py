@@ -132,7 +132,8 @@ class SparkEngine:
 
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""
-        refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
+        if snapshot.metadata is not None:
+            refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
 
     def _scan(self, snapshot: Snapshot, files: pl.DataFrame | None, *, with_file_identity: bool = False) -> DataFrame:
         frame = scan_dataframe(self._spark, snapshot, pinned=True, files=files, with_file_identity=with_file_identity)
