@@ -29,7 +29,7 @@ from pydelta.spark.types import from_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["conform", "ddl", "name", "violation_in"]
+__all__ = ["conform", "ddl", "name", "same_type", "violation_in"]
 
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
@@ -220,7 +220,7 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
 
 def _cast(column: Column, source: DataType, target: DataType) -> Column:
     """The column as ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
-    if _same(source, target):
+    if same_type(source, target):
         return column
     if isinstance(source, StructType) and isinstance(target, StructType):
         parts = []
@@ -236,24 +236,24 @@ def _cast(column: Column, source: DataType, target: DataType) -> Column:
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         return F.transform(column, lambda element: _cast(element, source.element_type, target.element_type))
     if isinstance(source, MapType) and isinstance(target, MapType):
-        if not _same(source.key_type, target.key_type):
+        if not same_type(source.key_type, target.key_type):
             column = F.transform_keys(column, lambda key, _: _cast(key, source.key_type, target.key_type))
-        if not _same(source.value_type, target.value_type):
+        if not same_type(source.value_type, target.value_type):
             column = F.transform_values(column, lambda _, value: _cast(value, source.value_type, target.value_type))
         return column
     return column.cast(ddl(target))
 
 
-def _same(left: DataType, right: DataType) -> bool:
+def same_type(left: DataType, right: DataType) -> bool:
     """Equality of types apart from nullability and metadata."""
     if isinstance(left, StructType) and isinstance(right, StructType):
         return left.names == right.names and all(
-            _same(mine.data_type, yours.data_type) for mine, yours in zip(left.fields, right.fields, strict=True)
+            same_type(mine.data_type, yours.data_type) for mine, yours in zip(left.fields, right.fields, strict=True)
         )
     if isinstance(left, ArrayType) and isinstance(right, ArrayType):
-        return _same(left.element_type, right.element_type)
+        return same_type(left.element_type, right.element_type)
     if isinstance(left, MapType) and isinstance(right, MapType):
-        return _same(left.key_type, right.key_type) and _same(left.value_type, right.value_type)
+        return same_type(left.key_type, right.key_type) and same_type(left.value_type, right.value_type)
     return left == right
 
 

@@ -7,10 +7,9 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import AccumulatorParam
@@ -21,27 +20,15 @@ from pyspark.util import PythonEvalType
 
 from pydelta import errors
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write import WriteTarget
-from pydelta.commands.write_options import WriteOptions
-from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.protocol.actions import AddFile
-from pydelta.protocol.paths import encode_log_path
-from pydelta.protocol.schema import (
-    PrimitiveType,
-    StructType,
-    logical_to_physical,
-    physical_name,
-    to_arrow,
-    without_void,
-)
-from pydelta.protocol.stats import indexed_leaves
-from pydelta.settings import Settings, TableProperties, parse_bytes
+from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
+from pydelta.errors import DeltaError
+from pydelta.protocol.schema import StructType
+from pydelta.settings import Settings, TableProperties
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
-from pydelta.spark.write_arrow import optional
 from pydelta.spark.write_columns import conform, name, violation_in
-from pydelta.spark.write_stats import IndexedLeaf
-from pydelta.spark.write_task import CODEC_SUFFIXES, PartitionColumn, WriteTask, record_batch, run_task
+from pydelta.spark.write_layout import add_of, make_task, written_columns
+from pydelta.spark.write_task import WriteTask, record_batch, run_task
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
@@ -53,7 +40,7 @@ _RECORD_DDL: Final = (
     "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string"
 )
 _RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[\w+\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
-_PREFIX_LENGTH: Final = 2
+_LOG_STORE_PREFIX: Final = "spark.pydelta.logStore."
 
 
 class DataFrameSource:
@@ -121,12 +108,10 @@ def write_files(
         SchemaError: A column that files cannot hold.
     """
     settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
-    task = _task(spark, table_uri, schema, partition_columns, properties, options or _no_options(), settings)
-    partitions = [name(column) for column in partition_columns]
-    lower = {column.lower() for column in partition_columns}
-    void = PrimitiveType("void")
-    data = [name(f.name) for f in schema.fields if f.name.lower() not in lower and f.data_type != void]
-    rows = df.select(*[column.alias(f"c{index}") for index, column in enumerate([*data, *partitions])])
+    options = options or WriteOptions(mode=WriteMode.APPEND)
+    task = _task(spark, table_uri, schema, partition_columns, properties, options, settings)
+    data, partitions = written_columns(schema, partition_columns)
+    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate([*data, *partitions])])
     if partitions:  # a no-op in the plan where the rows are sorted already
         rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
     staged: Any = spark.sparkContext.accumulator([], _Paths())
@@ -150,7 +135,7 @@ def write_files(
             raise
         raise explained from error
     return RewriteOutput(
-        adds=tuple(_add(record) for record in records), num_rows=sum(record["num_rows"] for record in records)
+        adds=tuple(add_of(record) for record in records), num_rows=sum(record["num_rows"] for record in records)
     )
 
 
@@ -171,12 +156,6 @@ class _Paths(AccumulatorParam[list[str]]):
         return value1 + value2
 
 
-def _no_options() -> WriteOptions:
-    from pydelta.commands.write_options import WriteMode
-
-    return WriteOptions(mode=WriteMode.APPEND)
-
-
 def _task(
     spark: SparkSession,
     table_uri: str,
@@ -186,95 +165,19 @@ def _task(
     options: WriteOptions,
     settings: Settings,
 ) -> WriteTask:
-    mode = properties.column_mapping_mode
-    lower = {column.lower() for column in partition_columns}
-    stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
-    physical = logical_to_physical(stored, mode)
-    partitions = []
-    for column in partition_columns:
-        field = schema.field(column)
-        assert field is not None
-        key = physical_name(field) if mode != "none" else field.name
-        partitions.append(PartitionColumn(name=key, data_type=field.data_type))
-    file_schema, int96 = _timestamps(spark, optional(to_arrow(physical)))
-    return WriteTask(
+    jvm = Jvm.of(spark)
+    stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE_PREFIX)}
+    return make_task(
         table_uri=table_uri,
-        store_options={**Jvm.of(spark).hadoop_options(), **options.storage},
-        file_schema=file_schema,
-        partition_columns=tuple(partitions),
-        indexed=_indexed(stored, physical, properties),
-        codec=_codec(spark, properties, options),
-        int96=int96,
-        target_file_size_bytes=_target_size(properties, options, settings),
-        max_records_per_file=options.max_records_per_file,
-        max_open_files=settings.max_open_files,
+        store_options={**jvm.hadoop_options(), **stores, **options.storage},
+        schema=schema,
+        partition_columns=partition_columns,
+        properties=properties,
+        options=options,
+        settings=settings,
+        timestamp_type=spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
+        session_codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
-        prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,
-    )
-
-
-def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
-    """The leaves with statistics: chosen by logical name, told by physical path."""
-    chosen = {
-        path
-        for path, _ in indexed_leaves(
-            logical,
-            num_indexed=properties.data_skipping_num_indexed_cols,
-            stats_columns=properties.data_skipping_stats_columns,
-        )
-    }
-    both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
-    return tuple(leaf for (path, _), leaf in both if path in chosen)
-
-
-def _timestamps(spark: SparkSession, schema: pa.Schema) -> tuple[pa.Schema, bool]:
-    """``spark.sql.parquet.outputTimestampType``: the file schema with the unit asked for, and whether it is INT96.
-
-    Arrow's writer knows INT96 for all timestamps of a file or for none, and a timestamp without a zone is never
-    INT96; a file with such a column therefore has microseconds throughout.
-    """
-    kind = spark.conf.get("spark.sql.parquet.outputTimestampType", "INT96")
-    if kind == "TIMESTAMP_MILLIS":
-        return optional(schema, milliseconds=True), False
-    return schema, kind == "INT96" and not _has_ntz(schema)
-
-
-def _has_ntz(data: pa.Schema | pa.DataType) -> bool:
-    if isinstance(data, pa.Schema):
-        return any(_has_ntz(field.type) for field in data)
-    if pa.types.is_map(data):
-        return _has_ntz(data.key_type) or _has_ntz(data.item_type)
-    if pa.types.is_nested(data):
-        return any(_has_ntz(data.field(index).type) for index in range(data.num_fields))
-    return bool(pa.types.is_timestamp(data) and data.tz is None)
-
-
-def _codec(spark: SparkSession, properties: TableProperties, options: WriteOptions) -> str:
-    codec = options.compression or properties.compression_codec
-    if options.compression is None and codec == TableProperties().compression_codec:
-        codec = spark.conf.get("spark.sql.parquet.compression.codec", codec) or codec
-    codec = codec.lower()
-    if codec not in CODEC_SUFFIXES:
-        raise InvalidArgumentError(
-            f"There is no compression codec {codec!r}.", hint=f"Use one of {', '.join(CODEC_SUFFIXES)}."
-        )
-    return codec
-
-
-def _target_size(properties: TableProperties, options: WriteOptions, settings: Settings) -> int:
-    if options.target_file_size is not None:
-        return parse_bytes(options.target_file_size, name="targetFileSize")
-    return properties.target_file_size_bytes or settings.target_file_size_bytes
-
-
-def _add(record: Mapping[str, Any]) -> AddFile:
-    return AddFile(
-        path=encode_log_path(record["path"]),
-        partition_values=msgspec.json.decode(record["partition_values"]),
-        size=record["size"],
-        modification_time=record["modification_time_ms"],
-        data_change=True,
-        stats=record["stats"],
     )
 
 
