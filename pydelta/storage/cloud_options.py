@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.storage.options import Connection, HadoopOptions, Secret
 
-__all__ = ["resolve_azure", "resolve_gcs"]
+__all__ = ["azure_options", "gcs_options"]
 
 
-def resolve_gcs(
+def gcs_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
     """How to reach a Google bucket.
@@ -21,7 +21,8 @@ def resolve_gcs(
     ``UNAUTHENTICATED``), the key file's setting and ``fs.gs.storage.root.url``; else the ``GOOGLE_*`` variables.
 
     Raises:
-        InvalidArgumentError: A kind of authentication that cannot be carried over, named.
+        InvalidArgumentError: A key file is asked for, and none is named.
+        DeltaEnvironmentError: A kind of authentication that only Hadoop can serve, by its name.
     """
     lookup = HadoopOptions(options, env)
     config: dict[str, str | bool | Secret] = {}
@@ -37,7 +38,7 @@ def resolve_gcs(
     elif kind == "UNAUTHENTICATED":
         config["skip_signature"] = True
     elif kind not in ("", "APPLICATION_DEFAULT", "COMPUTE_ENGINE"):
-        raise InvalidArgumentError(
+        raise DeltaEnvironmentError(
             f"fs.gs.auth.type is {kind!r}, which has no equal outside of Hadoop.",
             hint="Use SERVICE_ACCOUNT_JSON_KEYFILE, APPLICATION_DEFAULT, COMPUTE_ENGINE or UNAUTHENTICATED.",
         )
@@ -55,7 +56,7 @@ def resolve_gcs(
 _TENANT: Final = re.compile(r"https://(?P<authority>[^/]+)/(?P<tenant>[^/]+)/oauth2/(?:v2\.0/)?token/?")
 
 
-def resolve_azure(
+def azure_options(
     host: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
     """How to reach an Azure container.
@@ -69,7 +70,8 @@ def resolve_azure(
         env: Environment variables; the process's own when None.
 
     Raises:
-        InvalidArgumentError: The location names no account, or an authentication that cannot be carried over.
+        InvalidArgumentError: The location names no account, or a setting is missing.
+        DeltaEnvironmentError: A kind of authentication that only Hadoop can serve, by its name.
     """
     lookup = HadoopOptions(options, env)
     container, _, address = host.partition("@")
@@ -93,7 +95,7 @@ def resolve_azure(
     elif kind == "oauth":
         config.update(_oauth(get("fs.azure.account.oauth.provider.type"), get))
     elif kind != "sharedkey":
-        raise InvalidArgumentError(
+        raise DeltaEnvironmentError(
             f"fs.azure.account.auth.type is {kind!r}, which has no equal outside of Hadoop.",
             hint="Use SharedKey, SAS or OAuth with client credentials or a managed identity.",
         )
@@ -120,7 +122,7 @@ def _oauth(provider: str | None, get: Callable[[str], str | None]) -> dict[str, 
         }
     if name == "MsiTokenProvider":
         return {"client_id": client} if client else {}
-    raise InvalidArgumentError(
+    raise DeltaEnvironmentError(
         f"fs.azure.account.oauth.provider.type names the class {provider}, which has no equal outside of Hadoop.",
         hint="Use ClientCredsTokenProvider or MsiTokenProvider.",
     )

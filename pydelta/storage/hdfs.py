@@ -5,19 +5,28 @@ A create writes a temporary file and renames it without overwriting, which the N
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
+from typing import Any, BinaryIO, Final, cast
 
-from pydelta.errors import DeltaEnvironmentError, ObjectNotFoundError, StorageError
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+)
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+from pydelta.storage.options import HadoopOptions
+from pydelta.storage.streams import ObjectWriter
+from pydelta.storage.uris import check_path, split_location
 
 __all__ = ["HdfsStore", "open_hdfs_store"]
 
-_TEMP_PREFIX = ".pydelta-tmp-"
+_TEMP_PREFIX: Final = ".pydelta-tmp-"
+_CLIENT_ERRORS: Final = (OSError, RuntimeError, ValueError)
+"""What hdfs-native raises: Python's own classes, with the server's exception in the text."""
 
 
 def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
@@ -33,10 +42,13 @@ def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
             "Tables on HDFS need the package hdfs-native, which is not installed.",
             hint="Install this package with its extra 'hdfs'.",
         ) from error
-    parts = urlsplit(uri)
-    settings = {key.removeprefix("spark.hadoop."): value for key, value in options.items()}
-    relevant = {key: value for key, value in settings.items() if key.startswith(("dfs.", "fs.defaultFS", "hadoop."))}
-    return HdfsStore(uri, Client(f"hdfs://{parts.netloc}", relevant))
+    settings = HadoopOptions(options).starting_with("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.")
+    _, host, _ = split_location(uri)
+    try:
+        client = Client(f"hdfs://{host}" if host else settings.get("fs.defaultFS"), settings)
+    except _CLIENT_ERRORS as error:
+        raise _failed(uri, error) from error
+    return HdfsStore(uri, client)
 
 
 class HdfsStore:
@@ -44,7 +56,8 @@ class HdfsStore:
 
     def __init__(self, root: str, client: Any) -> None:
         self._root = root.rstrip("/")
-        self._folder = unquote(urlsplit(root).path).rstrip("/")
+        key = split_location(self._root)[2]
+        self._folder = f"/{key}" if key else ""
         self._client = client
 
     def __repr__(self) -> str:
@@ -81,22 +94,32 @@ class HdfsStore:
             return b""
         try:
             return bytes(self._client.read(self._path(path)).read_range(start, length))
-        except OSError as error:
+        except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """See ``Store.put_if_absent``."""
+        """See ``Store.put_if_absent``.
+
+        A rename that failed is settled by its source: whoever can still delete the temporary file knows that it was
+        not moved and never will be; where it is gone, the move took effect.
+        """
         if self._status(path) is not None:
             return PutOutcome.ALREADY_EXISTS
         temporary = self._write_temporary(path, data)
         try:
             self._client.rename(self._path(temporary), self._path(path), overwrite=False)
-        except OSError:
-            with suppress(OSError):
-                moved = self._status(temporary) is None
-                self._client.delete(self._path(temporary), recursive=False)
-                return PutOutcome.UNKNOWN if moved else PutOutcome.ALREADY_EXISTS
-            return PutOutcome.UNKNOWN
+        except _CLIENT_ERRORS as error:
+            try:
+                removed = self._client.delete(self._path(temporary), recursive=False)
+            except FileNotFoundError:
+                removed = False
+            except _CLIENT_ERRORS:
+                return PutOutcome.UNKNOWN
+            if not removed:
+                return PutOutcome.CREATED
+            if _exists_already(error):
+                return PutOutcome.ALREADY_EXISTS
+            raise self._failed(path, error) from error
         return PutOutcome.CREATED
 
     def put(self, path: str, data: bytes) -> None:
@@ -104,7 +127,9 @@ class HdfsStore:
         temporary = self._write_temporary(path, data)
         try:
             self._client.rename(self._path(temporary), self._path(path), overwrite=True)
-        except OSError as error:
+        except _CLIENT_ERRORS as error:
+            with suppress(*_CLIENT_ERRORS):
+                self._client.delete(self._path(temporary), recursive=False)
             raise self._failed(path, error) from error
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -121,23 +146,23 @@ class HdfsStore:
                 deleted += 1
             except FileNotFoundError:
                 deleted += 1
-            except OSError as error:
-                failed.append((path, str(error)))
+            except _CLIENT_ERRORS as error:
+                failed.append((path, self._failed(path, error).message))
         return DeleteReport(deleted=deleted, failed=tuple(failed))
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""
-        return _HdfsWriter(self, path)
+        return cast(BinaryIO, _HdfsWriter(self, path))
 
     def _path(self, path: str) -> str:
-        return f"{self._folder}/{path}" if path else self._folder
+        return f"{self._folder}/{check_path(path)}" if path else self._folder or "/"
 
     def _status(self, path: str) -> Any:
         try:
             return self._client.get_file_info(self._path(path))
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 
     def _list(self, prefix: str, *, recursive: bool) -> Iterator[ObjectInfo]:
@@ -148,45 +173,87 @@ class HdfsStore:
                     yield _info(path, status)
         except FileNotFoundError:
             return
-        except OSError as error:
+        except _CLIENT_ERRORS as error:
             raise self._failed(prefix, error) from error
 
     def _write_temporary(self, path: str, data: bytes) -> str:
-        folder, _, _ = path.rpartition("/")
-        temporary = f"{folder}/{_TEMP_PREFIX}{uuid.uuid4()}" if folder else f"{_TEMP_PREFIX}{uuid.uuid4()}"
+        temporary = _temporary_name(path)
         try:
-            with self._client.create(self._path(temporary), write_options=None) as stream:
+            with self._client.create(self._path(temporary)) as stream:
                 stream.write(data)
-        except OSError as error:
-            with suppress(OSError):
+        except _CLIENT_ERRORS as error:
+            with suppress(*_CLIENT_ERRORS):
                 self._client.delete(self._path(temporary), recursive=False)
             raise self._failed(path, error) from error
         return temporary
 
-    def _failed(self, path: str, error: OSError) -> StorageError:
-        return StorageError(
-            f"{self._root}/{path}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            retryable=True,
-            hint="Check that the NameNode is reachable and that the user may do this.",
-        )
+    def _failed(self, path: str, error: Exception) -> StorageError:
+        return _failed(f"{self._root}/{path}", error)
 
 
-class _HdfsWriter(io.BytesIO):
-    """Collects bytes; ``close`` writes them, ``abort`` drops them."""
+class _HdfsWriter(ObjectWriter):
+    """Writes a temporary file beside the target; publishing renames it over."""
 
     def __init__(self, store: HdfsStore, path: str) -> None:
-        super().__init__()
         self._store = store
+        self._client = store._client
         self._path = path
+        self._target = store._path(path)
+        self._temporary = store._path(_temporary_name(path))
+        try:
+            self._stream = self._client.create(self._temporary)
+        except _CLIENT_ERRORS as error:
+            raise store._failed(path, error) from error
+        super().__init__()
 
-    def close(self) -> None:
-        if not self.closed:
-            self._store.put(self._path, self.getvalue())
-            super().close()
+    def _append(self, view: memoryview) -> None:
+        try:
+            self._stream.write(view)
+        except _CLIENT_ERRORS as error:
+            raise self._store._failed(self._path, error) from error
 
-    def abort(self) -> None:
-        """Drop what was written."""
-        super().close()
+    def _publish(self) -> None:
+        try:
+            self._stream.close()
+            self._client.rename(self._temporary, self._target, overwrite=True)
+        except _CLIENT_ERRORS as error:
+            raise self._store._failed(self._path, error) from error
+
+    def _drop(self) -> None:
+        with suppress(*_CLIENT_ERRORS):
+            self._stream.close()
+        with suppress(*_CLIENT_ERRORS):
+            self._client.delete(self._temporary, recursive=False)
+
+
+def _temporary_name(path: str) -> str:
+    folder, _, _ = path.rpartition("/")
+    name = f"{_TEMP_PREFIX}{uuid.uuid4()}"
+    return f"{folder}/{name}" if folder else name
+
+
+def _exists_already(error: Exception) -> bool:
+    return isinstance(error, FileExistsError) or "AlreadyExists" in str(error)
+
+
+def _failed(where: str, error: Exception) -> StorageError:
+    text = str(error)
+    detail = text.splitlines()[0] if text else type(error).__name__
+    if isinstance(error, PermissionError) or "AccessControlException" in text:
+        return StoragePermissionError(
+            f"{where}: permission denied ({detail}).", hint="Check the user and the directory's mode."
+        )
+    if "QuotaExceeded" in text:
+        return StorageFullError(f"{where} could not be written ({detail}).", hint="Raise the quota or free space.")
+    if "SafeMode" in text:
+        return StorageError(
+            f"{where}: the NameNode is in safe mode.", retryable=True, hint="Wait until it has left safe mode."
+        )
+    return StorageError(
+        f"{where}: {detail}.".replace("..", "."),
+        retryable=not isinstance(error, ValueError),
+        hint="Check that the NameNode is reachable and that the user may do this.",
+    )
 
 
 def _info(path: str, status: Any) -> ObjectInfo:

@@ -19,10 +19,10 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from pydelta.errors import DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
-from pydelta.storage.cloud_options import resolve_azure, resolve_gcs
+from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.object_errors import Failure, read_failure, to_storage_error
-from pydelta.storage.options import Connection, resolve_s3
+from pydelta.storage.options import Connection, s3_options
 from pydelta.storage.uploads import UploadWriter
 from pydelta.storage.uris import check_path, split_location
 
@@ -44,10 +44,10 @@ def open_object_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
     if not host:
         raise InvalidArgumentError(f"{uri!r} names no bucket.", hint=f"Write it as {scheme}://bucket/path.")
     if scheme == "gs":
-        return ObjectStore(uri, resolve_gcs(host, options))
+        return ObjectStore(uri, gcs_options(host, options))
     if scheme.startswith("s3"):
-        return ObjectStore(uri, resolve_s3(host, options))
-    return ObjectStore(uri, resolve_azure(host, options))
+        return ObjectStore(uri, s3_options(host, options))
+    return ObjectStore(uri, azure_options(host, options))
 
 
 class ObjectStore:

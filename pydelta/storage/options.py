@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
-__all__ = ["Connection", "HadoopOptions", "Secret", "StaticCredential", "resolve_s3"]
+__all__ = ["Connection", "HadoopOptions", "Secret", "StaticCredential", "s3_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class _S3Settings:
         return self._options.get_flag(*self.names(name), default=default)
 
 
-def resolve_s3(
+def s3_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
     """How to reach a bucket, from the settings that Spark's S3A reads.
@@ -182,8 +182,9 @@ def resolve_s3(
     ``requester.pays.enabled``, ``attempts.maximum``, ``proxy.*``, each also per bucket; then the ``AWS_*`` variables.
 
     Raises:
-        InvalidArgumentError: A value that cannot be right, or a credential provider, an encryption or a credential
-            store that only Hadoop itself can serve; named, with what to set instead.
+        InvalidArgumentError: A value that cannot be right.
+        DeltaEnvironmentError: A credential provider class, an encryption or a credential store that only Hadoop
+            itself can serve, by its name; half of a key pair; no keys where the settings ask for some.
     """
     lookup = HadoopOptions(options, env)
     settings = _S3Settings(lookup, bucket)
@@ -264,7 +265,7 @@ def _encryption(settings: _S3Settings) -> dict[str, str | bool | Secret]:
     if algorithm is None:
         return {}
     if algorithm.upper() not in _ENCRYPTION:
-        raise InvalidArgumentError(
+        raise DeltaEnvironmentError(
             f"fs.s3a.encryption.algorithm is {algorithm!r}, which cannot be carried over to this client.",
             hint=f"Use one of {', '.join(_ENCRYPTION)}, or let the bucket encrypt by default.",
         )
@@ -299,12 +300,17 @@ def _credential(lookup: HadoopOptions, settings: _S3Settings) -> tuple[StaticCre
     binding = settings.get("delegation.token.binding")
     if binding is not None:
         raise _refused(binding, "fs.s3a.delegation.token.binding")
-    given = _keys(settings.get("access.key"), settings.get("secret.key"), settings.get("session.token"), "fs.s3a.*.key")
+    given = _keys(
+        settings.get("access.key"),
+        settings.get("secret.key"),
+        settings.get("session.token"),
+        names=("fs.s3a.access.key", "fs.s3a.secret.key"),
+    )
     variables = _keys(
         lookup.get_variable("AWS_ACCESS_KEY_ID"),
         lookup.get_variable("AWS_SECRET_ACCESS_KEY"),
         lookup.get_variable("AWS_SESSION_TOKEN", "AWS_TOKEN"),
-        "AWS_*",
+        names=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     )
     listed = re.split(r"[,\s]+", settings.get("aws.credentials.provider") or "")
     classes = [name for name in listed if name]
@@ -329,21 +335,21 @@ def _credential(lookup: HadoopOptions, settings: _S3Settings) -> tuple[StaticCre
         if simple not in _FROM_KEYS | _FROM_TOKEN | _FROM_ENVIRONMENT:
             raise _refused(name, "fs.s3a.aws.credentials.provider")
     _refuse_credential_store(lookup, settings, given)
-    raise InvalidArgumentError(
-        f"No credentials: fs.s3a.aws.credentials.provider names {', '.join(classes)}, and none of them finds keys.",
+    raise DeltaEnvironmentError(
+        f"fs.s3a.aws.credentials.provider names {', '.join(classes)}, which look for keys, and there are none.",
         hint="Set fs.s3a.access.key and fs.s3a.secret.key (and fs.s3a.session.token for temporary keys), or "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
 
 
-def _keys(access: str | None, secret: str | None, token: str | None, source: str) -> StaticCredential | None:
+def _keys(
+    access: str | None, secret: str | None, token: str | None, *, names: tuple[str, str]
+) -> StaticCredential | None:
     if access is None and secret is None:
         return None
     if access is None or secret is None:
-        raise InvalidArgumentError(
-            f"Of the two keys in {source} only the {'secret' if access is None else 'access'} key is set.",
-            hint="Set both, or neither.",
-        )
+        missing = names[0] if access is None else names[1]
+        raise DeltaEnvironmentError(f"Half of a key pair: {missing} is not set.", hint=f"Set {missing} as well.")
     return StaticCredential(
         access_key=Secret(access), secret_key=Secret(secret), token=Secret(token) if token else None
     )
@@ -353,15 +359,15 @@ def _refuse_credential_store(lookup: HadoopOptions, settings: _S3Settings, given
     if given is None and (
         settings.get("security.credential.provider.path") or lookup.get("hadoop.security.credential.provider.path")
     ):
-        raise InvalidArgumentError(
+        raise DeltaEnvironmentError(
             "The S3 keys are in a Hadoop credential store (hadoop.security.credential.provider.path), which only "
             "Hadoop can open.",
             hint="Set fs.s3a.access.key and fs.s3a.secret.key, or the AWS_* variables.",
         )
 
 
-def _refused(name: str, setting: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
+def _refused(name: str, setting: str) -> DeltaEnvironmentError:
+    return DeltaEnvironmentError(
         f"{setting} names the class {name}, which has no equal outside of Hadoop.",
         hint="Use SimpleAWSCredentialsProvider, TemporaryAWSCredentialsProvider, AnonymousAWSCredentialsProvider, "
         "EnvironmentVariableCredentialsProvider, or a container's, web identity's or instance's own provider; or "

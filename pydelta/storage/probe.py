@@ -34,18 +34,21 @@ class ProbeResult:
         writers: How many raced.
         created: How many were told that they created the object; one is right.
         unknown: How many were told nothing certain.
-        kept: Whether what is stored is what a winner wrote.
+        kept: Whether what is stored is what the winner wrote, or, where none is known, one of the unknown.
+        latecomer_refused: Whether a create after the race left the object alone and did not claim to have made it.
     """
 
     writers: int
     created: int
     unknown: int
     kept: bool
+    latecomer_refused: bool = True
 
     @property
     def safe(self) -> bool:
-        """Exactly one winner, or none known and one of the unknown ones, and its bytes are there."""
-        return self.kept and (self.created == 1 or (self.created == 0 and self.unknown > 0))
+        """One winner at most, its bytes are there, and they stay."""
+        one_winner = self.created == 1 or (self.created == 0 and self.unknown > 0)
+        return self.kept and one_winner and self.latecomer_refused
 
 
 def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
@@ -65,17 +68,19 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
         with ThreadPoolExecutor(max_workers=writers) as pool:
             outcomes = dict(pool.map(attempt, range(writers)))
         stored = store.read(path)
+        late = store.put_if_absent(path, b"latecomer")
+        latecomer_refused = late is not PutOutcome.CREATED and store.read(path) == stored
     finally:
         store.delete_many([path])
     counts = Counter(outcomes.values())
-    possible = {
-        b"writer %d" % number for number, outcome in outcomes.items() if outcome is not PutOutcome.ALREADY_EXISTS
-    }
+    claimed = PutOutcome.CREATED if counts[PutOutcome.CREATED] else PutOutcome.UNKNOWN
+    possible = {b"writer %d" % number for number, outcome in outcomes.items() if outcome is claimed}
     return ProbeResult(
         writers=writers,
         created=counts[PutOutcome.CREATED],
         unknown=counts[PutOutcome.UNKNOWN],
         kept=stored in possible,
+        latecomer_refused=latecomer_refused,
     )
 
 
@@ -90,16 +95,19 @@ def ensure_safe(store: Store) -> None:
         return
     parts = urlsplit(store.root)
     bucket = f"{parts.scheme}://{parts.netloc}"
+    identity: str = getattr(store, "identity", bucket)
     with _LOCK:
-        if bucket in _SAFE_BUCKETS:
+        if identity in _SAFE_BUCKETS:
             return
     result = probe_put_if_absent(store)
     if not result.safe:
         raise UnsafeStoreError(
             f"{bucket} does not keep put-if-absent: of {result.writers} writers that raced to create one object "
-            f"{result.created} were told that they had. Two transactions could overwrite each other there.",
+            f"{result.created} were told that they had, and the first one's bytes "
+            f"{'stayed' if result.kept and result.latecomer_refused else 'did not stay'}. "
+            "Two transactions could overwrite each other there.",
             hint="Use a store that honours If-None-Match on PUT (AWS S3, MinIO), or register a log store of your own "
             "for the scheme (spark.pydelta.logStore.<scheme>).",
         )
     with _LOCK:
-        _SAFE_BUCKETS.add(bucket)
+        _SAFE_BUCKETS.add(identity)

@@ -12,6 +12,7 @@ from pydelta.errors import (
     DeltaEnvironmentError,
     InvalidArgumentError,
     ObjectNotFoundError,
+    StorageError,
     StorageFullError,
     StoragePermissionError,
     StorageReadOnlyError,
@@ -114,14 +115,12 @@ def test_settings_of_a_bucket_go_before_those_of_all_and_of_the_environment():
     }
     env = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "env", "AWS_REGION": "eu-west-1"}
     mine, other = s3_options("mine", options, env), s3_options("other", options, env)
-    assert (mine.access_key, mine.endpoint, mine.region, mine.allow_http) == (
-        "own",
-        "http://minio:9000",
-        "eu-west-1",
-        True,
-    )
-    assert (other.access_key, other.secret_key, other.endpoint) == ("general", "s1", None)
-    assert s3_options("b", {}, env).access_key == "env"
+    assert mine.credential.access_key.reveal() == "own"
+    assert mine.get("endpoint") == "http://mine.minio:9000"
+    assert (mine.get("region"), mine.allow_http) == ("eu-west-1", True)
+    assert (other.credential.access_key.reveal(), other.credential.secret_key.reveal()) == ("general", "s1")
+    assert other.get("endpoint") is None
+    assert s3_options("b", {}, env).credential.access_key.reveal() == "env"
 
 
 def test_no_secret_shows():
@@ -141,11 +140,13 @@ def test_half_a_key_pair_and_unknown_providers_are_refused_by_name():
         s3_options("b", {"fs.s3a.aws.credentials.provider": provider}, {})
 
 
-def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer(s3_options):
+def test_a_bucket_that_is_not_there_and_a_store_that_is_not_reached(s3_settings):
     with pytest.raises(ObjectNotFoundError, match="bucket"):
-        open_store("s3a://nobucket/t", s3_options).put_if_absent("x", b"")
-    silent = {**s3_options, "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"}
-    assert open_store("s3a://contract/t", silent).put_if_absent("x", b"") is PutOutcome.UNKNOWN
+        open_store("s3a://nobucket/t", s3_settings).put_if_absent("x", b"")
+    silent = {**s3_settings, "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9"}
+    with pytest.raises(StorageError, match="cannot be reached") as caught:  # no connection: surely not created
+        open_store("s3a://contract/t", silent).put_if_absent("x", b"")
+    assert caught.value.retryable
 
 
 class _LastWriterWins(MemoryStore):
