@@ -97,7 +97,7 @@ def test_every_interleaving_has_a_serial_outcome(first, second, level, templates
     one, two = FIRST[first], SECOND[second]
     beginning = Counter({("1", 1): 1, ("1", 2): 1, ("1", 3): 1, ("1", 4): 1, ("2", 1): 1, ("2", 5): 1, ("3", 6): 1})
     conflicts = 0
-    stride = (1 if {first, second} <= CORE else 16) * (8 if level == "Serializable" else 1)
+    stride = (1 if {first, second} <= CORE else 12) * (4 if level == "Serializable" else 1)
     schedules = list(interleavings("one", turns(first), "two", turns(second)))[::stride]
     for number, schedule in enumerate(schedules):
         store = store_of(templates[level, "checkpoint" in (first, second)])
