@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
@@ -190,15 +189,14 @@ def _typed_bound(text: pl.Expr, data_type: DataType, kind: str) -> pl.Expr:
 
 
 def json_bound(value: Any) -> Any:
-    """A value as JSON keeps a bound: dates and times as text, decimals as numbers, the rest as it is.
+    """A value as JSON keeps a bound: dates and times as text, the rest as it is.
 
-    Times are cut to milliseconds, which a reader of the maximum has to allow for.
+    Times are cut to milliseconds, which a reader of the maximum has to allow for. Decimals stay ``Decimal``: whoever
+    writes the JSON must write their digits, since a float could be a bound that is too tight.
     """
     if isinstance(value, dt.datetime):
         text = value.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + f".{value.microsecond // 1000:03d}"
         return text + "Z" if value.tzinfo is not None else text
     if isinstance(value, dt.date):
         return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
-    if isinstance(value, Decimal):
-        return float(value) if value != value.to_integral_value() else int(value)
     return value

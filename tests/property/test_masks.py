@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from decimal import Decimal
 
+import msgspec
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,7 +147,8 @@ def statistics_of(rows: list[dict]) -> str:
         lows[name] = json_bound(low)
         if high is not None:
             highs[name] = json_bound(high)
-    return json.dumps({"numRecords": len(rows), "minValues": lows, "maxValues": highs, "nullCount": nulls})
+    document = {"numRecords": len(rows), "minValues": lows, "maxValues": highs, "nullCount": nulls}
+    return msgspec.json.Encoder(decimal_format="number").encode(document).decode()
 
 
 @settings(max_examples=400, deadline=None)
