@@ -364,7 +364,7 @@ class ConcurrentTransactionException(DeltaConcurrentModificationException):
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):
-    """The next version was taken by others on every attempt allowed."""
+    """The next version was taken by others on every attempt allowed, or both writers change one metadata domain."""
 
     code = "DELTA_CONCURRENT_WRITE"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pydelta.errors import InvalidArgumentError, UnsafeOperationError
+from pydelta.errors import InvalidArgumentError, LogCorruptedError, UnsafeOperationError
 from pydelta.protocol.actions import (
     Action,
     AddFile,
@@ -82,12 +82,30 @@ class Intention:
 
 
 def row_id_high_water_mark(domains: Iterable[DomainMetadata]) -> int:
-    """The mark that the domain ``delta.rowTracking`` records, or -1."""
+    """The mark that the domain ``delta.rowTracking`` records, or -1.
+
+    Raises:
+        LogCorruptedError: The domain is there and holds no mark.
+    """
     for item in domains:
         if item.domain == ROW_TRACKING_DOMAIN and not item.removed:
-            value = msgspec.json.decode(item.configuration).get("rowIdHighWaterMark", -1)
-            return int(value)
+            mark = _whole_number(item.configuration, "rowIdHighWaterMark")
+            if mark is None:
+                raise LogCorruptedError(
+                    f"The metadata domain {ROW_TRACKING_DOMAIN!r} holds no rowIdHighWaterMark: {item.configuration!r}.",
+                    hint="Restore the commit that wrote it from a backup of _delta_log.",
+                )
+            return mark
     return -1
+
+
+def _whole_number(text: str | None, name: str) -> int | None:
+    """A number out of a JSON object kept as text; None when it is not there."""
+    try:
+        value = msgspec.json.decode(text or "{}").get(name)
+    except (msgspec.DecodeError, AttributeError):
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def partition_keys(metadata: Metadata) -> frozenset[str]:
@@ -218,8 +236,8 @@ def _with_row_ids(actions: list[Action], *, base: Base) -> list[Action]:
 
 
 def _num_records(add: AddFile) -> int:
-    count = msgspec.json.decode(add.stats).get("numRecords") if add.stats else None
-    if not isinstance(count, int):
+    count = _whole_number(add.stats, "numRecords")
+    if count is None:
         raise InvalidArgumentError(
             f"File {add.path} carries no numRecords statistic, and the table assigns ids to rows (rowTracking).",
             hint="Write the file with statistics.",

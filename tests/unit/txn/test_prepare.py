@@ -237,6 +237,14 @@ def test_the_row_id_mark_is_read_from_its_domain(domains, expected):
     assert row_id_high_water_mark(domains) == expected
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"rowIdHighWaterMark":"x"}', '{"rowIdHighWaterMark":true}', "{}"])
+def test_a_row_id_mark_that_is_none_is_a_damaged_log(text):
+    with pytest.raises(errors.LogCorruptedError, match="rowIdHighWaterMark"):
+        row_id_high_water_mark([mark(1).replace(configuration=text)])
+    with pytest.raises(errors.InvalidArgumentError, match="numRecords"):
+        render(intend(add("n", rows=None, stats=text), row_tracking=True), BASE, now_ms=NOW)
+
+
 def test_staged_actions_know_what_kind_of_change_they_are():
     compaction = Staged.of([remove("a", data_change=False), add("n", data_change=False)])
     assert compaction.only_rearranges
