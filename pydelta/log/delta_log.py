@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from pydelta.errors import (
+    LogCorruptedError,
+    LogGapError,
     ObjectNotFoundError,
+    UnsupportedFeatureError,
     VersionNotFoundError,
     error_context,
-)  # fmt: skip
+)
 from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
@@ -250,16 +253,23 @@ class DeltaLog:
             VersionNotFoundError: Outside of what the log can rebuild; names the range.
             LogGapError, LogCorruptedError, UnsupportedFeatureError: The version cannot be read.
         """
+        current: Snapshot | None
         with self._lock, error_context(table=self.uri):
             if timestamp_ms is not None:
                 if version is not None:
                     raise ValueError("version and timestamp_ms exclude each other")
                 version = self.version_at(timestamp_ms)
-            current = self.update()
-            if current.version < 0:
+            try:
+                current = self.update()
+            except (LogGapError, LogCorruptedError, UnsupportedFeatureError):
+                if version is None:
+                    raise
+                current = None  # a damaged newest version does not keep an older one from being read
+            if current is not None and current.version < 0:
                 raise self._reader.not_found()
-            if version is None or version == current.version:
+            if current is not None and version in (None, current.version):
                 return current
+            assert version is not None
             kept = self._old.get(version)
             if kept is not None:
                 self._old.move_to_end(version)
