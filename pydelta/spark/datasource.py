@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
@@ -43,6 +43,12 @@ class DeltaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the whole table."""
         return _Reader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A writer that appends or replaces all rows, in one commit."""
+        from pydelta.spark.datasource_writer import DeltaArrowWriter
+
+        return DeltaArrowWriter(self.options, schema, overwrite=overwrite)
 
 
 @dataclass
@@ -115,8 +121,3 @@ def _snapshot(options: Mapping[str, str]) -> Snapshot:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
         return log.snapshot(timestamp_ms=int(moment.timestamp() * 1000))
     return log.update()
-
-
-def table_path(options: Mapping[str, Any]) -> str | None:
-    """The location among a data source's options, which are of any case."""
-    return next((str(value) for name, value in options.items() if name.lower() == "path"), None)

@@ -79,7 +79,8 @@ class Jvm:
         self.and_expression: Any = catalyst.expressions.And
         self.table_identifier: Any = _module(catalyst, "TableIdentifier")
         self.strings: Any = jvm.org.apache.hadoop.util.StringUtils
-        self.array_list: Any = jvm.java.util.ArrayList
+        self.arrays: Any = jvm.java.util.Arrays
+        self.object_class: Any = jvm.java.lang.Object
         self.java_system: Any = jvm.java.lang.System
         self._bulk = _Bulk(self)
 
@@ -237,15 +238,14 @@ class Jvm:
             file.flush()
             batches = self.python_sql.readArrowStreamFromFile(file.name)
             schema = self.struct_json(table.schema)
-            source = DataFrame(self.python_sql.toDataFrame(batches, schema, self.session), self.spark)
-            columns = [
-                source[name].try_cast(sql_type) if sql_type else source[name]
-                for name, sql_type in zip(table.column_names, casts, strict=True)
-            ]
-            typed = source.select(
-                *[column.alias(name) for column, name in zip(columns, table.column_names, strict=True)]
+            source = self.python_sql.toDataFrame(batches, schema, self.session)
+            typed = source.selectExpr(
+                self.seq(
+                    f"try_cast(`{name}` AS {sql_type}) AS `{name}`" if sql_type else f"`{name}`"
+                    for name, sql_type in zip(table.column_names, casts, strict=True)
+                )
             )
-            return typed._jdf.queryExecution().executedPlan().executeCollect()
+            return typed.queryExecution().executedPlan().executeCollect()
 
     @staticmethod
     def struct_json(schema: pa.Schema) -> str:
@@ -257,9 +257,9 @@ class Jvm:
     def rows_list(self, rows: Any) -> Any:
         """``InternalRow[]`` -> ``java.util.List``."""
         count = len(rows)
-        objects = self.gateway.new_array(self.view.java.lang.Object, count)  # py4j finds no method for a typed array
+        objects = self.gateway.new_array(self.object_class, count)  # py4j finds no method for a typed array
         self.java_system.arraycopy(rows, 0, objects, 0, count)
-        return self.view.java.util.Arrays.asList(objects)
+        return self.arrays.asList(objects)
 
     def filter_ordinals(self, filters: Sequence[Any], attributes: Sequence[Any], ordinal: Any, rows: Any) -> list[int]:
         """Which of the rows satisfy all filters, by Spark's own evaluation.
@@ -279,6 +279,22 @@ class Jvm:
             return [int(row[0]) for row in self.frame(plan).collect()]
         text = str(optimized.data().mkString(","))
         return [int(item) for item in text.replace("[", "").replace("]", "").split(",") if item]
+
+    def register_data_source(self, source: type[Any]) -> None:
+        """Register a Python data source with this session, unless it has one of that name.
+
+        Spark looks for a name that is taken in the active session, which may be another one.
+        """
+        if self.session.sessionState().dataSourceManager().dataSourceExists(source.name()):
+            return
+        sessions = self.view.org.apache.spark.sql.SparkSession
+        active = sessions.getActiveSession()
+        sessions.setActiveSession(self.session)
+        try:
+            self.spark.dataSource.register(source)
+        finally:
+            if active.isDefined():
+                sessions.setActiveSession(active.get())
 
     def forget_data_source(self, name: str) -> None:
         """Take a Python data source of this session out again; Spark has no call for it."""
@@ -350,9 +366,7 @@ class _Bulk:
         self._status: Any = view.org.apache.hadoop.fs.FileStatus
         self._writable: Any = view.org.apache.hadoop.io.ArrayWritable
         self._io: Any = view.java.io
-        self._arrays: Any = view.java.util.Arrays
         self._collectors: Any = view.java.util.stream.Collectors
-        self._object_class: Any = view.java.lang.Object
         self._class_class: Any = view.java.lang.Class
         find = self._for_name
         self._types = {
@@ -378,7 +392,7 @@ class _Bulk:
             module.getClass(), "apply", self._signature("directory", "row", "statuses")
         ).bindTo(module)
         to_array = lookup.findVirtual(types["list"], "toArray", self._signature("objects", "objects"))
-        empty = jvm.array(self._object_class, [jvm.gateway.new_array(self._status, 0)])
+        empty = jvm.array(jvm.object_class, [jvm.gateway.new_array(self._status, 0)])
         self._to_statuses = self._handles.insertArguments(to_array, 1, empty).asType(
             self._signature("statuses", "object")
         )
@@ -405,7 +419,7 @@ class _Bulk:
                 writable.readFields(stream)
             finally:
                 stream.close()
-        result = self._jvm.gateway.new_array(self._object_class, count)
+        result = self._jvm.gateway.new_array(self._jvm.object_class, count)
         self._jvm.java_system.arraycopy(writable.get(), 0, result, 0, count)
         return result
 
@@ -416,13 +430,14 @@ class _Bulk:
             typed = jvm.gateway.new_array(self._status, count)
             jvm.java_system.arraycopy(statuses, 0, typed, 0, count)
             return jvm.seq([jvm.partition_directory.apply(jvm.empty_row, typed)])
-        groups = self._arrays.stream(statuses).collect(self._collectors.groupingBy(self._owner))
+        groups = jvm.arrays.stream(statuses).collect(self._collectors.groupingBy(self._owner))
         row_at = self._get.bindTo(rows).asType(self._signature("row", "int"))
         row_of = self._handles.filterArguments(row_at, 0, jvm.array(self._handle_class, [self._position]))
         both = jvm.array(self._handle_class, [row_of, self._to_statuses])
         compose = self._handles.filterArguments(self._apply, 0, both)
         groups.replaceAll(self._proxies.asInterfaceInstance(self._types["bifunction"], compose))
-        return jvm.python_utils.toSeq(jvm.array_list(groups.values()))
+        # Not groups.values(): to py4j a Java map is a Python mapping, and its values would cross one by one.
+        return jvm.python_utils.toScalaMap(groups).values().toSeq()
 
 
 def java_class_name(value: JavaObject) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 __all__ = ["is_enabled", "mark", "patch", "restore_all", "unmark"]
 
 _KEY_ATTRIBUTE: Final = "_pydelta_session_key"
+_SETTING: Final = "spark.sql.pydelta.enabledSession"
 _enabled: set[str] = set()
 _originals: dict[tuple[type, str], Any] = {}
 _lock = threading.RLock()
@@ -29,7 +30,10 @@ def _key(spark: Any) -> str | None:
 
 def is_enabled(spark: Any) -> bool:
     """Whether the session's routes go to this engine."""
-    return bool(_enabled) and _key(spark) in _enabled
+    if not _enabled:
+        return False
+    key = _key(spark)
+    return key is not None and (key in _enabled or spark.conf.get(_SETTING, None) in _enabled)
 
 
 def mark(spark: Any) -> None:
@@ -38,12 +42,14 @@ def mark(spark: Any) -> None:
     assert key is not None
     with _lock:
         _enabled.add(key)
+    spark.conf.set(_SETTING, key)  # a stream's batches run in a clone of the session, which has its settings
 
 
 def unmark(spark: Any) -> bool:
     """Disable the session. Returns whether no enabled session is left."""
     with _lock:
         _enabled.discard(_key(spark) or "")
+        spark.conf.unset(_SETTING)
         return not _enabled
 
 

@@ -10,11 +10,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydelta.spark import routing_read
+from pydelta.spark import routing_read, routing_write
 from pydelta.spark.checks import check_executors, check_session
 from pydelta.spark.facade import user_errors
 from pydelta.spark.jvm import Jvm
@@ -46,8 +44,7 @@ def enable(spark: SparkSession) -> SparkSession:
             return spark
         check_executors(spark)
         routing_read.install()
-        for module in _write_routes():
-            module.install(spark)
+        routing_write.install(spark)
         _register_source(spark)
         mark(spark)
     return spark
@@ -59,20 +56,12 @@ def disable(spark: SparkSession) -> None:
         return
     Jvm.of(spark).forget_data_source("delta")
     last = unmark(spark)
-    for module in _write_routes():
-        module.uninstall(spark)
+    routing_write.uninstall(spark)
     if last:
         restore_all()
-
-
-def _write_routes() -> list[Any]:
-    name = "pydelta.spark.routing_write"
-    return [importlib.import_module(name)] if importlib.util.find_spec(name) is not None else []
 
 
 def _register_source(spark: SparkSession) -> None:
     from pydelta.spark.datasource import DeltaDataSource
 
-    manager = Jvm.of(spark).session.sessionState().dataSourceManager()
-    if not manager.dataSourceExists(DeltaDataSource.name()):  # a new session inherits those of its parent
-        spark.dataSource.register(DeltaDataSource)
+    Jvm.of(spark).register_data_source(DeltaDataSource)
