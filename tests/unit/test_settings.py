@@ -1,0 +1,124 @@
+"""Table properties and session settings: parsed once, refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.settings import Settings, TableProperties, check_property_names, parse_bytes, parse_interval_ms
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("interval 30 days", 30 * 24 * HOUR),
+        ("INTERVAL 1 week", 7 * 24 * HOUR),
+        ("2 hours 30 minutes", 2 * HOUR + HOUR // 2),
+        ("interval 1 day 2 hours", 26 * HOUR),
+        ("interval 0 seconds", 0),
+        ("1500 milliseconds", 1500),
+    ],
+)
+def test_an_interval_of_fixed_length(text, expected):
+    assert parse_interval_ms(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "interval", "1 month", "2 years", "-3 days", "ten days", "5", "1 day and"])
+def test_what_is_no_interval_is_refused(text):
+    with pytest.raises(InvalidArgumentError, match="interval"):
+        parse_interval_ms(text, name="delta.logRetentionDuration")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), ("128mb", 128 << 20), ("1 g", 1 << 30), ("4KiB", 4096)])
+def test_sizes(text, expected):
+    assert parse_bytes(text, name="x") == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1x", "mb"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InvalidArgumentError):
+        parse_bytes(text, name="delta.targetFileSize")
+
+
+def test_properties_have_the_protocol_s_defaults():
+    properties = TableProperties.parse({})
+    assert properties.checkpoint_interval == 10
+    assert properties.log_retention_ms == 30 * 24 * HOUR
+    assert properties.deleted_file_retention_ms == 7 * 24 * HOUR
+    assert properties.data_skipping_num_indexed_cols == 32
+    assert properties.isolation_level == "WriteSerializable"
+    assert not properties.append_only
+
+
+def test_properties_are_parsed_and_foreign_ones_ignored():
+    properties = TableProperties.parse(
+        {
+            "delta.checkpointInterval": "3",
+            "delta.appendOnly": "TRUE",
+            "delta.isolationLevel": "serializable",
+            "delta.dataSkippingStatsColumns": "a, `b,c`.d",
+            "owner": "us",
+            "delta.somethingNewer": "x",
+        }
+    )
+    assert properties.checkpoint_interval == 3
+    assert properties.append_only
+    assert properties.isolation_level == "Serializable"
+    assert properties.data_skipping_stats_columns == ("a", "`b,c`.d")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta.checkpointInterval", "0"),
+        ("delta.checkpointInterval", "ten"),
+        ("delta.appendOnly", "yes"),
+        ("delta.isolationLevel", "ReadCommitted"),
+        ("delta.checkpointPolicy", "v3"),
+        ("delta.logRetentionDuration", "forever"),
+    ],
+)
+def test_a_value_that_cannot_be_right_is_refused_with_its_name(name, value):
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_property_names({name: value})
+    assert name in str(caught.value)
+    assert value in str(caught.value)
+
+
+def test_a_misspelt_property_is_refused_with_a_suggestion_and_a_user_s_own_is_not():
+    with pytest.raises(UnknownSettingError, match=r"delta\.appendOnly"):
+        check_property_names({"delta.appendonyl": "true"})
+    with pytest.raises(UnknownSettingError, match=r"delta\.checkpointInterval"):
+        check_property_names({"delta.CheckpointInterval": "5"})
+    check_property_names(
+        {"team": "x", "pydelta.sync.enabled": "true", "delta.constraints.c": "id > 0", "delta.feature.x": "supported"}
+    )
+
+
+def test_session_goes_before_alias_before_environment_before_default():
+    key, alias = "spark.pydelta.schema.autoMerge", "spark.databricks.delta.schema.autoMerge.enabled"
+    env = {"PYDELTA_SCHEMA_AUTO_MERGE": "true", "PYDELTA_COMMIT_MAX_ATTEMPTS": "7"}
+    assert not Settings.resolve({}, {}).schema_auto_merge
+    assert Settings.resolve({}, env).schema_auto_merge
+    assert Settings.resolve({}, env).commit_max_attempts == 7
+    assert not Settings.resolve({alias: "false"}, env).schema_auto_merge
+    assert Settings.resolve({alias: "false", key: "true"}, {}).schema_auto_merge
+
+
+def test_a_misspelt_setting_is_refused_with_a_suggestion_and_spark_s_own_are_ignored():
+    with pytest.raises(UnknownSettingError, match=r"spark\.pydelta\.commit\.maxAttempts"):
+        Settings.resolve({"spark.pydelta.commit.maxAttempt": "3"}, {})
+    assert Settings.resolve({"spark.app.name": "x", "spark.pydelta.logStore.oss": "a:b"}, {}) == Settings()
+
+
+def test_defaults_for_new_tables_are_collected():
+    session = {
+        "spark.databricks.delta.properties.defaults.appendOnly": "true",
+        "spark.pydelta.properties.defaults.checkpointInterval": "5",
+    }
+    assert Settings.resolve(session, {}).default_properties == {
+        "delta.appendOnly": "true",
+        "delta.checkpointInterval": "5",
+    }
