@@ -38,9 +38,7 @@ class UploadWriter(ObjectWriter):
         self._key = key
         self._to_error = to_error
         self._buffer = bytearray()
-        self._parts: queue.Queue[bytes | _DroppedError | None] = queue.Queue(maxsize=1)
-        self._thread: threading.Thread | None = None
-        self._failure: Exception | None = None
+        self._upload: _Upload | None = None
 
     def _append(self, view: memoryview) -> None:
         position = 0
@@ -49,51 +47,61 @@ class UploadWriter(ObjectWriter):
             self._buffer += view[position : position + taken]
             position += taken
             if len(self._buffer) == PART_BYTES:
-                self._send(bytes(self._buffer))
-                self._buffer.clear()
+                self._send()
 
     def _publish(self) -> None:
-        if self._thread is None:
+        if self._upload is None:
             try:
                 obstore.put(self._store, self._key, bytes(self._buffer), use_multipart=False)
             except (BaseError, OSError, ValueError) as error:
                 raise self._to_error(error) from None
             return
         if self._buffer:
-            self._send(bytes(self._buffer))
-        self._send(None)
-        self._thread.join()
-        self._thread = None
-        if self._failure is not None:
-            raise self._to_error(self._failure) from None
+            self._send()
+        self._upload.finish(None)
+        if self._upload.failure is not None:
+            raise self._to_error(self._upload.failure) from None
 
     def _drop(self) -> None:
         self._buffer.clear()
-        if self._thread is None:
-            return
-        while self._thread.is_alive():
-            try:
-                self._parts.put(_DroppedError(), timeout=_POLL_S)
-                break
-            except queue.Full:
-                continue
-        self._thread.join()
-        self._thread = None
+        if self._upload is not None:
+            self._upload.finish(_DroppedError())
 
-    def _send(self, part: bytes | None) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._upload, name="pydelta-upload", daemon=True)
-            self._thread.start()
+    def _send(self) -> None:
+        if self._upload is None:
+            self._upload = _Upload(self._store, self._key)
+        self._upload.offer(bytes(self._buffer))
+        self._buffer.clear()
+        if self._upload.failure is not None:
+            raise self._to_error(self._upload.failure) from None
+
+
+class _Upload:
+    """A multipart upload in a thread of its own, which knows nothing of the stream: a forgotten stream still dies."""
+
+    def __init__(self, store: Any, key: str) -> None:
+        self.failure: Exception | None = None
+        self._store = store
+        self._key = key
+        self._parts: queue.Queue[bytes | _DroppedError | None] = queue.Queue(maxsize=1)
+        self._thread = threading.Thread(target=self._run, name="pydelta-upload", daemon=True)
+        self._thread.start()
+
+    def offer(self, part: bytes | _DroppedError | None) -> None:
+        """Hand over a part as soon as there is room; nothing, when the upload has ended."""
         while self._thread.is_alive():
             try:
                 self._parts.put(part, timeout=_POLL_S)
-                return
             except queue.Full:
                 continue
-        if self._failure is not None:
-            raise self._to_error(self._failure) from None
+            return
 
-    def _upload(self) -> None:
+    def finish(self, last: _DroppedError | None) -> None:
+        """Complete the upload, or have the client delete its parts; returns when it is done."""
+        self.offer(last)
+        self._thread.join()
+
+    def _run(self) -> None:
         try:
             obstore.put(
                 self._store,
@@ -105,8 +113,8 @@ class UploadWriter(ObjectWriter):
             )
         except _DroppedError:
             pass
-        except (BaseError, OSError, ValueError) as error:
-            self._failure = error
+        except Exception as error:  # noqa: BLE001 -- raised by the stream, in the thread that writes
+            self.failure = error
 
     def _taken(self) -> Iterator[bytes]:
         while True:

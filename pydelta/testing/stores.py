@@ -6,10 +6,11 @@ import enum
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from pydelta.errors import StorageError
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+from pydelta.storage.streams import ObjectWriter
 
 __all__ = ["CountingStore", "Fault", "FaultKind", "FaultyStore", "SimulatedCrash"]
 
@@ -72,9 +73,27 @@ class _Wrapper:
         return report
 
     def open_writer(self, path: str) -> BinaryIO:
-        """See ``Store.open_writer``."""
-        stream: BinaryIO = self._call("open_writer", path, lambda: self._inner.open_writer(path))
-        return stream
+        """See ``Store.open_writer``; its ``close``, which publishes the object, is a call named ``close_writer``."""
+        stream = self._call("open_writer", path, lambda: self._inner.open_writer(path))
+        return cast(BinaryIO, _WatchedWriter(stream, lambda run: self._call("close_writer", path, run)))
+
+
+class _WatchedWriter(ObjectWriter):
+    """An inner store's stream whose publishing goes through the wrapper."""
+
+    def __init__(self, stream: Any, call: Callable[[Callable[[], Any]], Any]) -> None:
+        self._stream = stream
+        self._call = call
+        super().__init__()
+
+    def _append(self, view: memoryview) -> None:
+        self._stream.write(view)
+
+    def _publish(self) -> None:
+        self._call(self._stream.close)
+
+    def _drop(self) -> None:
+        self._stream.abort()
 
 
 class CountingStore(_Wrapper):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from pydelta.errors import ObjectNotFoundError, StorageError
+from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError
 from pydelta.storage import PutOutcome, Store
 from pydelta.storage.probe import probe_put_if_absent
-from pydelta.testing import Fault, FaultKind, FaultyStore, SimulatedCrash
+from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
 
 NAMES = ["plain", "with space", "50%", "%20", "a=b", "é中", "plus+and&amp;", "quote'\"", "tilde~(1)", "#hash?"]
 
@@ -151,3 +154,125 @@ def test_a_failing_call_does_nothing_and_may_be_repeated(store):
     assert store.head("a") is None
     faulty.put("a", b"1")
     assert store.read("a") == b"1"
+
+
+def test_a_range_behind_the_end_is_empty_and_one_of_nothing_an_error(store):
+    store.put("x", b"0123")
+    assert store.read_range("x", 4, 10) == b""
+    assert store.read_range("x", 0, 0) == b""
+    for start, length in [(0, 4), (0, 0), (9, 1)]:
+        with pytest.raises(ObjectNotFoundError):
+            store.read_range("y", start, length)
+
+
+@pytest.mark.parametrize("path", ["", "/x", "a/../x", "../x", "a//x", "a/./x", "a/", "a\0b"])
+def test_a_path_that_leaves_the_root_is_refused_by_every_verb(store, path):
+    for call in (
+        lambda: store.read(path),
+        lambda: store.read_range(path, 0, 1),
+        lambda: store.put(path, b""),
+        lambda: store.put_if_absent(path, b""),
+        lambda: store.head(path),
+        lambda: store.delete_many([path]),
+        lambda: store.open_writer(path),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            call()
+    assert list(store.list_all()) == []
+
+
+def test_a_reader_sees_the_old_or_the_new_object_and_nothing_between(store):
+    versions = {bytes([number]) * 200_000 for number in range(10)}
+    store.put("x", b"\0" * 200_000)
+    done = threading.Event()
+
+    def rewrite():
+        for version in sorted(versions):
+            store.put("x", version)
+        done.set()
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    seen = set()
+    while not done.is_set():
+        seen.add(store.read("x"))
+    writer.join(30)
+    assert seen <= versions
+    assert store.read("x") == max(versions)
+
+
+def test_a_writer_that_is_forgotten_publishes_nothing(store):
+    stream = store.open_writer("d/file")
+    stream.write(b"half of it")
+    del stream
+    assert list(store.list_all()) == []
+
+
+def test_a_writer_replaces_whole_and_an_abort_keeps_what_was_there(store):
+    store.put("x", b"old")
+    stream = store.open_writer("x")
+    stream.write(b"new, and not")
+    stream.abort()
+    stream.abort()
+    stream.close()
+    assert store.read("x") == b"old"
+    with pytest.raises(ValueError, match="closed"):
+        stream.write(b"more")
+    with store.open_writer("x") as again:
+        again.write(memoryview(b"new"))
+    again.close()
+    assert store.read("x") == b"new"
+
+
+def test_parquet_is_written_and_read_through_a_store(store):
+    table = pa.table({"x": list(range(1000))})
+    with store.open_writer("d/f.parquet") as stream:
+        pq.write_table(table, stream)
+    assert pq.read_table(pa.BufferReader(store.read("d/f.parquet"))).equals(table)
+
+
+def test_an_empty_object_is_an_object(store):
+    with store.open_writer("empty"):
+        pass
+    assert store.put_if_absent("empty", b"x") is PutOutcome.ALREADY_EXISTS
+    assert (store.read("empty"), store.head("empty").size) == (b"", 0)
+
+
+def test_a_directory_is_no_object(store):
+    store.put("d/x", b"1")
+    assert store.head("d") is None
+    with pytest.raises((ObjectNotFoundError, StorageError)):
+        store.read("d")
+
+
+def test_times_do_not_run_backwards_and_are_milliseconds(store):
+    before_s = int(time.time())
+    store.put("a", b"1")
+    listed = next(iter(store.list_from("", prefix="")))
+    assert listed == store.head("a")
+    assert before_s * 1000 <= listed.modification_time_ms <= (time.time() + 1) * 1000
+
+
+def test_the_publishing_of_a_stream_can_fail_lose_its_reply_or_die(store):
+    for kind, error, there in [
+        (FaultKind.FAIL, StorageError, False),
+        (FaultKind.DIE_BEFORE, SimulatedCrash, False),
+        (FaultKind.LOSE_REPLY, StorageError, True),
+        (FaultKind.DIE_AFTER, SimulatedCrash, True),
+    ]:
+        faulty = FaultyStore(store, Fault(kind=kind, call=0, verb="close_writer"))
+        with pytest.raises(error), faulty.open_writer(f"d/{kind.name}") as stream:
+            stream.write(b"x")
+        assert (store.head(f"d/{kind.name}") is not None) is there
+        assert faulty.calls == [("open_writer", f"d/{kind.name}"), ("close_writer", f"d/{kind.name}")]
+
+
+def test_a_counting_store_counts_calls_and_bytes(store):
+    counting = CountingStore(store)
+    counting.put("a", b"123")
+    assert counting.read("a") + counting.read_range("a", 1, 1) == b"1232"
+    assert [info.path for info in counting.list_from("", prefix="")] == ["a"]
+    assert counting.calls == [("put", "a"), ("read", "a"), ("read_range", "a"), ("list_from", "")]
+    assert (counting.bytes_read, counting.paths("read", "put")) == (4, ["a", "a"])
+    counting.reset()
+    assert (counting.calls, counting.bytes_read) == ([], 0)

@@ -1,0 +1,207 @@
+"""What an S3 service may answer, and what the store makes of it: seen over HTTP, request by request."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import urllib.request
+import uuid
+
+import pytest
+from s3_server import Misbehaviour, S3Server
+
+from pydelta.errors import StorageError, StorageFullError, StoragePermissionError, UnsafeStoreError
+from pydelta.storage import PutOutcome, objects, open_store
+from pydelta.storage.probe import ensure_safe, probe_put_if_absent
+from pydelta.storage.uploads import PART_BYTES
+
+BUCKET = "contract"
+
+
+@pytest.fixture(autouse=True)
+def _no_faults_left(s3_server):
+    s3_server.requests.clear()
+    yield
+    assert s3_server.faults == [], "a fault was prepared and never met"
+
+
+@pytest.fixture
+def puts(s3_server):
+    return lambda name: [path for method, path in s3_server.requests if method == "PUT" and path.endswith(name)]
+
+
+@pytest.mark.parametrize("status", [500, 503, 504, 408])
+def test_a_create_that_took_effect_and_whose_reply_was_lost_is_unknown_and_sent_once(s3_server, s3_store, puts, status):
+    s3_server.faults.append(Misbehaviour("0.json", status=status, applied=True))
+    assert s3_store.put_if_absent("_delta_log/0.json", b"mine") is PutOutcome.UNKNOWN
+    assert len(puts("0.json")) == 1
+    assert s3_store.read("_delta_log/0.json") == b"mine"
+
+
+def test_a_create_that_the_service_failed_is_unknown_and_sent_once(s3_server, s3_store, puts):
+    s3_server.faults.append(Misbehaviour("0.json", status=500, applied=False))
+    assert s3_store.put_if_absent("_delta_log/0.json", b"mine") is PutOutcome.UNKNOWN
+    assert len(puts("0.json")) == 1
+    assert s3_store.head("_delta_log/0.json") is None
+
+
+def test_a_conflict_with_a_request_under_way_is_tried_again(s3_server, s3_store, puts):
+    s3_server.faults.append(Misbehaviour("0.json", status=409, applied=False, code="ConditionalRequestConflict"))
+    assert s3_store.put_if_absent("0.json", b"mine") is PutOutcome.CREATED
+    assert len(puts("0.json")) == 2
+
+
+def test_a_conflict_over_an_object_that_is_there_is_a_lost_race(s3_server, s3_store):
+    s3_store.put("0.json", b"theirs")
+    s3_server.faults.append(Misbehaviour("0.json", status=409, applied=False, code="ConditionalRequestConflict"))
+    assert s3_store.put_if_absent("0.json", b"mine") is PutOutcome.ALREADY_EXISTS
+    assert s3_store.read("0.json") == b"theirs"
+
+
+def test_a_conflict_that_never_ends_is_no_lost_race(s3_server, s3_store):
+    s3_server.faults.append(Misbehaviour("0.json", 409, applied=False, code="ConditionalRequestConflict", times=4))
+    with pytest.raises(StorageError, match="under way") as caught:
+        s3_store.put_if_absent("0.json", b"mine")
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (403, "AccessDenied", StoragePermissionError),
+        (501, "NotImplemented", UnsafeStoreError),
+        (400, "XMinioStorageFull", StorageFullError),
+        (400, "InvalidRequest", StorageError),
+    ],
+)
+def test_a_refused_create_is_an_error_of_its_kind(s3_server, s3_store, status, code, expected):
+    s3_server.faults.append(Misbehaviour("0.json", status=status, applied=False, code=code))
+    with pytest.raises(expected, match=code) as caught:
+        s3_store.put_if_absent("0.json", b"x")
+    assert not caught.value.retryable
+    assert caught.value.hint or expected is StorageError
+    assert s3_store.head("0.json") is None
+
+
+def test_what_may_be_repeated_is_repeated(s3_server, s3_store):
+    s3_server.faults.append(Misbehaviour("/x", status=503, applied=True, times=2))
+    s3_store.put("x", b"1")
+    s3_server.faults.append(Misbehaviour("/x", status=500, applied=False, method="GET"))
+    assert s3_store.read("x") == b"1"
+
+
+def test_no_message_and_no_traceback_shows_a_secret_or_a_dump(s3_server, s3_store):
+    s3_server.faults.append(Misbehaviour("/x", status=403, applied=False, code="topsecretvalue"))
+    with pytest.raises(StoragePermissionError) as caught:
+        s3_store.put("x", b"1")
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(s3_store)
+    assert "topsecretvalue" not in shown
+    assert "Debug source" not in shown
+    assert "fs.s3a.access.key" in shown
+
+
+def test_a_service_that_ignores_conditions_is_found_out():
+    server = S3Server(ignore_conditions=True)
+    try:
+        urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{BUCKET}", method="PUT"), timeout=30).close()
+        store = open_store(f"s3a://{BUCKET}/t", server.options())
+        result = probe_put_if_absent(store)
+        assert (result.safe, result.created, result.latecomer_refused) == (False, 8, False)
+        with pytest.raises(UnsafeStoreError, match="8 were told that they had") as caught:
+            ensure_safe(store)
+        assert "spark.pydelta.logStore" in str(caught.value)
+        assert list(store.list_all()) == []
+    finally:
+        server.stop()
+
+
+def test_the_probe_runs_once_for_a_bucket_in_a_process(s3_server, s3_settings):
+    ensure_safe(open_store(f"s3a://{BUCKET}/{uuid.uuid4()}", s3_settings))
+    s3_server.requests.clear()
+    ensure_safe(open_store(f"s3a://{BUCKET}/{uuid.uuid4()}", s3_settings))
+    assert s3_server.requests == []
+
+
+def test_a_listing_starts_at_its_offset_and_steps_over_subdirectories(s3_server, s3_store, monkeypatch):
+    monkeypatch.setattr(objects, "_PAGE", 10)
+    names = [f"{number:020}.json" for number in range(0, 60, 5)] + ["_last_checkpoint", "zz"]
+    for name in names + [f"_sidecars/{number:03}" for number in range(25)]:
+        s3_store.put(f"_delta_log/{name}", b"x")
+    assert [info.path for info in s3_store.list_from("", prefix="_delta_log")] == [f"_delta_log/{n}" for n in names]
+    found = s3_store.list_from(f"{30:020}.json", prefix="_delta_log")
+    assert [info.path for info in found] == [f"_delta_log/{name}" for name in names[6:]]
+    assert [info.path for info in s3_store.list_from("_sidecars/", prefix="_delta_log")] == ["_delta_log/zz"]
+
+
+def test_a_directory_marker_is_no_object_of_its_directory(s3_server, s3_settings):
+    name = str(uuid.uuid4())
+    for key in (f"{name}/_delta_log/", f"{name}/_delta_log/0.json"):
+        request = urllib.request.Request(f"{s3_server.endpoint}/{BUCKET}/{key}", method="PUT", data=b"")
+        urllib.request.urlopen(request, timeout=30).close()
+    store = open_store(f"s3a://{BUCKET}/{name}", s3_settings)
+    assert [info.path for info in store.list_from("", prefix="_delta_log")] == ["_delta_log/0.json"]
+
+
+def test_the_same_key_is_meant_whatever_the_scheme_and_percent_signs_stay(s3_settings):
+    name = f"{uuid.uuid4()}/50%25 # é"
+    open_store(f"s3a://{BUCKET}/{name}", s3_settings).put("x", b"1")
+    assert open_store(f"s3://{BUCKET}/{name}/", s3_settings).read("x") == b"1"
+    assert open_store(f"s3n://{BUCKET}", s3_settings).read(f"{name}/x") == b"1"
+
+
+def test_credentials_in_a_location_are_refused_and_not_repeated(s3_settings):
+    with pytest.raises(ValueError, match="carries credentials") as caught:
+        open_store("s3a://key:hush@bucket/t", s3_settings)
+    assert "hush" not in str(caught.value)
+
+
+def _uploads(s3_server) -> list[str]:
+    with urllib.request.urlopen(f"{s3_server.endpoint}/{BUCKET}?uploads", timeout=30) as reply:
+        return re.findall(r"<UploadId>([^<]*)", reply.read().decode())
+
+
+CHUNKS = [bytes([number]) * 700_001 for number in range(18)]  # a little over two parts
+
+
+def test_a_large_object_is_uploaded_in_parts_and_appears_at_close(s3_server, s3_store):
+    with s3_store.open_writer("big") as stream:
+        for chunk in CHUNKS:
+            stream.write(chunk)
+        assert s3_store.head("big") is None
+        assert stream.tell() == sum(map(len, CHUNKS)) > 2 * PART_BYTES
+    assert s3_store.read("big") == b"".join(CHUNKS)
+    assert _uploads(s3_server) == []
+
+
+def test_an_aborted_or_forgotten_large_object_leaves_no_parts(s3_server, s3_store):
+    stream = s3_store.open_writer("big")
+    for chunk in CHUNKS:
+        stream.write(chunk)
+    stream.abort()
+    stream.close()
+    forgotten = s3_store.open_writer("big")
+    for chunk in CHUNKS:
+        forgotten.write(chunk)
+    del forgotten
+    assert _uploads(s3_server) == []
+    assert list(s3_store.list_all()) == []
+
+
+def test_an_upload_that_is_refused_raises_and_leaves_nothing(s3_server, s3_store):
+    s3_server.faults.append(Misbehaviour("/big", status=403, applied=False, code="AccessDenied", method="POST"))
+    with pytest.raises(StoragePermissionError, match="AccessDenied"), s3_store.open_writer("big") as stream:
+        for chunk in CHUNKS:
+            stream.write(chunk)
+    assert stream.closed
+    assert list(s3_store.list_all()) == []
+
+
+def test_a_bulk_deletion_that_fails_is_reported_by_name(s3_server, s3_store):
+    for name in ("a", "b"):
+        s3_store.put(name, b"1")
+    s3_server.faults.append(Misbehaviour(f"/{BUCKET}", status=403, applied=False, code="AccessDenied", method="POST"))
+    report = s3_store.delete_many(["a", "b"])
+    assert report.deleted == 0
+    assert [name for name, reason in report.failed] == ["a", "b"]
+    assert "AccessDenied" in report.failed[0][1]
+    assert s3_store.read("a") == b"1"
