@@ -302,7 +302,7 @@ def _transforms(writer: DataFrameWriterV2) -> list[str] | None:
     for transform in jvm.to_list(partitioning.get()):
         if str(transform.name()) != "identity":
             raise UnsupportedFeatureError(
-                f"A Delta table cannot be partitioned by {transform.describe()}.",
+                f"A Delta table cannot be partitioned by {transform.toString()}.",
                 features=(str(transform.name()),),
                 hint="Partition by a column, for example one computed with withColumn.",
             )

@@ -218,8 +218,10 @@ def test_special_characters_in_partition_values_come_back(spark, tmp_path):
 def test_partitions_of_every_type_come_back(spark, tmp_path):
     path = str(tmp_path / "t")
     names = ["b", "s", "i", "l", "f", "d", "bo", "st", "da", "ts", "d9", "d38"]
-    df = spark.createDataFrame(FLAT_ROWS, FLAT).where("not isnan(d) or d is null").select(
-        F.monotonically_increasing_id().alias("id"), *names
+    df = (
+        spark.createDataFrame(FLAT_ROWS, FLAT)
+        .where("not isnan(d) or d is null")
+        .select(F.monotonically_increasing_id().alias("id"), *names)
     )
     df = spark.createDataFrame(df.collect(), df.schema)  # fixed ids
     df.write.format("delta").partitionBy(*names).save(path)

@@ -209,7 +209,7 @@ def test_partition_columns_keep_the_schemas_spelling(log):
 
 
 def test_a_type_that_the_format_has_not_is_named_with_its_column():
-    with pytest.raises(UnsupportedFeatureError, match="'gap'.*interval"):
+    with pytest.raises(UnsupportedFeatureError, match=r"'gap'.*interval"):
         stored_schema(StructType((StructField("gap", PrimitiveType("interval day to second")),)))
 
 
