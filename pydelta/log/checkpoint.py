@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import LogCorruptedError, StorageError
-from pydelta.log.checkpoint_read import read_checkpoint
+from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
 from pydelta.log.checkpoint_rows import STATE_TYPES, FileRows
 from pydelta.log.last_checkpoint import HINT_PATH, CheckpointHint, encode_hint, read_hint
 from pydelta.log.replay import State, apply_actions
@@ -32,6 +33,7 @@ from pydelta.storage.interface import Store
 __all__ = ["CheckpointResult", "write_checkpoint"]
 
 SIDECAR_ACTIONS: Final = 500_000
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,10 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
     Protocol: "Checkpoints", "Last Checkpoint File".
     """
     now = int(time.time() * 1000) if now_ms is None else now_ms
+    existing = _existing(store, snapshot)
+    if existing is not None:
+        _point_at(store, existing)
+        return existing
     rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
     tally = _Tally()
     try:
@@ -88,7 +94,7 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
             result = _write_v2(store, snapshot, rows, tally, now)
         else:
             result = _write_classic(store, snapshot, rows, tally)
-        _verify(store, snapshot, result)
+        _verify(store, snapshot, result.name, num_removes=result.num_removes)
     except BaseException:
         if tally.paths:
             store.delete_many(tally.paths)
@@ -182,6 +188,7 @@ def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tal
         yield from _file_tables(rows, schema, tally)
 
     _write_file(store, path, schema, tables())
+    tally.paths.append(path)
     return CheckpointResult(
         version=snapshot.version,
         name=path,
@@ -241,33 +248,63 @@ def _size(store: Store, path: str) -> int:
     return info.size
 
 
-def _verify(store: Store, snapshot: Snapshot, result: CheckpointResult) -> None:
-    """Read the checkpoint back from the store and compare state, number and bytes of files, and tombstones."""
-    info = store.head(result.name)
+def _existing(store: Store, snapshot: Snapshot) -> CheckpointResult | None:
+    """A classic checkpoint of the version that is there already and is right: it is never written over.
+
+    What replaces it could fail to verify, and the commits before it may be gone.
+    """
+    path = f"{LOG_DIR}/{checkpoint_file(snapshot.version)}"
+    info = store.head(path)
+    if info is None or _is_v2(snapshot):
+        return None
+    try:
+        found = _verify(store, snapshot, path)
+    except LogCorruptedError as error:
+        _logger.warning("%s is written anew: %s", path, error.message, extra={"table": snapshot.table_uri})
+        return None
+    num_removes = found.tombstones().height
+    return CheckpointResult(
+        version=snapshot.version,
+        name=path,
+        num_actions=len(found.state) + snapshot.num_files + num_removes,
+        num_adds=snapshot.num_files,
+        num_removes=num_removes,
+        size_bytes=info.size,
+    )
+
+
+def _verify(store: Store, snapshot: Snapshot, name: str, *, num_removes: int | None = None) -> Checkpoint:
+    """Read a checkpoint from the store and compare state, number and bytes of files, and tombstones.
+
+    Raises:
+        LogCorruptedError: It cannot be read, or holds something else than the snapshot; says what.
+    """
+    info = store.head(name)
     files: Sequence[CheckpointFiles] = read_listing([info]).checkpoints if info is not None else ()
     if not files:
-        raise _differs(result, "file", "one", "none")
+        raise _differs(snapshot, name, "number of files of it", 1, 0)
     found = read_checkpoint(store, files[0])
     state = apply_actions(State(), found.state)
     expected = snapshot.state
-    for name in ("protocol", "metadata", "set_transactions", "domain_metadata"):
-        if getattr(state, name) != getattr(expected, name):
-            raise _differs(result, name, getattr(expected, name), getattr(state, name))
+    for part in ("protocol", "metadata", "set_transactions", "domain_metadata"):
+        if getattr(state, part) != getattr(expected, part):
+            raise _differs(snapshot, name, part, getattr(expected, part), getattr(state, part))
     core = found.core(())
     for what, meant, read in (
-        ("number of files", snapshot.num_files, core.height),
-        ("bytes of files", snapshot.size_bytes, int(core["size"].sum())),
-        ("number of tombstones", result.num_removes, found.tombstones().height),
+        ("number of live files", snapshot.num_files, core.height),
+        ("bytes of live files", snapshot.size_bytes, int(core["size"].sum())),
+        ("number of tombstones", num_removes, found.tombstones().height),
     ):
-        if meant != read:
-            raise _differs(result, what, meant, read)
+        if meant is not None and meant != read:
+            raise _differs(snapshot, name, what, meant, read)
+    return found
 
 
-def _differs(result: CheckpointResult, what: str, meant: object, read: object) -> LogCorruptedError:
+def _differs(snapshot: Snapshot, name: str, what: str, meant: object, read: object) -> LogCorruptedError:
     return LogCorruptedError(
-        f"The checkpoint {result.name} does not read back as it was written: {what} should be {meant}, found {read}.",
-        hint="It was removed again; the table is as it was. Check the store, and report this with the log's files.",
-        version=result.version,
+        f"The checkpoint {name} does not read back as it should: {what} should be {meant}, found {read}.",
+        hint="It is not used and the table is as it was. Check the store, and report this with the log's files.",
+        version=snapshot.version,
     )
 
 

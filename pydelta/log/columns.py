@@ -211,7 +211,7 @@ def spellings(path: str, root: str) -> set[str]:
             forms.add("/" + tail)
             if scheme == "file":
                 forms.add("file:/" + tail)
-    return forms | {quote(form, safe="/-._~!$&'()*+,;=:@") for form in forms if form != path}
+    return forms | {quote(form, safe="/-._~!$&'()*+,;=:@") for form in forms}
 
 
 def file_key(path: str, dv_id: str | None, root: str) -> str:

@@ -15,7 +15,7 @@ __all__ = ["FileDelta", "apply_deltas", "build_delta", "drop_files", "live_tombs
 
 DELTA_BIT: Final = 1 << 63
 _ID_SHIFT: Final = 32
-_PLAIN_PATH: Final = r"^[A-Za-z0-9_.=/-]*$"
+_PLAIN_PATH: Final = r"^[A-Za-z0-9_.=-][A-Za-z0-9_.=/-]*$"
 _ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 
 

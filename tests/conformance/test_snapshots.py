@@ -55,7 +55,7 @@ DECIDED: dict[str, dict[str, Any]] = {
     "kernel-rs__data__compacted-log-files-table": {"version": 25, "numFiles": 2, "sizeInBytes": 1753},
     # Commits spread over several lines: two of three engines read them, and nothing is ambiguous about them.
     "duckdb__null_constraints_lists__delta_lake": {"version": 1, "numFiles": 1},
-    # A colon in a relative path is no URI scheme where "=" comes before it: a file of the table, as two engines read it.
+    # A colon in a relative path is no URI scheme where "=" comes before it: a file of the table, as two engines do.
     "kernel-rs__data__timestamp-partitioned-table": {"version": 0, "numFiles": 1},
 }
 
