@@ -103,7 +103,7 @@ def test_pruning_by_partition_reads_no_statistics_and_few_rows_read_only_their_r
     monkeypatch.setattr("pydelta.log.checkpoint_rows.BATCH_ROWS", 500)
     inner = new_store()
     noise = random.Random(1)
-    create(inner, *(add(number, stats='{"numRecords":1,"minValues":{"name":"%x"}}' % noise.getrandbits(4000))
+    create(inner, *(add(number, stats=f'{{"numRecords":1,"minValues":{{"name":"{noise.getrandbits(4000):x}"}}}}')
                     for number in range(2_000)))  # fmt: skip
     log_of(inner).checkpoint()
     store = CountingStore(inner)
