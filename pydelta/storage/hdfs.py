@@ -107,10 +107,10 @@ class HdfsStore:
             return PutOutcome.ALREADY_EXISTS
         temporary = self._write_temporary(path, data)
         try:
-            self._client.rename(self._path(temporary), self._path(path), overwrite=False)
+            self._client.rename(temporary, self._path(path), overwrite=False)
         except _CLIENT_ERRORS as error:
             try:
-                removed = self._client.delete(self._path(temporary), recursive=False)
+                removed = self._client.delete(temporary, recursive=False)
             except FileNotFoundError:
                 removed = False
             except _CLIENT_ERRORS:
@@ -124,12 +124,13 @@ class HdfsStore:
 
     def put(self, path: str, data: bytes) -> None:
         """See ``Store.put``."""
+        target = self._path(path)
         temporary = self._write_temporary(path, data)
         try:
-            self._client.rename(self._path(temporary), self._path(path), overwrite=True)
+            self._client.rename(temporary, target, overwrite=True)
         except _CLIENT_ERRORS as error:
             with suppress(*_CLIENT_ERRORS):
-                self._client.delete(self._path(temporary), recursive=False)
+                self._client.delete(temporary, recursive=False)
             raise self._failed(path, error) from error
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -141,8 +142,9 @@ class HdfsStore:
         """See ``Store.delete_many``."""
         deleted, failed = 0, []
         for path in paths:
+            target = self._path(path)
             try:
-                self._client.delete(self._path(path), recursive=False)
+                self._client.delete(target, recursive=False)
                 deleted += 1
             except FileNotFoundError:
                 deleted += 1
@@ -158,16 +160,18 @@ class HdfsStore:
         return f"{self._folder}/{check_path(path)}" if path else self._folder or "/"
 
     def _status(self, path: str) -> Any:
+        target = self._path(path)
         try:
-            return self._client.get_file_info(self._path(path))
+            return self._client.get_file_info(target)
         except FileNotFoundError:
             return None
         except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 
     def _list(self, prefix: str, *, recursive: bool) -> Iterator[ObjectInfo]:
+        folder = self._path(prefix)
         try:
-            for status in self._client.list_status(self._path(prefix), recursive=recursive):
+            for status in self._client.list_status(folder, recursive=recursive):
                 path = status.path[len(self._folder) :].lstrip("/")
                 if not status.isdir and not path.rpartition("/")[2].startswith(_TEMP_PREFIX):
                     yield _info(path, status)
@@ -177,13 +181,13 @@ class HdfsStore:
             raise self._failed(prefix, error) from error
 
     def _write_temporary(self, path: str, data: bytes) -> str:
-        temporary = _temporary_name(path)
+        temporary = self._path(_temporary_name(path))
         try:
-            with self._client.create(self._path(temporary)) as stream:
+            with self._client.create(temporary) as stream:
                 stream.write(data)
         except _CLIENT_ERRORS as error:
             with suppress(*_CLIENT_ERRORS):
-                self._client.delete(self._path(temporary), recursive=False)
+                self._client.delete(temporary, recursive=False)
             raise self._failed(path, error) from error
         return temporary
 
@@ -250,7 +254,7 @@ def _failed(where: str, error: Exception) -> StorageError:
             f"{where}: the NameNode is in safe mode.", retryable=True, hint="Wait until it has left safe mode."
         )
     return StorageError(
-        f"{where}: {detail}.".replace("..", "."),
+        f"{where}: {detail.rstrip('.')}.",
         retryable=not isinstance(error, ValueError),
         hint="Check that the NameNode is reachable and that the user may do this.",
     )

@@ -1,0 +1,237 @@
+"""HdfsStore against a NameNode in memory that answers as hdfs-native does, lost replies included."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+)
+from pydelta.storage import PutOutcome, open_store
+from pydelta.storage.hdfs import HdfsStore
+
+
+class _File:
+    def __init__(self, node, path):
+        self.node, self.path, self.data = node, path, b""
+
+    def write(self, data):
+        self.node.fail("write")
+        self.data += bytes(data)
+
+    def close(self):
+        self.node.files[self.path] = self.data
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *rest):
+        self.close()
+
+
+@dataclass
+class NameNode:
+    files: dict = field(default_factory=dict)
+    failures: dict = field(default_factory=dict)
+    after: dict = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def fail(self, verb):
+        if verb in self.failures:
+            raise self.failures.pop(verb)
+
+    def _status(self, path):
+        return SimpleNamespace(path=path, length=len(self.files[path]), isdir=False, modification_time=17)
+
+    def get_file_info(self, path):
+        self.fail("get_file_info")
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self._status(path)
+
+    def list_status(self, path, recursive=False):
+        self.fail("list_status")
+        folder = path.rstrip("/") + "/"
+        found = [name for name in self.files if name.startswith(folder)]
+        if not found:
+            raise FileNotFoundError(path)
+        return iter([self._status(name) for name in found if recursive or "/" not in name[len(folder) :]])
+
+    def read(self, path):
+        return SimpleNamespace(read_range=lambda start, length: self.files[path][start : start + length])
+
+    def create(self, path, write_options=None):
+        self.fail("create")
+        return _File(self, path)
+
+    def rename(self, source, target, overwrite=False):
+        self.fail("rename")
+        with self.lock:
+            if target in self.files and not overwrite:
+                raise OSError(f'AlreadyExists("rename destination {target} already exists")')
+            self.files[target] = self.files.pop(source)
+        if "rename" in self.after:
+            raise self.after.pop("rename")
+
+    def delete(self, path, recursive=False):
+        self.fail("delete")
+        if path not in self.files:
+            return False
+        del self.files[path]
+        return True
+
+
+@pytest.fixture
+def node():
+    return NameNode()
+
+
+@pytest.fixture
+def store(node):
+    return HdfsStore("hdfs://nn:8020/lake/a%20b #1/", node)
+
+
+def test_paths_are_literal_and_listings_sorted(store, node):
+    for name in ("_delta_log/2", "_delta_log/10", "d/x y"):
+        store.put(name, b"123")
+    assert sorted(node.files)[0] == "/lake/a%20b #1/_delta_log/10"
+    assert [info.path for info in store.list_from("", prefix="_delta_log")] == ["_delta_log/10", "_delta_log/2"]
+    assert [info.path for info in store.list_from("2", prefix="_delta_log")] == ["_delta_log/2"]
+    assert {info.path for info in store.list_all()} == {"_delta_log/2", "_delta_log/10", "d/x y"}
+    assert list(store.list_from("", prefix="nowhere")) == []
+    assert (store.head("d/x y").size, store.head("d/x y").modification_time_ms) == (3, 17)
+    assert (store.read("d/x y"), store.read_range("d/x y", 1, 9), store.read_range("d/x y", 7, 1)) == (
+        b"123",
+        b"23",
+        b"",
+    )
+    with pytest.raises(ObjectNotFoundError):
+        store.read("missing")
+    with pytest.raises(InvalidArgumentError):
+        store.read("../../etc")
+
+
+def test_one_of_many_creates_wins_and_no_temporary_file_stays(store, node):
+    start = threading.Barrier(16)
+    outcomes = []
+
+    def create(number):
+        start.wait(30)
+        outcomes.append((store.put_if_absent("x", b"%d" % number), number))
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    winners = [number for outcome, number in outcomes if outcome is PutOutcome.CREATED]
+    assert len(winners) == 1 and len(outcomes) == 16
+    assert node.files == {"/lake/a%20b #1/x": b"%d" % winners[0]}
+
+
+def test_a_rename_whose_reply_was_lost_is_known_by_its_source_being_gone(store, node):
+    node.after["rename"] = OSError("connection reset")
+    assert store.put_if_absent("x", b"mine") is PutOutcome.CREATED
+    assert store.read("x") == b"mine"
+
+
+def test_a_rename_that_failed_is_no_lost_race(store, node):
+    node.failures["rename"] = RuntimeError("connection refused")
+    with pytest.raises(StorageError) as caught:
+        store.put_if_absent("x", b"mine")
+    assert caught.value.retryable
+    assert node.files == {}
+
+
+def test_a_rename_that_nothing_can_be_learned_of_is_unknown(store, node):
+    node.failures.update(rename=OSError("connection reset"), delete=OSError("connection refused"))
+    assert store.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+
+
+def test_a_failing_write_leaves_nothing(store, node):
+    for write in (store.put, store.put_if_absent):
+        node.failures["write"] = OSError("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: full")
+        with pytest.raises(StorageFullError):
+            write("x", b"1")
+    node.failures["write"] = OSError("pipeline broken")
+    with pytest.raises(StorageError), store.open_writer("x") as stream:
+        stream.write(b"1")
+    node.failures["rename"] = OSError("no")
+    with pytest.raises(StorageError):
+        store.put("x", b"1")
+    assert node.files == {}
+
+
+def test_a_stream_publishes_at_close_and_never_after_an_error(store, node):
+    with store.open_writer("d/x") as stream:
+        stream.write(b"12")
+        stream.write(b"3")
+        assert store.head("d/x") is None
+        assert list(store.list_all()) == []
+    assert store.read("d/x") == b"123"
+    with pytest.raises(ZeroDivisionError), store.open_writer("d/x") as stream:
+        stream.write(b"other")
+        raise ZeroDivisionError
+    assert node.files == {"/lake/a%20b #1/d/x": b"123"}
+
+
+def test_errors_are_told_apart(store, node):
+    node.failures["get_file_info"] = OSError("org.apache.hadoop.security.AccessControlException: user=me")
+    with pytest.raises(StoragePermissionError):
+        store.head("x")
+    node.failures["list_status"] = RuntimeError("org.apache.hadoop.hdfs.server.namenode.SafeModeException: wait")
+    with pytest.raises(StorageError, match="safe mode") as caught:
+        list(store.list_all())
+    assert caught.value.retryable
+
+
+def test_deleting_counts_what_was_gone_and_names_what_failed(store, node):
+    store.put("a", b"1")
+    report = store.delete_many(["a", "b"])
+    assert (report.deleted, report.failed) == (2, ())
+    node.failures["delete"] = OSError("AccessControlException")
+    report = store.delete_many(["c", "d"])
+    assert (report.deleted, [name for name, _ in report.failed]) == (1, ["c"])
+
+
+def test_without_hdfs_native_the_error_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **named):
+        if name == "hdfs_native":
+            raise ImportError("No module named 'hdfs_native'")
+        return real(name, *rest, **named)
+
+    monkeypatch.delitem(sys.modules, "hdfs_native", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(DeltaEnvironmentError, match="hdfs-native") as caught:
+        open_store("hdfs://nn/x")
+    assert "'hdfs'" in caught.value.hint
+
+
+def test_settings_reach_the_client(monkeypatch):
+    seen = []
+    monkeypatch.setitem(
+        sys.modules, "hdfs_native", SimpleNamespace(Client=lambda url, config: seen.append((url, config)))
+    )
+    options = {
+        "spark.hadoop.dfs.nameservices": "ha",
+        "fs.defaultFS": "hdfs://ha",
+        "fs.s3a.secret.key": "hush",
+        "spark.app.name": "x",
+    }
+    open_store("hdfs://ha/lake", options)
+    open_store("hdfs:///lake", options)
+    config = {"dfs.nameservices": "ha", "fs.defaultFS": "hdfs://ha"}
+    assert seen == [("hdfs://ha", config), ("hdfs://ha", config)]
