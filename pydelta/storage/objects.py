@@ -18,7 +18,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from pydelta.errors import DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
 from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.object_errors import Failure, read_failure, to_storage_error
@@ -132,10 +132,10 @@ class ObjectStore:
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """See ``Store.put_if_absent``. A timeout, a broken connection or a server's error gives ``UNKNOWN``."""
-        key = self._key(path)
+        key, client = self._key(path), self._store_once
         for attempt in range(_CONFLICT_ATTEMPTS):
             try:
-                obstore.put(self._store_once, key, data, mode="create", use_multipart=False)
+                obstore.put(client, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError as error:
                 failure = read_failure(error)
                 if failure.retries:
@@ -258,7 +258,11 @@ def _info(path: str, item: Any) -> ObjectInfo:
 
 @lru_cache(maxsize=64)
 def _client(connection: Connection, *, repeat: bool) -> Any:
-    """The client of a bucket; equal settings share one, and so its connections."""
+    """The client of a bucket; equal settings share one, and so its connections.
+
+    Raises:
+        DeltaEnvironmentError: The client does not take the settings, such as a key file that is not there.
+    """
     client: dict[str, Any] = {"allow_http": connection.allow_http, "connect_timeout": timedelta(seconds=10)}
     if connection.proxy is not None:
         client["proxy_url"] = connection.proxy.reveal()
@@ -272,10 +276,6 @@ def _client(connection: Connection, *, repeat: bool) -> Any:
     }
     config: dict[str, Any] = {name: connection.get(name) for name, _ in connection.config}
     options: dict[str, Any] = {"config": config, "client_options": client, "retry_config": retry}
-    if connection.kind == "gs":
-        return GCSStore(connection.bucket, **options)
-    if connection.kind == "azure":
-        return AzureStore(connection.bucket, **options)
     credential = connection.credential
     if credential is not None:
         # Handed over by a callback, so that a session token of the environment is never mixed with other keys.
@@ -285,4 +285,11 @@ def _client(connection: Connection, *, repeat: bool) -> Any:
             "token": credential.token.reveal() if credential.token else None,
             "expires_at": None,
         }
-    return S3Store(connection.bucket, **options)
+    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "azure": AzureStore}
+    try:
+        return kinds[connection.kind](connection.bucket, **options)
+    except (BaseError, OSError, ValueError) as error:
+        reason = to_storage_error(error, where=connection.bucket, secrets=connection.secrets()).message
+        raise DeltaEnvironmentError(
+            f"The settings for the bucket {reason}", hint="Correct the keys, the key file or the endpoint."
+        ) from None

@@ -188,7 +188,7 @@ def s3_options(
     """
     lookup = HadoopOptions(options, env)
     settings = _S3Settings(lookup, bucket)
-    config: dict[str, str | bool | Secret] = {}
+    config: dict[str, str | bool | Secret] = {"conditional_put": "etag"}
     endpoint, from_environment = _endpoint(lookup, settings)
     config["region"] = _region(lookup, settings, endpoint)
     path_style = settings.flag("path.style.access", default=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TypeAlias
@@ -26,6 +27,7 @@ _BUILT_IN: Mapping[str, str] = {
     "gs": "pydelta.storage.objects:open_object_store",
     "abfs": "pydelta.storage.objects:open_object_store",
     "abfss": "pydelta.storage.objects:open_object_store",
+    "az": "pydelta.storage.objects:open_object_store",
     "hdfs": "pydelta.storage.hdfs:open_hdfs_store",
 }
 _REGISTERED: dict[str, StoreFactory] = {}
@@ -69,16 +71,21 @@ def _factory(scheme: str, options: Mapping[str, str]) -> StoreFactory:
     with _LOCK:
         if scheme in _REGISTERED:
             return _REGISTERED[scheme]
-    for entry in entry_points(group="pydelta.log_stores"):
-        if entry.name == scheme:
-            return _load(entry.value, source=f"the entry point {entry.name!r}")
+    if scheme in (installed := _installed()):
+        return _load(installed[scheme], source=f"the entry point {scheme!r}")
     if scheme in _BUILT_IN:
         return _load(_BUILT_IN[scheme], source="built in")
-    known = ", ".join(sorted({*_BUILT_IN, *_REGISTERED}))
+    known = ", ".join(sorted({*_BUILT_IN, *_REGISTERED, *_installed()}))
     raise InvalidArgumentError(
         f"No store serves the scheme {scheme!r}.",
         hint=f"Known are {known}. Name one of your own in {_SETTING}{scheme} as module:factory.",
     )
+
+
+@lru_cache(maxsize=1)
+def _installed() -> Mapping[str, str]:
+    """Scheme -> factory of every installed package that brings a log store."""
+    return {entry.name: entry.value for entry in entry_points(group="pydelta.log_stores")}
 
 
 def _load(target: str, *, source: str) -> StoreFactory:

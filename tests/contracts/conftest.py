@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.request
 import uuid
 
@@ -16,6 +17,7 @@ S3_BUCKET = "contract"
 @pytest.fixture(scope="session")
 def s3_server():
     """An S3 look-alike on a free port of the loopback, with one bucket."""
+    os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
     server = S3Server()
     urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{S3_BUCKET}", method="PUT"), timeout=30).close()
     server.requests.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 import urllib.request
@@ -81,6 +82,17 @@ def test_a_refused_create_is_an_error_of_its_kind(s3_server, s3_store, status, c
     assert not caught.value.retryable
     assert caught.value.hint or expected is StorageError
     assert s3_store.head("0.json") is None
+
+
+def test_a_create_stays_conditional_whatever_the_environment_says(s3_settings, monkeypatch):
+    for name, value in [("AWS_CONDITIONAL_PUT", "disabled"), ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")]:
+        monkeypatch.setitem(os.environ, name, value)
+    options = {**s3_settings, "fs.s3a.attempts.maximum": "1"}  # settings of their own, so a client of their own
+    store = open_store(f"s3a://{BUCKET}/{uuid.uuid4()}", options)
+    assert [store.put_if_absent("x", b"1"), store.put_if_absent("x", b"2")] == [
+        PutOutcome.CREATED,
+        PutOutcome.ALREADY_EXISTS,
+    ]
 
 
 def test_what_may_be_repeated_is_repeated(s3_server, s3_store):

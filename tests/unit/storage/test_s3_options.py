@@ -105,6 +105,10 @@ def test_the_first_provider_that_finds_keys_is_the_one(classes, options, env, ex
     assert revealed(s3_options("b", {**options, PROVIDER: classes}, env)) == expected
 
 
+def test_the_environment_cannot_switch_conditional_puts_off():
+    assert s3_options("b", KEYS, {"AWS_CONDITIONAL_PUT": "disabled"}).get("conditional_put") == "etag"
+
+
 def test_anonymous_signs_nothing():
     found = s3_options("b", {**KEYS, PROVIDER: HADOOP + "AnonymousAWSCredentialsProvider"}, ENV)
     assert (found.credential, found.get("skip_signature")) == (None, True)

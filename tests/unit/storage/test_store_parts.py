@@ -26,6 +26,9 @@ def factory(uri, options):
 def _registered_for_one_test_only(monkeypatch):
     monkeypatch.setattr(registry, "_REGISTERED", {})
     FACTORY_CALLS.clear()
+    registry._installed.cache_clear()
+    yield
+    registry._installed.cache_clear()
 
 
 def test_the_setting_goes_before_what_is_registered_and_that_before_entry_points(monkeypatch):
