@@ -36,6 +36,7 @@ def session(
         builder = builder.master(master)
     elif "SPARK_HOME" not in os.environ and "MASTER" not in os.environ and SparkSession.getActiveSession() is None:
         builder = builder.master("local[*]")
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local session is for other machines
     for name, value in (conf or {}).items():
         builder = builder.config(name, value)
     return enable(builder.getOrCreate())
