@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.columns import PV_PREFIX, partition_series
+from pydelta.log.columns import PV_PREFIX, adds_from_frame, partition_series
 from pydelta.log.deltas import DELTA_BIT
 from pydelta.log.parquet_rows import struct_fields
 from pydelta.log.snapshot import Snapshot
@@ -132,8 +132,14 @@ class FileRows:
                     chosen = structs if kept.all() else structs.filter(pa.array(kept))
                     yield self._add_structs(struct_fields(chosen), len(chosen), shape, types)
         recent = pl.DataFrame({"row": np.sort(rows[(rows & np.uint64(DELTA_BIT)) != 0])}, schema={"row": pl.UInt64})
-        for start in range(0, recent.height, BATCH_ROWS):
-            batch = files.adds(recent.slice(start, BATCH_ROWS))
+        rows_of_commits = files.recent(recent)
+        plain = rows_of_commits.filter(pl.col("rest").is_null())
+        for start in range(0, plain.height, BATCH_ROWS):
+            slice_ = plain.slice(start, BATCH_ROWS)
+            yield self._add_structs(_plain_columns(slice_, files.spec.physical_names), slice_.height, shape, types)
+        others = rows_of_commits.filter(pl.col("rest").is_not_null())
+        for start in range(0, others.height, BATCH_ROWS):
+            batch = adds_from_frame(others.slice(start, BATCH_ROWS), files.spec.physical_names)
             fields = _columns([_add_row(add) for add in batch], _ADD_FIELDS | {"stats": pa.string()})
             yield self._add_structs(fields, len(batch), shape, types)
 
@@ -183,6 +189,25 @@ class FileRows:
         for start in range(0, recent.height, BATCH_ROWS):
             batch = files.remove_actions(recent.slice(start, BATCH_ROWS))
             yield _remove_structs(_columns([_remove_row(remove) for remove in batch], _REMOVE_FIELDS), len(batch))
+
+
+def _plain_columns(frame: pl.DataFrame, partition_names: Sequence[str]) -> dict[str, Any]:
+    """Files of which the columns say all -> Arrow columns of their adds."""
+    length, width = frame.height, len(partition_names)
+    offsets = pa.array(np.arange(length + 1, dtype=np.int32) * width)
+    keys = pa.array(list(partition_names) * length, type=pa.string())
+    if width:
+        by_column = pl.concat([frame[PV_PREFIX + name].alias("value") for name in partition_names])
+        values = by_column[np.arange(length * width).reshape(width, length).T.ravel()].to_arrow().cast(pa.string())
+    else:
+        values = pa.array([], type=pa.string())
+    return {
+        "path": frame["path"].to_arrow().cast(pa.string()),
+        "partitionValues": pa.MapArray.from_arrays(offsets, keys, values),
+        "size": frame["size"].to_arrow(),
+        "modificationTime": frame["modification_time"].to_arrow(),
+        "stats": frame["stats"].to_arrow(),
+    }
 
 
 def _add_row(add: AddFile) -> dict[str, Any]:

@@ -238,13 +238,18 @@ def keys_of(frame: pl.DataFrame, root: str) -> pl.Series:
     )["key"]
 
 
-_REST_ADD: Final = ("tags", "deletion_vector", "base_row_id", "default_row_commit_version", "clustering_provider")
 _encoder: Final = msgspec.json.Encoder()
 
 
 def _rest_of_add(add: AddFile, partition_names: frozenset[str]) -> str | None:
     """What the columns do not hold, as the JSON of an ``add`` without its statistics; None for a plain file."""
-    plain = all(getattr(add, name) is None for name in _REST_ADD)
+    plain = (
+        add.tags is None
+        and add.deletion_vector is None
+        and add.base_row_id is None
+        and add.default_row_commit_version is None
+        and add.clustering_provider is None
+    )
     if plain and partition_names.issuperset(add.partition_values):
         return None
     return _encoder.encode(add.replace(stats=None)).decode()

@@ -288,6 +288,16 @@ class FileTable:
             found.append((holder, at[chosen], index[chosen]))
         return found
 
+    def recent(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows of ``core`` that come from deltas, with ``stats`` and ``rest``; in no promised order."""
+        rows = frame["row"].to_numpy()
+        schema = core_schema(self.spec.physical_names) | {"stats": pl.String(), "rest": pl.String()}
+        parts: list[pl.DataFrame] = []
+        for delta, at, index in self._by_delta(rows, np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)):
+            found = delta.recent(frame[at]) if isinstance(delta, FileTable) else delta.adds[index]
+            parts.append(found.select(list(schema)))
+        return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
     def remove_actions(self, frame: pl.DataFrame) -> list[RemoveFile]:
         """Tombstone actions of rows of ``tombstones()`` that come from deltas, in no promised order."""
         rows = frame["row"].to_numpy()

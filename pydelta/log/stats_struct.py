@@ -22,6 +22,7 @@ __all__ = ["StatsShape", "partition_struct", "stats_shape"]
 
 Tree: TypeAlias = "dict[str, Tree | DataType]"
 _EXACT_DIGITS: Final = 15
+_LOST_ROWS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,10 @@ class StatsShape:
         return pa.struct(fields)
 
     def parse(self, texts: pl.Series) -> Any:
-        """JSON texts -> an Arrow array of ``arrow_type``; null for a null text and for one that is no JSON."""
+        """JSON texts -> an Arrow array of ``arrow_type``; null for a null text.
+
+        Null also for a text that is no JSON or is shaped otherwise, and at most for ``_LOST_ROWS`` around it.
+        """
         raw: dict[str, Any] = {"numRecords": pl.Int64(), "tightBounds": pl.Boolean()}
         if self.bounds:
             raw["minValues"] = raw["maxValues"] = _raw(self.bounds, counts=False)
@@ -57,7 +61,10 @@ class StatsShape:
         try:
             decoded = texts.str.json_decode(pl.Struct(raw))
         except pl.exceptions.PolarsError:
-            return pa.nulls(len(texts), self.arrow_type())
+            if len(texts) <= _LOST_ROWS:
+                return pa.nulls(len(texts), self.arrow_type())
+            half = len(texts) // 2
+            return pa.concat_arrays([self.parse(texts[:half]), self.parse(texts[half:])])
         stats = pl.col("stats")
         fields = [stats.struct.field("numRecords")]
         if self.bounds:

@@ -36,8 +36,8 @@ __all__ = [
 Version: TypeAlias = int
 
 
-class _Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Common base: value semantics, camelCase on the wire, defaults left out."""
+class _Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Common base: value semantics, camelCase on the wire, defaults left out; no cycles, so no garbage collection."""
 
     kind: ClassVar[str] = ""
 
@@ -289,6 +289,33 @@ def decode_action(entry: Mapping[str, Any]) -> Action | None:
     return None
 
 
+class _Line(msgspec.Struct, kw_only=True, gc=False):
+    """One line of a commit: the one field that is there is its action; kinds not named here are ignored."""
+
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+    cdc: AddCDCFile | None = None
+    meta_data: Metadata | None = msgspec.field(default=None, name="metaData")
+    protocol: Protocol | None = None
+    txn: SetTransaction | None = None
+    domain_metadata: DomainMetadata | None = msgspec.field(default=None, name="domainMetadata")
+    checkpoint_metadata: CheckpointMetadata | None = msgspec.field(default=None, name="checkpointMetadata")
+    sidecar: Sidecar | None = None
+    commit_info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
+
+    def action(self) -> Action | None:
+        """The action, or None for a kind that the protocol does not define."""
+        if self.commit_info is not None:
+            return CommitInfo(self.commit_info)
+        return (
+            self.add or self.remove or self.cdc or self.meta_data or self.protocol or self.txn or self.domain_metadata
+            or self.checkpoint_metadata or self.sidecar
+        )  # fmt: skip
+
+
+_LINES: Final = msgspec.json.Decoder(_Line, strict=False)
+
+
 def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
     """The actions of one commit file, in the order of its lines.
 
@@ -302,10 +329,14 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
     Raises:
         LogCorruptedError: A line is no JSON object or lacks a required field; names line and file.
     """
+    try:
+        return tuple(action for line in _LINES.decode_lines(data) if (action := line.action()) is not None)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # line by line then, to name the line
     actions: list[Action] = []
     number = 0
     try:
-        for number, line in enumerate(data.splitlines(), start=1):
+        for number, line in enumerate(data.splitlines(), start=1):  # noqa: B007 -- the handler names it
             if not line.strip():
                 continue
             try:
