@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -114,13 +115,11 @@ def test_a_read_only_disk_is_named(small_disk):
 
 
 @pytest.fixture
-def open_to_all(tmp_path_factory):
-    """A folder that another user can reach."""
-    folder = Path(os.path.realpath(tmp_path_factory.mktemp("open")))
-    for parent in (folder, folder.parent, folder.parent.parent):
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    return folder
+def open_to_all():
+    """A folder that another user can reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 @pytest.mark.parametrize(("mode", "how"), [(0o555, "readable"), (0o000, "unreadable")])
