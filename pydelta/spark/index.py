@@ -31,7 +31,6 @@ __all__ = ["DeltaFileIndex", "HiddenColumn", "IndexIdentity", "ScanFiles", "find
 
 _log = logging.getLogger(__name__)
 
-_CACHED_SNAPSHOTS: Final = 8
 _ORDINAL: Final = "__pydelta_partition"
 _SERIALS: Final = itertools.count(1)
 _LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
@@ -256,21 +255,17 @@ class DeltaFileIndex:
     def _load_partitions(self) -> _Partitions:
         with self._lock:
             if self._partitions is None:
-                key = self._cache_key()
-                cached: _Partitions | None = self._jvm.partition_rows.get(key)
-                if cached is None:
-                    cached = self._make_partitions()
-                    self._jvm.partition_rows[key] = cached
-                    while len(self._jvm.partition_rows) > _CACHED_SNAPSHOTS:
-                        self._jvm.partition_rows.popitem(last=False)
-                self._partitions = cached
+                if self.files.identity.subset:  # scanned once, by the command that chose the files
+                    self._partitions = self._make_partitions()
+                else:
+                    self._partitions = self._jvm.recent_partitions(self._cache_key(), self._make_partitions)
             return self._partitions
 
     def _cache_key(self) -> tuple[Any, ...]:
         zone = ""
         if "timestamp" in self.files.partition_types.values():  # text without a zone is in the session's
             zone = self._jvm.time_zone()
-        return (self.files.identity, zone, id(self.files.frame) if self.files.identity.subset else 0)
+        return (self.files.identity, zone)
 
     def _make_partitions(self) -> _Partitions:
         columns = self._columns()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pydelta.errors import DeltaEnvironmentError
 __all__ = ["Jvm", "is_classic"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
+_CACHED_SNAPSHOTS: Final = 8
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
 
@@ -54,8 +56,8 @@ class Jvm:
         self.view: Any = jvm
         self.version = tuple(int(part) for part in spark.version.split(".")[:2])
         ensure_callback_server_started(self.gateway)
-        self.partition_rows: OrderedDict[Any, Any] = OrderedDict()
-        """Typed partition rows of recent snapshots, filled by ``index``."""
+        self._partitions: OrderedDict[Any, Any] = OrderedDict()
+        self._partitions_lock = threading.Lock()
 
         sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
         self.python_utils: Any = jvm.PythonUtils
@@ -210,6 +212,19 @@ class Jvm:
     def to_list(self, seq: Any) -> list[Any]:
         """A short Scala ``Seq`` -> list (one call an item)."""
         return [seq.apply(position) for position in range(seq.size())]
+
+    def recent_partitions(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Typed partition rows of a snapshot: those of recent snapshots are kept, so that each query need not cast."""
+        with self._partitions_lock:
+            if key in self._partitions:
+                self._partitions.move_to_end(key)
+                return self._partitions[key]
+        made = make()
+        with self._partitions_lock:
+            self._partitions[key] = made
+            while len(self._partitions) > _CACHED_SNAPSHOTS:
+                self._partitions.popitem(last=False)
+        return made
 
     # --- plans and frames ----------------------------------------------------------------------------------
 

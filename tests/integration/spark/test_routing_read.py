@@ -19,7 +19,7 @@ from pydelta.spark.catalog import location_of, register
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
 
 def _plan(frame) -> str:

@@ -20,7 +20,7 @@ from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotF
 from pydelta.log import DeltaLog
 from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
 
 def _plan(frame, mode="simple") -> str:
@@ -329,3 +329,31 @@ def test_queries_are_planned_from_several_threads_at_once(spark, table):
         thread.join()
     assert errors == []
     assert counts == [25] * 12
+
+
+def test_a_stream_plans_a_table_while_the_main_thread_plans_it_too(spark, table, tmp_path):
+    source, found = str(tmp_path / "source"), []
+    for _ in range(4):
+        spark.range(3).write.mode("append").parquet(source)
+
+    def each(batch, number):
+        joined = batch.crossJoin(_load(spark, table).where("p = 1 AND id > 4"))
+        found.append((number, joined.count()))
+
+    stream = (
+        spark.readStream.schema("id bigint")
+        .option("maxFilesPerTrigger", 2)
+        .parquet(source)
+        .writeStream.foreachBatch(each)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        while stream.isActive:
+            assert _load(spark, table).where("p IN (1, 2)").count() == 50
+            stream.awaitTermination(0.05)
+    finally:
+        stream.stop()
+    assert stream.exception() is None
+    assert sum(rows for _, rows in found) == 12 * 24

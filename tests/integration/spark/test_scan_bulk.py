@@ -15,7 +15,7 @@ from pydelta.log import DeltaLog
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import scan_dataframe
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
 FEW = 150
 
@@ -42,7 +42,7 @@ def _repeated(path, count: int, partitions: int):
     write_deltalake(str(path), pa.table({"v": [1], "p": pa.array([0], pa.int32())}), partition_by=["p"])
     snapshot = DeltaLog.for_table(str(path)).update()
     one = snapshot.files.core
-    frame = pl.concat([one] * count).with_columns(
+    frame = one.sample(count, with_replacement=True).with_columns(
         pl.Series("pv:p", [str(i % partitions) for i in range(count)], dtype=pl.String)
     )
     return snapshot, frame

@@ -14,7 +14,7 @@ from pydelta.spark.catalog import register
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.refresh import refresh_after_commit
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
 
 def _is_cached(frame) -> bool:
