@@ -6,8 +6,10 @@ column and row group, so that opening a large checkpoint does not load its stati
 
 from __future__ import annotations
 
+import bisect
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -24,6 +26,9 @@ __all__ = ["ParquetRows", "struct_fields"]
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
 INT96_UNIT: Final = "ms"  # nanoseconds would overflow, and no other timestamp of a checkpoint has this unit
 _BATCH_ROWS: Final = 65_536
+_READERS: Final = 8
+_NEAR_BYTES: Final = 256 * 1024
+_WINDOW_BYTES: Final = 64 * 1024 * 1024
 _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
 
 
@@ -32,6 +37,7 @@ class _RangeReader(io.RawIOBase):
 
     def __init__(self, store: Store, path: str, size: int) -> None:
         self._store, self._path, self._size, self._position = store, path, size, 0
+        self._blocks: list[tuple[int, bytes]] = []
 
     def readable(self) -> bool:
         return True
@@ -53,9 +59,33 @@ class _RangeReader(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._size - self._position)
         length = left if size is None or size < 0 else min(size, left)
-        data = self._store.read_range(self._path, self._position, length) if length else b""
+        data = self._fetched(self._position, length) if length else b""
+        if data is None:
+            data = self._store.read_range(self._path, self._position, length)
         self._position += len(data)
         return data
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Get byte ranges (start, length) at once: near ones as one request, the requests side by side."""
+        merged: list[tuple[int, int]] = []
+        for start, length in sorted(ranges):
+            if merged and start - sum(merged[-1]) <= _NEAR_BYTES:
+                first = merged[-1][0]
+                merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
+            else:
+                merged.append((start, length))
+        if not merged:
+            return
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(merged))) as pool:
+            blocks = pool.map(lambda one: self._store.read_range(self._path, *one), merged)
+            self._blocks = [(start, block) for (start, _), block in zip(merged, blocks, strict=True)]
+
+    def _fetched(self, start: int, length: int) -> bytes | None:
+        at = bisect.bisect_right(self._blocks, start, key=lambda block: block[0]) - 1
+        if at < 0:
+            return None
+        first, data = self._blocks[at]
+        return data[start - first : start - first + length] if start + length <= first + len(data) else None
 
 
 @contextmanager
@@ -101,19 +131,56 @@ class ParquetRows:
                 if info is None:
                     raise ObjectNotFoundError(f"{path} does not exist.")
                 size = info.size
-            source: Any
-            if size <= WHOLE_READ_BYTES:
-                source = pa.BufferReader(store.read(path))
-            else:
-                source = pa.PythonFile(_RangeReader(store, path, size), mode="r")
-            self._file = pq.ParquetFile(
-                source, pre_buffer=size > WHOLE_READ_BYTES, coerce_int96_timestamp_unit=INT96_UNIT
-            )
-            self._metadata = self._file.metadata
-            self.schema: pa.Schema = self._file.schema_arrow
+            self._store, self._size = store, size
+            self._whole = pa.py_buffer(store.read(path)) if size <= WHOLE_READ_BYTES else None
+            self._metadata: Any = None
+            self._leaves: dict[str, int] = {}
+            file = self._open((), ())
+            self._metadata = file.metadata
+            self.schema: pa.Schema = file.schema_arrow
             counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
         self._starts: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self._leaves = {self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))}
+
+    def _open(self, groups: Sequence[int], columns: Sequence[str]) -> pq.ParquetFile:
+        """A reader of its own for each use, since they keep a position; the columns of some row groups are fetched."""
+        source: Any
+        if self._whole is not None:
+            source = pa.BufferReader(self._whole)
+        else:
+            reader = _RangeReader(self._store, self.path, self._size)
+            reader.prefetch(self._ranges(groups, columns))
+            source = pa.PythonFile(reader, mode="r")
+        return pq.ParquetFile(source, metadata=self._metadata, coerce_int96_timestamp_unit=INT96_UNIT)
+
+    def _ranges(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        chosen = [
+            index
+            for path, index in self._leaves.items()
+            if any(path == column or path.startswith(column + ".") for column in columns)
+        ]
+        for group in groups:
+            rows = self._metadata.row_group(group)
+            for index in chosen:
+                chunk = rows.column(index)
+                first = chunk.data_page_offset
+                if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                    first = min(first, chunk.dictionary_page_offset)
+                yield first, chunk.total_compressed_size
+
+    def _read(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Each row group and its batches; bytes are fetched for several row groups at once, within bounds."""
+        window: list[int] = []
+        held = 0
+        for position, group in enumerate(groups):
+            window.append(group)
+            held += sum(length for _, length in self._ranges([group], columns))
+            if held < _WINDOW_BYTES and position + 1 < len(groups):
+                continue
+            file = self._open(window, columns)
+            for ready in window:
+                yield ready, file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[ready], columns=list(columns))
+            window, held = [], 0
 
     @property
     def num_rows(self) -> int:
@@ -159,17 +226,12 @@ class ParquetRows:
         if self.schema.get_field_index(kind) < 0:
             return
         groups = [i for i in range(self._metadata.num_row_groups) if self._has_values(i, kind)]
-        for group in groups:
-            start = int(self._starts[group])
-            with reading(self.path):
-                batches = self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=list(columns))
-            while True:
-                with reading(self.path):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                yield start, batch
-                start += batch.num_rows
+        with reading(self.path):
+            for group, batches in self._read(groups, columns):
+                start = int(self._starts[group])
+                for batch in batches:
+                    yield start, batch
+                    start += batch.num_rows
 
     def structs(self, kind: str, fields: Sequence[str] | None = None) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
         """The non-null structs of one action kind.
@@ -206,13 +268,11 @@ class ParquetRows:
         """
         columns = [kind] if fields is None else [f"{kind}.{name}" for name in fields]
         bounds = np.searchsorted(rows, self._starts)
-        for group in range(self._metadata.num_row_groups):
-            first, last = int(bounds[group]), int(bounds[group + 1])
-            if first == last:
-                continue
-            start = int(self._starts[group])
-            with reading(self.path):
-                batches = self._file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group], columns=columns)
+        groups = [i for i in range(self._metadata.num_row_groups) if bounds[i] < bounds[i + 1]]
+        with reading(self.path):
+            for group, batches in self._read(groups, columns):
+                first, last = int(bounds[group]), int(bounds[group + 1])
+                start = int(self._starts[group])
                 for batch in batches:
                     end = start + batch.num_rows
                     low = first + int(np.searchsorted(rows[first:last], start))
