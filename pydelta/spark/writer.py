@@ -24,6 +24,7 @@ from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
 from pydelta.errors import DeltaError
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, TableProperties
+from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
@@ -126,7 +127,17 @@ def write_files(
             yield record_batch(records)
 
     try:
-        records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
+        with unchecked_batches(spark, schema) as unchecked:
+            try:
+                records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
+            except Py4JError as error:
+                if not unchecked or not is_oversized(str(error)):
+                    raise
+                unchecked, records = False, None
+        if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
+            _clean_up(task, staged.value)
+            staged.value = []
+            records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
     except (PySparkException, Py4JError) as error:
         _clean_up(task, staged.value)
         explained = _explain(error, len(staged.value))

@@ -332,6 +332,7 @@ def test_not_null_names_the_column_and_shows_a_row(spark, path):
     assert version(path) == 1
 
 
+@pytest.mark.damages_tables  # PySpark's toArrow cannot hold a null struct with a required field; the table is sound
 def test_not_null_inside_a_struct_holds_where_the_struct_is_there(spark, path):
     inner = {"type": "struct", "fields": [column("x", nullable=False)]}
     make(path, [column("s", inner), column("a", {"type": "array", "elementType": inner, "containsNull": False})])

@@ -1,0 +1,78 @@
+"""Settings of Spark's Arrow transfer for the time of one job: rows in, fewer checks a row out.
+
+Spark asks for the size of the batch under way after each row, which for flat rows costs more than the transfer
+itself. Where rows are flat and a batch has few of them, the question is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pydelta.protocol.schema import DataType, DecimalType, PrimitiveType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["is_oversized", "unchecked_batches"]
+
+_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNCHECKED: Final = {_BYTES: str(2**31 - 1), _RECORDS: "4096"}
+_UNBOUNDED: Final = ("binary", "variant")
+
+_lock = threading.Lock()
+_users: dict[str, int] = {}
+
+
+def _flat(data_type: DataType) -> bool:
+    """Whether values are small as a rule: no arrays, maps or blobs."""
+    if isinstance(data_type, StructType):
+        return all(_flat(field.data_type) for field in data_type.fields)
+    if isinstance(data_type, PrimitiveType):
+        return data_type.name not in _UNBOUNDED
+    return isinstance(data_type, DecimalType)
+
+
+@contextmanager
+def unchecked_batches(spark: SparkSession, schema: StructType) -> Iterator[bool]:
+    """Leave out the check within, if the rows are flat and the user set neither of the two settings.
+
+    Args:
+        spark: The session. Jobs of other threads in it may see the settings meanwhile, which only changes the size of
+            their batches.
+        schema: Of the rows.
+
+    Yields:
+        Whether the check is off; then a job may fail for rows of hundreds of kilobytes, see ``is_oversized``.
+    """
+    key = str(spark._jsparkSession.sessionUUID())
+    with _lock:
+        usable = _flat(schema) and (key in _users or all(not _is_set(spark, name) for name in _UNCHECKED))
+        if usable:
+            _users[key] = _users.get(key, 0) + 1
+            for name, value in _UNCHECKED.items():
+                spark.conf.set(name, value)
+    try:
+        yield usable
+    finally:
+        if usable:
+            with _lock:
+                _users[key] -= 1
+                if not _users[key]:
+                    del _users[key]
+                    for name in _UNCHECKED:
+                        spark.conf.unset(name)
+
+
+def _is_set(spark: SparkSession, name: str) -> bool:
+    return bool(spark._jsparkSession.sessionState().conf().settings().containsKey(name))
+
+
+def is_oversized(text: str) -> bool:
+    """Whether a failed job says that an Arrow batch grew too large."""
+    return any(
+        word in text for word in ("OversizedAllocationException", "org.apache.arrow.memory.OutOfMemoryException")
+    )
