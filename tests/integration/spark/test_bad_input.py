@@ -20,7 +20,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
 
 @pytest.fixture

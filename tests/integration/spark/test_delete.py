@@ -61,6 +61,7 @@ def test_delete_without_condition_removes_every_file_in_one_commit(spark, partit
     assert json.loads(info["operationParameters"]["predicate"]) == []
 
 
+@pytest.mark.damages_tables
 def test_delete_on_partition_columns_opens_and_writes_no_data_file(spark, partitioned):
     for name in _data_files(partitioned):  # a file that cannot be read would fail any job that opened it
         (Path(partitioned) / name).write_bytes(b"not parquet")
