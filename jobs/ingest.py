@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pydelta.commands.write import WriteMode, WriteResult
 from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
@@ -37,9 +37,16 @@ class IngestResult:
     bytes: int
 
 
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="ingest.py", description=__doc__, exit_on_error=False)
+    parser = _Parser(prog="ingest.py", description=__doc__)
     parser.add_argument("--input", nargs="+", required=True, metavar="PATH", help="files or folders to load")
     parser.add_argument("--format", choices=_FORMATS, required=True)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
@@ -64,7 +71,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         InvalidArgumentError: Arguments that cannot be right.
         DeltaError: What the engine refuses; see ``write_table``.
     """
-    options = _parse(args)
+    options = arguments().parse_args(args)
     rows = _read(spark, options)
     how = _pairs(options.write_option, "--write-option")
     if options.batch_id is not None:
@@ -84,13 +91,6 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         rows=result.num_rows,
         bytes=result.num_bytes,
     )
-
-
-def _parse(args: Sequence[str]) -> argparse.Namespace:
-    try:
-        return arguments().parse_args(args)
-    except argparse.ArgumentError as error:
-        raise InvalidArgumentError(str(error), hint="Run it with --help to see the arguments.") from error
 
 
 def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments().print_help()
         return 0
     try:
-        _parse(given)  # before a session is started
+        arguments().parse_args(given)  # before a session is started
         import pydelta
 
         result = run(pydelta.session(app_name="ingest"), given)
