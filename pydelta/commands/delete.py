@@ -69,6 +69,15 @@ class DeleteResult:
     execution_time_ms: int
     version: int | None
 
+    def as_dict(self) -> dict[str, str | int | None]:
+        """The fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
+        return {_camel_case(name): getattr(self, name) for name in self.__slots__}
+
+
+def _camel_case(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
 
 def plan_delete(condition: BoundCondition | None, *, partition_columns: Iterable[str]) -> DeletePlan:
     """Decide the scope of a DELETE. Pure.

@@ -14,7 +14,13 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 
 # What delta-rs itself says of tables that it does not read. Anything else it says fails the test.
-_BEYOND_DELTA_RS = ("variant", "Unsupported reader features", "void", "Unsupported Delta table type", "is not supported")
+_BEYOND_DELTA_RS = (
+    "variant",
+    "Unsupported reader features",
+    "void",
+    "Unsupported Delta table type",
+    "is not supported",
+)
 _ROWS_COMPARED = 20_000
 
 

@@ -125,7 +125,8 @@ def evaluate(expr: Expr, row: dict):
 
 def frame_of(rows: list[dict]) -> pl.DataFrame:
     dtypes = {
-        "i": pl.Int32, "x": pl.Float64, "s": pl.String, "d": pl.Date, "t": pl.Datetime("us", "UTC"), "n": pl.Decimal(20, 2),
+        "i": pl.Int32, "x": pl.Float64, "s": pl.String, "d": pl.Date, "t": pl.Datetime("us", "UTC"),
+        "n": pl.Decimal(20, 2),
     }  # fmt: skip
     return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=dtypes[name]) for name in TYPES})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_a_path_that_does_not_exist_and_one_that_is_no_table(spark, tmp_path):
     plain = tmp_path / "plain"
     spark.range(3).write.parquet(str(plain))
     for location in (str(tmp_path / "nothing"), str(plain)):
-        for run in (lambda: _read(spark, location), lambda: DeltaTable.forPath(spark, location)):
+        for run in (partial(_read, spark, location), partial(DeltaTable.forPath, spark, location)):
             error = _raises(TableNotFoundError, run, location)
             assert isinstance(error, AnalysisException)
         assert not DeltaTable.isDeltaTable(spark, location)

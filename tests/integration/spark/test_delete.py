@@ -56,6 +56,9 @@ def test_delete_without_condition_removes_every_file_in_one_commit(spark, partit
     assert (result.num_files_total, result.num_touched_files, result.num_rewritten_files) == (8, 8, 0)
     assert result.num_deleted_rows == 200
     assert result.version == 2
+    said = result.as_dict()
+    assert (said["numFilesTotal"], said["numDeletedRows"], said["condition"]) == (8, 200, None)
+    assert {"numTouchedFiles", "numRewrittenFiles", "scanTimeMs", "rewriteTimeMs", "executionTimeMs"} <= said.keys()
     info = _last_commit(partitioned)
     assert info["operation"] == "DELETE"
     assert json.loads(info["operationParameters"]["predicate"]) == []

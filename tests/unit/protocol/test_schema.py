@@ -36,9 +36,12 @@ def struct(**fields):
     ("data", "table", "fits"),
     [
         ("integer", "long", True), ("long", "integer", False), ("byte", "short", True), ("integer", "double", True),
-        ("long", "double", False), ("float", "double", True), ("double", "float", False), ("integer", "decimal(10,0)", True),
-        ("integer", "decimal(9,0)", False), ("decimal(5,2)", "decimal(7,3)", True), ("decimal(5,2)", "decimal(5,3)", False),
-        ("date", "timestamp", True), ("timestamp", "date", False), ("string", "integer", False), ("integer", "string", False),
+        ("long", "double", False), ("float", "double", True), ("double", "float", False),
+        ("integer", "decimal(10,0)", True),
+        ("integer", "decimal(9,0)", False), ("decimal(5,2)", "decimal(7,3)", True),
+        ("decimal(5,2)", "decimal(5,3)", False),
+        ("date", "timestamp", True), ("timestamp", "date", False), ("string", "integer", False),
+        ("integer", "string", False),
         ("void", "string", True), ("string", "string", True), ("boolean", "integer", False),
     ],
 )  # fmt: skip
