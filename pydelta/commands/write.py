@@ -10,25 +10,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import reduce
+from typing import Final, Protocol
 
 import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
-from pydelta.errors import CommitStateUnknownError, DeltaError, error_context
+from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog
-from pydelta.predicate import columns, is_partition_only
+from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or, columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile, SetTransaction
 from pydelta.protocol.partitions import typed_frame
-from pydelta.protocol.schema import StructType, physical_name
+from pydelta.protocol.schema import StructField, StructType, physical_name
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["RowSource", "WriteMode", "WriteOptions", "WriteResult", "WriteTarget", "plan_write", "write_table"]
+
+_MOST_PARTITIONS_NAMED: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +194,6 @@ class _Write:
 
     def _refuse_append_only(self) -> None:
         """Before any row is written; the transaction would refuse the commit anyway."""
-        from pydelta.errors import UnsafeOperationError
-
         snapshot = self.txn.snapshot
         if snapshot.version >= 0 and snapshot.properties.append_only and self.options.data_change:
             raise UnsafeOperationError(
@@ -223,23 +224,22 @@ class _Write:
     def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
         """Live files in the partitions that the new files belong to, compared by typed values.
 
-        The whole table counts as read: which rows a concurrent writer adds to these partitions matters.
+        These partitions count as read, so that rows which a concurrent writer adds to them are a conflict; of very
+        many partitions, the whole table does.
         """
         snapshot = self.txn.snapshot
-        live = self.txn.read_files()
-        fields = [snapshot.schema.field(name) for name in snapshot.partition_columns]
-        names = [physical_name(item) for item in fields if item is not None]
-        types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields if item is not None))
-        if not adds or not live.height:
-            return live.head(0)
-        texts = pl.DataFrame(
-            {name: [add.partition_values.get(name) for add in adds] for name in names},
-            schema=dict.fromkeys(names, pl.String),
-        )
-        new = typed_frame(texts.unique(), types)
+        fields = [item for name in snapshot.partition_columns if (item := snapshot.schema.field(name)) is not None]
+        if not adds:
+            return snapshot.files.core.head(0)
+        names = [physical_name(item) for item in fields]
+        types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields))
+        texts = {name: [add.partition_values.get(name) for add in adds] for name in names}
+        new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types)
+        filters = [_any_of(new, fields)] if new.height <= _MOST_PARTITIONS_NAMED else []
+        live = self.txn.read_files(partition_filters=filters)
         old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types)
         matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
-        return live[matching["__position"].to_list()]
+        return live[matching["__position"].sort().to_list()]
 
     def _commit(self, written: RewriteOutput, kept: RewriteOutput, going: list[AddFile]) -> Committed:
         now_ms = time.time_ns() // 1_000_000
@@ -269,6 +269,25 @@ class _Write:
         if kept.adds:
             metrics["numCopiedRows"] = kept.num_rows
         return metrics
+
+
+def _any_of(partitions: pl.DataFrame, fields: Sequence[StructField]) -> Expr:
+    """The condition that a row is in one of the partitions.
+
+    Args:
+        partitions: Typed values, a column a field.
+        fields: The partition columns.
+    """
+    alternatives = []
+    for row in partitions.iter_rows():
+        equal: list[Expr] = [
+            Compare("<=>", Column((item.name,)), Literal(value, str(item.data_type)))
+            if value is not None
+            else IsNull(Column((item.name,)))
+            for item, value in zip(fields, row, strict=True)
+        ]
+        alternatives.append(reduce(And, equal))
+    return reduce(Or, alternatives)
 
 
 def _count(files: int) -> str:

@@ -39,6 +39,7 @@ from pydelta.protocol.schema import (
     StructType,
     check_write_compatible,
     merge_schemas,
+    parse_schema,
     to_arrow_type,
     validate_names,
 )
@@ -149,8 +150,6 @@ def plan_write(
 def _plan(
     kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, options: WriteOptions, managed: bool
 ) -> WritePlan:
-    from pydelta.protocol.schema import parse_schema
-
     final = metadata or snapshot.metadata
     assert final is not None
     operation, parameters = _describe(snapshot, final, options, managed)

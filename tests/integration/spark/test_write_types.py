@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -236,6 +238,33 @@ def test_variant_comes_back(spark, tmp_path):
     back = spark.read.format("delta").load(path)
     assert back.selectExpr("to_json(v)").first()[0] == '{"a":[1,2]}'
     assert "variantType" in (DeltaLog.for_table(path).update().protocol.reader_features or ())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "dat__v0.0.3__out__reader_tests__generated__column_mapping",
+        "golden__kernel-defaults__data-reader-partition-values-column-mapping-name",
+        "golden__golden-tables__data-skipping-basic-stats-all-types-columnmapping-id",
+    ],
+)
+def test_tables_with_column_mapping_are_written_by_physical_names_and_ids(spark, tmp_path, case):
+    root = Path(__file__).resolve().parents[3]
+    tables = Path(os.environ.get("PYDELTA_CONFORMANCE", root.parent / "shared" / "conformance")) / "tables"
+    path = tmp_path / "t"
+    shutil.copytree(tables / case, path, copy_function=shutil.copyfile)
+    for folder in [path, *(item for item in path.rglob("*") if item.is_dir())]:
+        folder.chmod(0o755)
+    before = spark.read.format("delta").load(str(path)).collect()
+    rows = spark.createDataFrame(before, spark.read.format("delta").load(str(path)).schema)
+    rows.write.format("delta").mode("append").save(str(path))
+    assert rows_of(spark.read.format("delta").load(str(path))) == sorted(map(repr, before * 2))
+    snapshot = DeltaLog.for_table(str(path)).update()
+    new = max(snapshot.files.adds(snapshot.files.core), key=lambda add: add.modification_time)
+    schema = pq.ParquetFile(path / new.path).schema_arrow
+    mapped = {field.metadata["delta.columnMapping.physicalName"] for field in snapshot.schema.fields}
+    assert set(schema.names) | set(new.partition_values) == mapped
+    assert all(b"PARQUET:field_id" in (field.metadata or {}) for field in schema)
 
 
 def test_column_names_with_dots_and_backticks(spark, tmp_path):

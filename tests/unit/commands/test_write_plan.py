@@ -13,6 +13,7 @@ from pydelta.commands.write import WriteMode, WriteOptions, plan_write, write_ta
 from pydelta.commands.write_plan import WriteKind, stored_schema
 from pydelta.errors import (
     CommitStateUnknownError,
+    DeltaConcurrentModificationException,
     InvalidArgumentError,
     SchemaError,
     SchemaMismatchError,
@@ -267,6 +268,33 @@ def test_dynamic_overwrite_replaces_the_partitions_it_writes_null_included(log):
     assert result.num_removed_files == 2
     assert live(log) == ["a", "b", "c", "null"]
     assert write(log, Rows(), how).num_removed_files == 0
+
+
+def test_dynamic_overwrites_of_different_partitions_do_not_conflict_and_of_the_same_do(log):
+    how = options(WriteMode.OVERWRITE, partitionOverwriteMode="dynamic")
+
+    class Racing(Rows):
+        def __init__(self, own, other):
+            super().__init__(own)
+            self._other = other
+
+        def write(self, target):
+            write(log, Rows(self._other), how)
+            return super().write(target)
+
+    write(log, Rows("a", "b", None))
+    write(log, Racing("a", "b"), how)
+    assert live(log) == ["a", "b", "null"]
+    with pytest.raises(DeltaConcurrentModificationException):
+        write(log, Racing("a", "a"), how)
+
+
+def test_a_dynamic_overwrite_of_very_many_partitions(log):
+    values = [f"{number:03d}" for number in range(150)]
+    write(log, Rows(*values))
+    how = options(WriteMode.OVERWRITE, partitionOverwriteMode="dynamic")
+    assert write(log, Rows(*values[:120]), how).num_removed_files == 120
+    assert live(log) == values
 
 
 def test_a_txnversion_that_landed_is_skipped_before_anything_is_written(log):
