@@ -27,12 +27,13 @@ def run() -> dict[str, Any]:
 
 
 def _ends(seconds: list[float]) -> dict[str, float]:
-    first, last = statistics.median(seconds[:100]), statistics.median(seconds[-100:])
+    """The median is a plain commit; the mean has the checkpoint of every tenth commit in it."""
+    first, last = seconds[:100], seconds[-100:]
     return {
-        "first hundred ms": round(first * 1000, 1),
-        "last hundred ms": round(last * 1000, 1),
-        "mean ms": round(statistics.mean(seconds) * 1000, 1),
-        "last to first": round(last / first, 2),
+        "first hundred, median ms": round(statistics.median(first) * 1000, 1),
+        "last hundred, median ms": round(statistics.median(last) * 1000, 1),
+        "first hundred, mean ms": round(statistics.mean(first) * 1000, 1),
+        "last hundred, mean ms": round(statistics.mean(last) * 1000, 1),
     }
 
 
