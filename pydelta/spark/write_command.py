@@ -72,7 +72,7 @@ def write_path(
     )
     if dynamic or replace_where is not None:
         parsed = replace(parsed, dynamic=dynamic, replace_where=replace_where)
-    log = log_for_path(spark, location, parsed.storage)
+    log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
     return write_table(log, DataFrameSource(spark, df), parsed, SparkEngine(spark), settings, managed=managed)
 
 
