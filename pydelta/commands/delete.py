@@ -25,7 +25,7 @@ import msgspec
 import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
-from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError
+from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.predicate import columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
@@ -136,7 +136,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
         txn.read_whole_table()
         doomed = snapshot.files.core
     else:
-        candidates = _read_candidates(txn, plan.condition)
+        candidates = _read_candidates(txn, engine, plan.condition)
         doomed = engine.match_partitions(snapshot, candidates, plan.condition)
         txn.mark_read(doomed)
     scanned = _elapsed_ms(started)
@@ -175,7 +175,7 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
     """Find the files with a matching row, rewrite just those."""
     assert plan.condition is not None
     snapshot = txn.snapshot
-    candidates = _read_candidates(txn, plan.condition)
+    candidates = _read_candidates(txn, engine, plan.condition)
     touched = engine.count_matches(snapshot, candidates, plan.condition) if candidates.height else candidates.head(0)
     scanned = _elapsed_ms(started)
     version, rewritten, rewrite_ms, deleted_rows = None, RewriteOutput(adds=(), num_rows=0), 0, 0
@@ -210,12 +210,12 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
     )
 
 
-def _read_candidates(txn: OptimisticTransaction, condition: BoundCondition) -> pl.DataFrame:
+def _read_candidates(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> pl.DataFrame:
     """Files that partition values and statistics cannot rule out; the transaction records the reading."""
     partitions = tuple(txn.snapshot.partition_columns)
     of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
     of_data = [part for part in condition.conjuncts if part not in of_partition]
-    return txn.read_files(partition_filters=of_partition, data_filters=of_data)
+    return txn.read_files(partition_filters=of_partition, data_filters=of_data, time_zone=engine.time_zone())
 
 
 def _commit(
@@ -233,10 +233,9 @@ def _commit(
     operation = Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
     try:
         committed = txn.commit(actions, operation)
-    except CommitStateUnknownError:
-        raise
     except DeltaError:
-        engine.discard(txn.snapshot, rewritten.adds)
+        if txn.surely_not_landed:
+            engine.discard(txn.snapshot, rewritten.adds)
         raise
     engine.committed(committed.snapshot)
     return committed.version

@@ -48,6 +48,9 @@ class RewriteOutput:
 class Engine(Protocol):
     """Runs the parts of a command that read or write rows."""
 
+    def time_zone(self) -> str:
+        """Zone of the session, in which timestamps in partition values are that name none."""
+
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """Resolve a condition (SQL text or the engine's own expression) against the table.
 

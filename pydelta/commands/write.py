@@ -177,6 +177,8 @@ class _Write:
             error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
             raise
         except DeltaError as error:
+            if not self.txn.surely_not_landed:
+                raise  # committed, and something failed afterwards: the files are part of the version
             self.engine.discard(snapshot, staged)
             if staged:
                 error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
@@ -207,7 +209,9 @@ class _Write:
         partitions = tuple(snapshot.partition_columns)
         of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
         of_data = [part for part in condition.conjuncts if part not in of_partition]
-        candidates = self.txn.read_files(partition_filters=of_partition, data_filters=of_data)
+        candidates = self.txn.read_files(
+            partition_filters=of_partition, data_filters=of_data, time_zone=self.engine.time_zone()
+        )
         none = RewriteOutput(adds=(), num_rows=0)
         if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
             doomed = self.engine.match_partitions(snapshot, candidates, condition)
@@ -234,10 +238,11 @@ class _Write:
         names = [physical_name(item) for item in fields]
         types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields))
         texts = {name: [add.partition_values.get(name) for add in adds] for name in names}
-        new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types)
+        zone = self.engine.time_zone()
+        new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types, time_zone=zone)
         filters = [_any_of(new, fields)] if new.height <= _MOST_PARTITIONS_NAMED else []
-        live = self.txn.read_files(partition_filters=filters)
-        old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types)
+        live = self.txn.read_files(partition_filters=filters, time_zone=zone)
+        old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types, time_zone=zone)
         matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
         return live[matching["__position"].sort().to_list()]
 

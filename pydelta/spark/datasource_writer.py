@@ -20,12 +20,14 @@ from pydelta.commands.write_plan import WritePlan
 from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import same_type
 from pydelta.spark.write_layout import add_of, make_task, written_columns
 from pydelta.spark.write_task import record_batch, run_task
+from pydelta.storage.interface import Store
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStructType
@@ -108,10 +110,17 @@ class DeltaArrowWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: files -> one version."""
         adds = [add_of(record) for record in _records(messages)]
-        write_table(self._log(), _Written(self._schema, adds), self._options, _WithoutSpark(), self._settings)
+        log = self._log()
+        write_table(log, _Written(self._schema, adds), self._options, _WithoutSpark(log.store), self._settings)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: drop what finished tasks of the failed job wrote."""
+        """On the driver: drop what finished tasks of the failed job wrote.
+
+        Spark calls it after a failed ``commit`` too, which has all messages. Then the files may be part of a version,
+        and ``commit`` has removed them itself where they are surely not.
+        """
+        if all(message is not None for message in messages):
+            return
         self._log().store.delete_many([record["path"] for record in _records(messages)])
 
     def _log(self) -> DeltaLog:
@@ -153,6 +162,12 @@ class _Written:
 class _WithoutSpark:
     """The parts of ``Engine`` that an append or a whole overwrite can meet."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def time_zone(self) -> str:
+        return "UTC"
+
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> Any:
         raise NotImplementedError
 
@@ -166,7 +181,9 @@ class _WithoutSpark:
         raise NotImplementedError
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
-        """Left to ``DeltaArrowWriter.abort``, which Spark calls after a failed commit."""
+        """See ``Engine.discard``."""
+        del snapshot
+        self._store.delete_many([decode_log_path(add.path) for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """No session, so no cache to refresh."""

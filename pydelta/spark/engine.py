@@ -77,6 +77,10 @@ class SparkEngine:
             native=column,
         )
 
+    def time_zone(self) -> str:
+        """See ``Engine.time_zone``."""
+        return Jvm.of(self._spark).time_zone()
+
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
         """See ``Engine.match_partitions``. The distinct partition rows are filtered by Spark, locally."""
         if files.height == 0:
@@ -86,7 +90,7 @@ class SparkEngine:
             rows = self._spark.range(1)
             return files if rows.filter(condition.native).count() else files.head(0)
         distinct = files.unique(subset=keys, maintain_order=True)
-        typed = snapshot.files.partition_frame(distinct, time_zone=Jvm.of(self._spark).time_zone())
+        typed = snapshot.files.partition_frame(distinct, time_zone=self.time_zone())
         typed = typed.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ORDINAL))
         frame = self._spark.createDataFrame(typed.to_arrow(compat_level=pl.CompatLevel.oldest()))
         frame = frame.alias(self._alias) if self._alias else frame

@@ -103,12 +103,16 @@ def put_commit(
         txn_id: What to look for.
         pause: Called with the number of the try before another one.
 
+    A refusal counts as one only while no earlier put of the same call is unsettled: credentials that expire between
+    two tries say nothing about the first.
+
     Raises:
         StorageError: The store refused for good, and the version is not there.
         LogCorruptedError: The version is there and is no commit.
     """
     path, data = f"{LOG_DIR}/{commit_file(version)}", encode_commit(actions)
     cause: StorageError | None = None
+    unsettled = False
     for number in range(1, _SETTLE_ATTEMPTS + 1):
         refusal: StorageError | None = None
         try:
@@ -116,7 +120,8 @@ def put_commit(
                 return Landed(version=version, actions=actions, size_bytes=len(data))
         except StorageError as error:
             cause = error
-            refusal = None if error.retryable else error
+            refusal = None if error.retryable or unsettled else error
+        unsettled = unsettled or refusal is None
         try:
             found = decode_commit(store.read(path), source=commit_file(version))
         except ObjectNotFoundError:

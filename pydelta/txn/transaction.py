@@ -121,6 +121,11 @@ class OptimisticTransaction:
         return self.snapshot.version >= 0
 
     @property
+    def surely_not_landed(self) -> bool:
+        """Whether nothing of it can be in the log, so that the files written for it may be deleted."""
+        return self.state in (TransactionState.OPEN, TransactionState.LOST)
+
+    @property
     def metadata(self) -> Metadata | None:
         """The table's metadata as this transaction leaves it."""
         return self._metadata or self.snapshot.metadata

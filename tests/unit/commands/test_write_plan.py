@@ -70,6 +70,9 @@ class Engine:
     def __init__(self):
         self.discarded, self.snapshots = [], []
 
+    def time_zone(self):
+        return "UTC"
+
     def discard(self, snapshot, adds):
         self.discarded += [add.path for add in adds]
 

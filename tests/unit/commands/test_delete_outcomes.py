@@ -1,0 +1,127 @@
+"""What a DELETE does with the files it wrote, by how its commit ended; and what it asks of the log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from pydelta.commands.delete import delete
+from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.errors import CommitStateUnknownError, StorageError
+from pydelta.log import DeltaLog
+from pydelta.predicate import Column, Compare, Literal
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing import FaultyStore
+from pydelta.testing.operations import add_file, create_table
+from pydelta.testing.tables import TableBuilder
+from pydelta.txn import transaction
+
+_NAMES = itertools.count()
+
+
+@dataclass
+class LogEngine:
+    """An engine over files without bytes: every candidate matches once, and is rewritten into one file."""
+
+    condition: BoundCondition
+    discarded: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+
+    def bind_condition(self, snapshot, condition):
+        return self.condition
+
+    def match_partitions(self, snapshot, files, condition):
+        return files
+
+    def count_matches(self, snapshot, files, condition):
+        return files.with_columns(matched=pl.lit(1, dtype=pl.Int64))
+
+    def rewrite_without(self, snapshot, files, frame, condition):
+        new = add_file("1", [2])
+        self.written.append(new.path)
+        return RewriteOutput(adds=(new,), num_rows=1)
+
+    def discard(self, snapshot, adds):
+        self.discarded += [add.path for add in adds]
+
+    def committed(self, snapshot):
+        pass
+
+    def time_zone(self):
+        return "America/New_York"
+
+
+def x_is(value: int) -> BoundCondition:
+    equal = Compare("=", Column(("x",)), Literal(value, "long"))
+    return BoundCondition(sql=f"(x = {value})", conjuncts=(equal,), references=frozenset({"x"}), native=None)
+
+
+def test_partition_times_without_a_zone_are_those_of_the_session():
+    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
+    table = TableBuilder(store, columns={"x": "long", "at": "timestamp"}, partition_columns=["at"])
+    table.commit(table.file(pa.table({"x": [1]}), {"at": "2024-01-01 00:00:00"}))
+    moment = dt.datetime(2024, 1, 1, 5, tzinfo=dt.UTC)  # midnight in New York
+    equal = Compare("=", Column(("at",)), Literal(moment, "timestamp"))
+    condition = BoundCondition(sql="at", conjuncts=(equal,), references=frozenset({"at"}), native=None)
+    assert delete(DeltaLog(store), LogEngine(condition), "at").num_touched_files == 1
+
+
+@pytest.fixture
+def inner():
+    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
+    create_table(DeltaLog(store), [add_file("1", [1, 2])])
+    return store
+
+
+def test_a_commit_that_landed_keeps_its_files_whatever_fails_afterwards(inner, monkeypatch):
+    def broken(self, snapshot, number, actions, file):
+        raise StorageError("the store went away")
+
+    monkeypatch.setattr(transaction.OptimisticTransaction, "_apply", broken)
+    engine = LogEngine(x_is(1))
+    with pytest.raises(StorageError, match="went away"):
+        delete(DeltaLog(inner), engine, "x = 1")
+    assert DeltaLog(inner).update().files.core["path"].to_list() == engine.written
+    assert engine.discarded == []
+
+
+def test_a_refused_commit_gives_its_files_back(inner):
+    class Refusing(FaultyStore):
+        def put_if_absent(self, path, data):
+            raise StorageError("read-only")
+
+    store, engine = Refusing(inner), LogEngine(x_is(1))
+    with pytest.raises(StorageError):
+        delete(DeltaLog(store), engine, "x = 1")
+    assert engine.discarded == engine.written
+    assert DeltaLog(inner).update().version == 0
+
+
+def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
+    class Expiring(FaultyStore):
+        """The first put lands and its reply is lost; then the credentials are no longer valid."""
+
+        lost = False
+
+        def put_if_absent(self, path, data):
+            if self.lost:
+                raise StorageError("denied")
+            self.lost = True
+            inner.put_if_absent(path, data)
+            raise StorageError("no reply", retryable=True)
+
+        def read(self, path):
+            if self.lost:
+                raise StorageError("denied")
+            return inner.read(path)
+
+    engine = LogEngine(x_is(1))
+    with pytest.raises(CommitStateUnknownError):
+        delete(DeltaLog(Expiring(inner)), engine, "x = 1")
+    assert engine.discarded == []
+    assert DeltaLog(inner).update().files.core["path"].to_list() == engine.written
