@@ -53,6 +53,7 @@ __all__ = [
     "user_errors",
 ]
 
+_LOG_STORE = "spark.pydelta.logStore."
 _TEXTS = MapType(StringType(), StringType())
 _HISTORY_TYPES: Mapping[str, DataType] = {
     "version": LongType(),
@@ -109,7 +110,9 @@ def settings_of(spark: SparkSession) -> Settings:
 
 def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
     """The log of the table at a path, with the session's storage options and settings."""
-    options = {**Jvm.of(spark).hadoop_options(), **(hadoop_conf or {})}
+    jvm = Jvm.of(spark)
+    stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
+    options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}
     return DeltaLog.for_table(path, options=options, settings=settings_of(spark))
 
 
