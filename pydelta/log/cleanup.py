@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from pydelta.errors import LogCorruptedError
+from pydelta.errors import LogCorruptedError, UnsupportedFeatureError
 from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
 from pydelta.log.history import monotonised_times_ms
 from pydelta.log.load import LogReader
+from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.features import supports
@@ -66,21 +67,18 @@ def cutoff_ms(now_ms: int, retention_ms: int) -> int:
     return (now_ms - retention_ms) // _DAY_MS * _DAY_MS
 
 
-def plan_cleanup(
-    objects: list[ObjectInfo], *, cutoff: int, ict_times: dict[int, int] | None = None
-) -> CleanupPlan | None:
+def plan_cleanup(objects: list[ObjectInfo], *, cutoff: int) -> CleanupPlan | None:
     """Choose by the rules of "Metadata Cleanup". Pure.
 
     Args:
         objects: The whole listing of the log directory.
         cutoff: Epoch milliseconds.
-        ict_times: Times by version that overrule the files' modification times.
 
     Returns:
         None when no complete checkpoint lies at or before the newest commit not after the cutoff.
     """
     listing = read_listing(objects)
-    times = monotonised_times_ms(sorted(listing.commits.items())) | (ict_times or {})
+    times = monotonised_times_ms(sorted(listing.commits.items()))
     expired = [version for version, at in times.items() if at <= cutoff]
     if not expired:
         return None
@@ -141,14 +139,14 @@ def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None
     if plan is None:
         return nothing
     try:
-        anchor = read_checkpoint(reader.store, plan.checkpoint)
-        anchor.core(())
-    except LogCorruptedError as error:
+        anchor = _read_in_full(reader, plan.checkpoint)
+    except (LogCorruptedError, UnsupportedFeatureError) as error:
         _logger.warning("Log clean-up does nothing: %s", error.message, extra={"table": reader.root})
         return nothing
     names = list(plan.names)
     report = reader.store.delete_many(names)
-    kept = [info for info in objects if info.path not in set(names)]
+    gone = set(names) - {path for path, _ in report.failed}
+    kept = [info for info in objects if info.path not in gone]
     sidecars = _unused_sidecars(reader, read_listing(kept), anchor, now) if _may_have_sidecars(snapshot) else []
     more = reader.store.delete_many(sidecars) if sidecars else None
     return CleanupResult(
@@ -157,6 +155,21 @@ def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None
         oldest_version=plan.checkpoint.version,
         failed=(*report.failed, *(more.failed if more else ())),
     )
+
+
+def _read_in_full(reader: LogReader, files: CheckpointFiles) -> Checkpoint:
+    """The checkpoint, once everything of it that no commit will tell any more was read: state, files, tombstones.
+
+    Raises:
+        LogCorruptedError: It is damaged, or holds no protocol or metadata.
+        UnsupportedFeatureError: It asks for what this engine cannot read, so that it cannot be told.
+    """
+    found = read_checkpoint(reader.store, files)
+    state = apply_actions(State(), found.state)
+    reader.check(state)
+    found.core(partition_spec(state).physical_names)
+    found.tombstones()
+    return found
 
 
 def _may_have_sidecars(snapshot: Snapshot) -> bool:

@@ -153,7 +153,7 @@ class DeltaLog:
             if listing.last_version > current.version:
                 return None
             return current
-        if newer != list(range(current.version + 1, newer[-1] + 1)):
+        if newer[-1] - current.version != len(newer):
             return None
         if current.files.chain_length + len(newer) > self.settings.max_snapshot_chain:
             return None
@@ -436,4 +436,7 @@ def _is_same(listed: ObjectInfo, known: ObjectInfo | None) -> bool:
         return False
     if listed.etag is not None and known.etag is not None:
         return listed.etag == known.etag
-    return listed.modification_time_ms // 1000 == known.modification_time_ms // 1000
+    times = (listed.modification_time_ms, known.modification_time_ms)
+    if any(time_ms % 1000 == 0 for time_ms in times):  # a store may list whole seconds and tell more on request
+        return times[0] // 1000 == times[1] // 1000
+    return times[0] == times[1]

@@ -150,7 +150,7 @@ def find_version(
         raise VersionNotFoundError(
             "The log holds no commit that can be rebuilt.", hint="Restore _delta_log from a backup."
         )
-    file_times = monotonised_times_ms(commits)
+    file_times = monotonised_times_ms(sorted(listing.commits.items()))
 
     def time_of(position: int) -> int:
         version, info = commits[position]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from log_tables import V2_PROTOCOL, add, append_until, commit, create, info, log_of, metadata, new_store, remove
 
@@ -476,3 +478,43 @@ def test_a_local_folder_behaves_the_same(tmp_path):
     assert log.update().num_files == 5
     assert log_of(store).snapshot().segment.checkpoint_version == 3
     assert not [path.name for path in (tmp_path / LOG_DIR).iterdir() if "tmp" in path.name]
+
+
+def test_a_stray_file_with_a_huge_version_is_a_gap_and_costs_no_memory():
+    store = new_store()
+    create(store, add(0))
+    log = log_of(store)
+    assert log.update().version == 0
+    store.put(f"{LOG_DIR}/{commit_file(10**18)}", encode_commit([info()]))
+    with pytest.raises(LogGapError):
+        log.update()
+
+
+def test_a_table_made_anew_within_the_second_is_read_anew(tmp_path):
+    store = LocalStore(str(tmp_path))
+    create(store, add(5))
+    log = log_of(store)
+    path = tmp_path / name(0)
+    size, second = path.stat().st_size, 1_700_000_000_000_000_000
+    os.utime(path, ns=(second, second + 100_000_000))
+    assert log.update().files.core["path"].to_list() == [add(5).path]
+    path.unlink()
+    create(store, add(6))
+    os.utime(path, ns=(second, second + 900_000_000))
+    assert path.stat().st_size == size
+    assert log.update().files.core["path"].to_list() == [add(6).path]
+
+
+def test_time_travel_and_history_tell_the_same_times_behind_a_clean_up():
+    store = new_store()
+    create(store)
+    append_until(store, 1, 6)
+    for version, at in enumerate([9_000, 9_000, 9_000, 1_000, 1_000, 1_000, 20_000]):  # a clock went back
+        store.times[commit_file(version)] = at
+    log = log_of(store)
+    log.checkpoint(log.snapshot(version=3))
+    store.delete_many([name(0)])
+    log = log_of(store)
+    for record in log.history():
+        if record.version >= 3:
+            assert log.version_at(record.timestamp_ms) == record.version

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from log_tables import V2_PROTOCOL, append_until, create, log_of, new_store
 
@@ -109,3 +114,44 @@ def test_protected_checkpoints_are_left_alone():
 def test_no_table_has_no_log_to_clean():
     with pytest.raises(TableNotFoundError):
         log_of(new_store()).cleanup(START)
+
+
+def test_nothing_goes_behind_a_checkpoint_that_lacks_the_metadata():
+    store = daily_table(45, 10, 40)
+    path = f"{LOG_DIR}/{checkpoint_file(10)}"
+    table = pq.read_table(pa.BufferReader(store.read(path)))
+    out = pa.BufferOutputStream()
+    pq.write_table(table.filter(pc.is_null(table["metaData"])), out)
+    store.put(path, out.getvalue().to_pybytes())
+    assert log_of(store).cleanup(START + 45 * DAY_MS).deleted == 0
+
+
+def test_nothing_goes_behind_a_checkpoint_whose_partition_values_do_not_read():
+    store = daily_table(45, 10, 40)
+    path = f"{LOG_DIR}/{checkpoint_file(10)}"
+    data = bytearray(store.read(path))
+    group = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(1)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    chunk = next(c for c in columns if c.path_in_schema == "add.partitionValues.key_value.value")
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    store.put(path, bytes(data))
+    assert log_of(store).cleanup(START + 45 * DAY_MS).deleted == 0
+
+
+def test_sidecars_of_a_checkpoint_that_could_not_be_deleted_stay():
+    store = daily_table(45, 5, 10, protocol=V2_PROTOCOL, checkpointPolicy="v2")
+    for item in store.list_all(f"{LOG_DIR}/_sidecars"):
+        store.times[item.path.rsplit("/", 1)[-1]] = START
+    delete = store.delete_many
+
+    def stubborn(paths):
+        paths = list(paths)
+        kept = [path for path in paths if f"{5:020d}.checkpoint" in path]
+        report = delete([path for path in paths if path not in kept])
+        return replace(report, failed=tuple((path, "denied") for path in kept))
+
+    store.delete_many = stubborn
+    result = log_of(store).cleanup(START + 45 * DAY_MS)
+    assert len(result.failed) == 1
+    assert len(list(store.list_all(f"{LOG_DIR}/_sidecars"))) == 2
