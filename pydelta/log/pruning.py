@@ -73,11 +73,18 @@ def prune_by_statistics(
     if len(on_data) < len(found):
         stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
     renamed = {path: leaf[0] for path, leaf in on_data.items()}
-    renamed |= {path: (path[0].lower(),) for path in found if path not in on_data}
+    renamed |= {path: _partition_path(path[0]) for path in found if path not in on_data}
     mask = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
     for expr in conditions:
         mask &= skipping_mask(rename_columns(expr, renamed), stats)
     return frame if bool(mask.all()) else frame.filter(mask)
+
+
+def _partition_path(name: str) -> tuple[str, ...]:
+    """Where the values of a partition column stand among the statistics: apart from data columns, which may be stored
+    under any name.
+    """
+    return ("", name.lower())
 
 
 def _with_partition_values(
@@ -93,8 +100,11 @@ def _with_partition_values(
         column
         for name in typed.columns
         for column in (
-            typed[name].alias(stat_column("min", (name.lower(),))),
-            typed[name].alias(stat_column("max", (name.lower(),))),
-            pl.when(typed[name].is_null()).then(records).otherwise(0).alias(stat_column("nullCount", (name.lower(),))),
+            typed[name].alias(stat_column("min", _partition_path(name))),
+            typed[name].alias(stat_column("max", _partition_path(name))),
+            pl.when(typed[name].is_null())
+            .then(records)
+            .otherwise(0)
+            .alias(stat_column("nullCount", _partition_path(name))),
         )
     )

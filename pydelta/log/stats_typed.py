@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pydelta.log.parquet_rows import ParquetRows, struct_fields
-from pydelta.protocol.stats import has_bounds, stat_column
+from pydelta.protocol.stats import has_bounds, stat_column, widened_float
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
 
 __all__ = ["Leaf", "read_typed_stats"]
@@ -88,5 +88,6 @@ def _normal(column: pl.Expr, stored: pl.DataType, kind: str, data_type: DataType
             moment = utc
         return moment + _CUT if kind == "max" else moment
     if name in ("float", "double"):
-        return column.cast(pl.Float64)
+        number = column.cast(pl.Float64)
+        return widened_float(number, kind) if name == "float" and kind != "count" else number
     return column if name in ("string", "date") else column.cast(pl.Int64)

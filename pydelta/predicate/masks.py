@@ -198,7 +198,7 @@ def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
     if right.value is None:
         return (is_null, is_value) if op == "<=>" else (_NO, _NO)
     low, high = _stat("min", left, schema), _stat("max", left, schema)
-    if low is None or high is None or isinstance(right.value, (bool, bytes)):
+    if low is None or high is None or not _has_bound(right.value):
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
     value = _bound_literal(right.value)
     # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
@@ -229,6 +229,14 @@ def _bound_literal(value: Any) -> pl.Expr:
     return pl.lit(float(value)) if isinstance(value, Decimal) else pl.lit(value)
 
 
+def _has_bound(value: Any) -> bool:
+    """Whether a constant can be compared with bounds: its type has them, and no rounding brings it across one."""
+    if isinstance(value, Decimal):
+        return len(value.normalize().as_tuple().digits) <= _EXACT_DIGITS
+    return not isinstance(value, (bool, bytes))
+
+
+_EXACT_DIGITS: Final = 15
 _EXACT_VALUES: Final = 64
 
 
@@ -238,8 +246,8 @@ def _in_possible(expr: In, schema: pl.Schema) -> Possible:
     low, high = _stat("min", expr.child, schema), _stat("max", expr.child, schema)
     values = [value for value in expr.values if value is not None]
     if not values:
-        return _NO, _NO if expr.values else is_value
-    plain = not any(isinstance(value, (bool, bytes)) or value != value for value in values)
+        return _NO, _NO if expr.values else _YES
+    plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
     if len(values) > _EXACT_VALUES:

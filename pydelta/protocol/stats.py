@@ -134,7 +134,7 @@ def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], 
         ``numRecords`` (Int64), and for each leaf ``nullCount.<path>`` (Int64) and, for types that have bounds,
         ``min.<path>`` and ``max.<path>`` in the column's type (see ``stat_column``). Null means not known. Bounds are
         widened where the text may have lost precision: a millisecond for timestamps, a relative 2**-50 for decimals
-        beyond 15 digits.
+        beyond 15 digits, one step for single-precision floats.
     """
     import polars as pl
 
@@ -184,8 +184,19 @@ def _typed_bound(text: pl.Expr, data_type: DataType, kind: str) -> pl.Expr:
             moment = moment.dt.replace_time_zone("UTC")
         return moment + pl.duration(milliseconds=1) if kind == "max" else moment
     if name in ("float", "double"):
-        return text.cast(pl.Float64, strict=False)
+        number = text.cast(pl.Float64, strict=False)
+        return widened_float(number, kind) if name == "float" else number
     return text.cast(pl.Int64, strict=False)
+
+
+def widened_float(number: pl.Expr, kind: str) -> pl.Expr:
+    """A bound of a single-precision column, loose by one step of it.
+
+    The same float is written as ``0.1`` by one writer and as ``0.10000000149011612`` by another, and constants to
+    compare with come either way.
+    """
+    slack = number.abs() * 2.0**-23 + 2.0**-149
+    return number - slack if kind == "min" else number + slack
 
 
 def json_bound(value: Any) -> Any:

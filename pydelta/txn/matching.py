@@ -12,23 +12,22 @@ from pydelta.log.deltas import build_delta
 from pydelta.log.files import FileTable, PartitionSpec
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.schema import parse_schema
-from pydelta.settings import TableProperties
 from pydelta.txn.reads import FileMatcher, ReadPredicate
 
 __all__ = ["matcher_for"]
 
 
-def matcher_for(metadata: Metadata, *, root: str) -> FileMatcher:
+def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
     """A matcher for a table.
 
     Args:
         metadata: Of the snapshot that was read. A winner that changed it is refused before files are compared.
         root: URI of the table.
+        mode: The column mapping mode in force, which the protocol has to support.
     """
 
     @functools.cache
     def spec() -> PartitionSpec:
-        mode = TableProperties.parse(metadata.configuration).column_mapping_mode
         return PartitionSpec.of(parse_schema(metadata.schema_string), metadata.partition_columns, mode)
 
     def first_match(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:

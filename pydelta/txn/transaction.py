@@ -145,7 +145,9 @@ class OptimisticTransaction:
             files=files,
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
-            matcher=match_any_file if metadata is None else matcher_for(metadata, root=self.snapshot.table_uri),
+            matcher=match_any_file
+            if metadata is None
+            else matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
             root=self.snapshot.table_uri,
         )
 

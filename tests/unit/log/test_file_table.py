@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
 
 import polars as pl
@@ -13,7 +14,7 @@ from log_tables import add, commit, create, info, log_of, new_store, remove
 from pydelta.log.columns import adds_from_frame, adds_to_frame, canonical_path, map_values, spellings
 from pydelta.log.sums import FileSums, change_of
 from pydelta.predicate import And, Column, Compare, IsNull, Literal, Or, Unknown
-from pydelta.protocol.actions import DeletionVectorDescriptor
+from pydelta.protocol.actions import AddFile, DeletionVectorDescriptor, Metadata, Protocol
 from pydelta.testing import CountingStore
 
 
@@ -240,3 +241,27 @@ def test_the_sums_of_a_snapshot_follow_its_commits_without_the_columns():
     snapshot = log.update()
     assert not snapshot.files.is_materialized
     assert snapshot.sums() == FileSums(num_files=snapshot.files.num_files, size_bytes=snapshot.files.size_bytes)
+
+
+def test_a_partition_column_named_as_another_is_stored_is_not_mistaken_for_it():
+    def field(name: str, physical: str, number: int) -> dict:
+        mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": physical}
+        return {"name": name, "type": "long", "nullable": True, "metadata": mapping}
+
+    store = new_store()
+    # Column a was renamed to b, then partition column p to a.
+    schema = json.dumps({"type": "struct", "fields": [field("b", "a", 1), field("a", "p", 2)]})
+    of_table = Metadata(
+        id="t", schema_string=schema, partition_columns=("a",), configuration={"delta.columnMapping.mode": "name"}
+    )
+    text = '{"numRecords":1,"minValues":{"a":1},"maxValues":{"a":1},"nullCount":{"a":0}}'
+    file = AddFile(
+        path="f.parquet", partition_values={"p": "7"}, size=1, modification_time=1, data_change=True, stats=text
+    )
+    commit(store, 0, [info(), Protocol(min_reader_version=2, min_writer_version=5), of_table, file])
+    files = log_of(store).update().files
+    stored = Compare("=", Column(("b",)), Literal(1, "long"))
+    partition = Compare("=", Column(("a",)), Literal(8, "long"))
+    assert files.select(data_filters=[Or(stored, partition)]).height == 1
+    partition = Compare("=", Column(("a",)), Literal(7, "long"))
+    assert files.select(data_filters=[Or(Compare("=", Column(("b",)), Literal(2, "long")), partition)]).height == 1

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import polars as pl
 import pytest
 
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.predicate import (
     Column,
+    Compare,
     In,
+    Literal,
+    Not,
     Unknown,
     columns,
     is_partition_only,
@@ -17,6 +22,7 @@ from pydelta.predicate import (
     split_conjuncts,
 )
 from pydelta.predicate.masks import NotEvaluable, partition_mask
+from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
 from pydelta.protocol.stats import parse_stats_columns
 
@@ -129,3 +135,37 @@ def test_arrays_have_counts_and_no_bounds():
     leaves = [(("a",), ArrayType(PrimitiveType("long")))]
     frame = parse_stats_columns(pl.Series(['{"numRecords":2,"nullCount":{"a":2}}']), leaves)
     assert frame.columns == ["numRecords", "nullCount.a"]
+
+
+@pytest.mark.parametrize("bound", ["0.1", "0.10000000149011612"])  # either is what a writer makes of the float 0.1
+@pytest.mark.parametrize("value", [0.1, 0.10000000149011612])
+@pytest.mark.parametrize("op", ["=", "<=", ">="])
+def test_both_spellings_of_a_float_meet(bound, value, op):
+    stats = pl.Series(
+        [f'{{"numRecords":2,"minValues":{{"f":{bound}}},"maxValues":{{"f":{bound}}},"nullCount":{{"f":0}}}}']
+    )
+    frame = parse_stats_columns(stats, [(("f",), PrimitiveType("float"))])
+    column = Column(("f",))
+    assert skipping_mask(Compare(op, column, Literal(value, "float")), frame).to_list() == [True]
+    assert skipping_mask(In(column, (value,)), frame).to_list() == [True]
+    assert skipping_mask(Compare("=", column, Literal(0.1001, "float")), frame).to_list() == [False]
+    partitions = typed_frame(pl.DataFrame({"f": ["0.1"]}), StructType((StructField("f", PrimitiveType("float")),)))
+    assert partition_mask(Compare(op, column, Literal(value, "float")), partitions).to_list() == [True]
+
+
+def test_a_decimal_that_no_float_holds_rules_nothing_out_by_its_rounding():
+    leaf = (("n",), DecimalType(10, 2))
+    stats = parse_stats_columns(pl.Series(['{"numRecords":1,"minValues":{"n":0.1},"maxValues":{"n":0.1}}']), [leaf])
+    just_above = Literal(Decimal("0.1000000000000000001"), "decimal")
+    assert skipping_mask(Compare("<", Column(("n",)), just_above), stats).to_list() == [True]
+    assert skipping_mask(Compare("<", Column(("n",)), Literal(Decimal("0.09"), "decimal")), stats).to_list() == [False]
+
+
+def test_a_number_beyond_any_column_is_no_crash():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    assert skipping_mask(Compare("<", Column(("i",)), Literal(10**40, "long")), stats).to_list() == [True]
+
+
+def test_no_value_is_in_an_empty_list_not_even_null():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    assert skipping_mask(Not(In(Column(("d",)), ())), stats).to_list() == [True]

@@ -67,10 +67,17 @@ def test_the_first_file_that_a_scan_would_have_met(partition_filters, data_filte
     metadata = MAPPED if mapped else PLAIN
     adds = [add(*item, mapped=mapped) for item in FILES]
     scan = ReadPredicate(partition_filters=tuple(partition_filters), data_filters=tuple(data_filters))
-    found = matcher_for(metadata, root=ROOT)(scan, adds)
+    found = matcher_for(metadata, root=ROOT, mode="name" if metadata is MAPPED else "none")(scan, adds)
     assert (found.path if found else None) == expected
 
 
 def test_nothing_was_added():
-    assert matcher_for(PLAIN, root=ROOT)(ReadPredicate(), []) is None
-    assert matcher_for(PLAIN, root=ROOT)(ReadPredicate(data_filters=(x("=", 1),)), []) is None
+    assert matcher_for(PLAIN, root=ROOT, mode="none")(ReadPredicate(), []) is None
+    assert matcher_for(PLAIN, root=ROOT, mode="none")(ReadPredicate(data_filters=(x("=", 1),)), []) is None
+
+
+def test_column_mapping_counts_only_where_the_protocol_supports_it():
+    matcher = matcher_for(MAPPED, root=ROOT, mode="none")
+    predicate = ReadPredicate(partition_filters=(day("2024-01-01"),))
+    assert matcher(predicate, [add("a", "2024-01-01")]) is not None
+    assert matcher(predicate, [add("a", "2024-01-02")]) is None
