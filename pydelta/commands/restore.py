@@ -15,14 +15,20 @@ import polars as pl
 
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError
 from pydelta.log import DeltaLog
-from pydelta.protocol.actions import Action, AddFile
-from pydelta.protocol.paths import decode_log_path
-from pydelta.storage import Store, open_store
+from pydelta.protocol.actions import Action, AddFile, Metadata
+from pydelta.protocol.features import implied_features, upgrade
+from pydelta.protocol.vectors import vector_path
 from pydelta.txn import Operation, start_transaction
 
 __all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
 
 _SHOWN_MISSING = 10
+_MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+_TIMESTAMP_PROPERTIES = (
+    "delta.enableInCommitTimestamps",
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,7 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
     txn = start_transaction(log)
     current = txn.snapshot
     target = log.snapshot(version=version, timestamp_ms=timestamp_ms)
-    txn.read_whole_table()
+    txn.read_whole_table(exactly=True)
     plan = plan_restore(current=current.files.core, target=target.files.core)
     if plan.leaving.height and current.properties.append_only:
         raise UnsafeOperationError(
@@ -87,10 +93,13 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
             table=current.table_uri,
         )
     returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
-    _refuse_missing(log.store, returning, version=target.version)
+    _refuse_missing(log, returning, version=target.version)
     now_ms = time.time_ns() // 1_000_000
-    if target.metadata is not None and target.metadata != current.metadata:
-        txn.update_metadata(target.metadata)
+    if target.metadata is not None and current.metadata is not None:
+        stamped = current.in_commit_timestamps_enabled
+        txn.update_metadata(restored_metadata(target.metadata, current.metadata, stamped=stamped))
+    if target.protocol is not None and current.protocol is not None:
+        txn.update_protocol(upgrade(current.protocol, implied_features(target.protocol)))
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
     actions += [add.replace(data_change=True) for add in returning]
     metrics = {
@@ -116,18 +125,36 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
     )
 
 
-def _refuse_missing(store: Store, adds: Sequence[AddFile], *, version: int) -> None:
+def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> Metadata:
+    """The old version's metadata, but for what belongs to the log and only moves forward. Pure.
+
+    Args:
+        target: Of the version to go back to.
+        current: Of the newest version.
+        stamped: Whether commits carry in-commit timestamps now. Then they go on doing so: versions in between have
+            them, and the property must not say that they began elsewhere.
+
+    Protocol: "Column Mapping" (``maxColumnId`` never falls), "In-Commit Timestamps".
+    """
+    configuration = dict(target.configuration)
+    if stamped:
+        for name in _TIMESTAMP_PROPERTIES:
+            configuration.pop(name, None)
+            if name in current.configuration:
+                configuration[name] = current.configuration[name]
+    ids = [meta.configuration[_MAX_COLUMN_ID] for meta in (target, current) if _MAX_COLUMN_ID in meta.configuration]
+    if ids:
+        configuration[_MAX_COLUMN_ID] = max(ids, key=int)
+    return target.replace(configuration=configuration)
+
+
+def _refuse_missing(log: DeltaLog, adds: Sequence[AddFile], *, version: int) -> None:
     """Look every returning file up; in parallel, since each look-up is a round trip on an object store."""
-
-    def gone(add: AddFile) -> bool:
-        path = decode_log_path(add.path)
-        if "://" in path or path.startswith("/"):
-            folder, _, name = path.rpartition("/")
-            return open_store(folder).head(name) is None
-        return store.head(path) is None
-
+    vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
+    paths = [add.path for add in adds]
+    paths += dict.fromkeys(path for vector in vectors if (path := vector_path(vector)) is not None)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        missing = [add.path for add, is_gone in zip(adds, pool.map(gone, adds), strict=True) if is_gone]
+        missing = [path for path, exists in zip(paths, pool.map(log.file_exists, paths), strict=True) if not exists]
     if missing:
         shown = ", ".join(missing[:_SHOWN_MISSING]) + (", …" if len(missing) > _SHOWN_MISSING else "")
         raise UnsafeOperationError(

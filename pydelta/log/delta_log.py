@@ -18,6 +18,7 @@ from pydelta.errors import (
 from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
+from pydelta.log.columns import canonical_path
 from pydelta.log.deltas import build_delta
 from pydelta.log.history import CommitRecord, CommitTimes, find_version, read_commit_info, read_history
 from pydelta.log.load import LogReader
@@ -26,7 +27,7 @@ from pydelta.log.segment import CommitFile, Listing, LogSegment
 from pydelta.log.snapshot import Snapshot
 from pydelta.log.sums import change_of
 from pydelta.protocol.actions import Action, CommitInfo
-from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.protocol.paths import LOG_DIR, commit_file, is_absolute_path, resolve_data_path
 from pydelta.settings import Settings
 from pydelta.storage import normalize_uri, open_store
 from pydelta.storage.interface import ObjectInfo, Store
@@ -45,13 +46,17 @@ class DeltaLog:
     Args:
         store: Bound to the table's root.
         settings: Session settings; None for those of the environment.
+        options: Storage options, for files that the log names outside of the table's root.
     """
 
     _cache: ClassVar[OrderedDict[tuple[str, frozenset[tuple[str, str]], str], DeltaLog]] = OrderedDict()
     _cache_lock: ClassVar = threading.Lock()
 
-    def __init__(self, store: Store, *, settings: Settings | None = None) -> None:
+    def __init__(
+        self, store: Store, *, settings: Settings | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
         self.store = store
+        self._options = dict(options or {})
         self.uri = store.root
         self.settings = settings or Settings.resolve()
         self._reader = LogReader(store, self.uri)
@@ -83,14 +88,14 @@ class DeltaLog:
             InvalidArgumentError: No store knows the scheme.
         """
         if store is not None:
-            return cls(store, settings=settings)
+            return cls(store, settings=settings, options=options)
         settings = settings or Settings.resolve()
         normal = normalize_uri(uri)
         key = (normal, frozenset((options or {}).items()), repr(settings))
         with cls._cache_lock:
             found = cls._cache.get(key)
             if found is None:
-                found = cls._cache[key] = cls(open_store(normal, options), settings=settings)
+                found = cls._cache[key] = cls(open_store(normal, options), settings=settings, options=options)
             cls._cache.move_to_end(key)
             while len(cls._cache) > _CACHED_LOGS:
                 cls._cache.popitem(last=False)
@@ -101,6 +106,22 @@ class DeltaLog:
         """Forget the process's logs; snapshots in use stay as they are."""
         with cls._cache_lock:
             cls._cache.clear()
+
+    def file_exists(self, path: str) -> bool:
+        """Whether the file is there that the log names so: escaped, relative to the table or a location of its own.
+
+        Raises:
+            LogCorruptedError: A relative path that leads out of the table.
+            StorageError: The store failed.
+        """
+        root = resolve_data_path(self.uri, "")
+        location = resolve_data_path(self.uri, path)
+        if is_absolute_path(path):
+            location = canonical_path(path, self.uri)
+        if location.startswith(root):
+            return self.store.head(location.removeprefix(root)) is not None
+        folder, _, name = location.rpartition("/")
+        return open_store(folder, self._options).head(name) is not None
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 

@@ -175,7 +175,7 @@ def _appended_to_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, le
     if level is Isolation.SNAPSHOT:
         return None
     # Rows of files with a new schema or partitioning are another matter than unseen rows: no reordering helps there.
-    tolerant = level is Isolation.WRITE_SERIALIZABLE and staged.metadata is None
+    tolerant = level is Isolation.WRITE_SERIALIZABLE and staged.metadata is None and not reads.exactly
     if tolerant and winner.is_blind_append:
         return None
     # Rows that were only moved were in files whose removal the next rule sees.

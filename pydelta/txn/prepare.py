@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, UnsafeOperationError
+from pydelta.log.replay import column_mapping_mode
 from pydelta.protocol.actions import (
     Action,
     AddFile,
     CommitInfo,
     DomainMetadata,
     Metadata,
+    Protocol,
     encode_json,
 )
 from pydelta.protocol.schema import parse_schema, physical_partition_columns
-from pydelta.settings import TableProperties
 from pydelta.txn.conflicts import Isolation
 from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit
 
@@ -108,21 +109,22 @@ def _whole_number(text: str | None, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def partition_keys(metadata: Metadata) -> frozenset[str]:
+def partition_keys(metadata: Metadata, protocol: Protocol | None) -> frozenset[str]:
     """Names that ``partitionValues`` is keyed by: the physical ones where column mapping is on."""
     if not metadata.partition_columns:
         return frozenset()
-    mode = TableProperties.parse(metadata.configuration).column_mapping_mode
+    mode = column_mapping_mode(protocol, metadata)
     schema = parse_schema(metadata.schema_string)
     return frozenset(physical_partition_columns(schema, metadata.partition_columns, mode))
 
 
-def check_staged(staged: Staged, *, metadata: Metadata, append_only: bool) -> None:
+def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, append_only: bool) -> None:
     """Refuse a set of actions that may not stand in one commit.
 
     Args:
         staged: What a command wants to publish.
         metadata: The table's metadata as it will be after the commit.
+        protocol: The table's protocol, likewise.
         append_only: Whether the table, as it was read, forbids removing rows.
 
     Raises:
@@ -155,7 +157,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, append_only: bool) -> No
             f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
             hint="Set delta.appendOnly to false first, if removing is really meant.",
         )
-    keys = partition_keys(metadata)
+    keys = partition_keys(metadata, protocol)
     for add in staged.adds:
         if add.partition_values.keys() != keys:
             raise InvalidArgumentError(

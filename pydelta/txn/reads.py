@@ -61,6 +61,7 @@ class ReadSet:
         files: Keys of the files those scans (or ``mark_read``) returned; columns as ``KEY_SCHEMA``.
         app_ids: Applications whose ``txn`` version was looked up.
         whole_table: The outcome depends on every file there is.
+        exactly: Rows that a blind append added are no less a conflict than other rows.
         matcher: Decides which added files a scan would have met.
         root: URI of the table; completes paths, so that two spellings of one file meet.
     """
@@ -69,6 +70,7 @@ class ReadSet:
     files: pl.DataFrame = field(default_factory=_no_files)
     app_ids: frozenset[str] = frozenset()
     whole_table: bool = False
+    exactly: bool = False
     matcher: FileMatcher = match_any_file
     root: str = ""
 

@@ -111,6 +111,7 @@ class OptimisticTransaction:
         self._files: list[pl.DataFrame] = []
         self._app_ids: set[str] = set()
         self._whole_table = False
+        self._exactly = False
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
         observer.at(READ)
@@ -145,6 +146,7 @@ class OptimisticTransaction:
             files=files,
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
+            exactly=self._exactly,
             matcher=match_any_file
             if metadata is None
             else matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
@@ -179,10 +181,16 @@ class OptimisticTransaction:
         self.mark_read(found)
         return found
 
-    def read_whole_table(self) -> None:
-        """Let the outcome depend on every file there is: any removal is a conflict, and so is any row added."""
+    def read_whole_table(self, *, exactly: bool = False) -> None:
+        """Let the outcome depend on every file there is: any removal is a conflict, and so is any row added.
+
+        Args:
+            exactly: So are rows of blind appends too, at either isolation level: the version that the commit makes is
+                to hold what was said and nothing else.
+        """
         self._require_open()
         self._whole_table = True
+        self._exactly = self._exactly or exactly
 
     def mark_read(self, files: pl.DataFrame) -> None:
         """Count these files as read.
@@ -297,7 +305,7 @@ class OptimisticTransaction:
             )
         staged, protocol = self._with_protocol(staged, metadata)
         read = self.snapshot.properties if self.table_exists else TableProperties()
-        check_staged(staged, metadata=metadata, append_only=read.append_only)
+        check_staged(staged, metadata=metadata, protocol=protocol, append_only=read.append_only)
         properties = TableProperties.parse(metadata.configuration)
         level = effective_level(Isolation(properties.isolation_level), staged)
         if blind_append is None:

@@ -36,6 +36,7 @@ def schema(*names: str, mapped: bool = False) -> str:
     return json.dumps({"type": "struct", "fields": fields})
 
 
+MAPPING = Protocol(min_reader_version=2, min_writer_version=5)
 FLAT = Metadata(id="t", schema_string=schema("a"))
 BY_P = Metadata(id="t", schema_string=schema("a", "P"), partition_columns=("P",))
 MAPPED = Metadata(
@@ -78,7 +79,7 @@ PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
     ],
 )
 def test_what_fits_is_accepted(actions, metadata):
-    check_staged(Staged.of(actions), metadata=metadata, append_only=False)
+    check_staged(Staged.of(actions), metadata=metadata, protocol=MAPPING, append_only=False)
 
 
 @pytest.mark.parametrize(
@@ -104,17 +105,25 @@ def test_what_fits_is_accepted(actions, metadata):
 )
 def test_what_may_not_stand_in_one_commit_is_refused_by_name(actions, metadata, words):
     with pytest.raises(errors.InvalidArgumentError) as caught:
-        check_staged(Staged.of(actions), metadata=metadata, append_only=False)
+        check_staged(Staged.of(actions), metadata=metadata, protocol=MAPPING, append_only=False)
     assert words in str(caught.value)
     assert caught.value.hint
 
 
 def test_append_only_refuses_removed_rows_and_lets_rearranging_pass():
     check_staged(
-        Staged.of([remove("o", data_change=False), add("n", data_change=False)]), metadata=FLAT, append_only=True
+        Staged.of([remove("o", data_change=False), add("n", data_change=False)]),
+        metadata=FLAT,
+        protocol=PROTOCOL,
+        append_only=True,
     )
     with pytest.raises(errors.UnsafeOperationError, match=r"append-only.*file o2"):
-        check_staged(Staged.of([remove("o", data_change=False), remove("o2")]), metadata=FLAT, append_only=True)
+        check_staged(
+            Staged.of([remove("o", data_change=False), remove("o2")]),
+            metadata=FLAT,
+            protocol=PROTOCOL,
+            append_only=True,
+        )
 
 
 def intend(*actions, **changes) -> Intention:
@@ -255,3 +264,10 @@ def test_staged_actions_know_what_kind_of_change_they_are():
     assert Staged.of([]).only_adds_files
     assert Staged.of([add("n")]).changes_rows
     assert Staged.of([AddCDCFile(path="c", partition_values={}, size=1)]).changes_rows
+
+
+def test_partition_keys_are_physical_only_where_the_protocol_supports_column_mapping():
+    old = Protocol(min_reader_version=1, min_writer_version=2)
+    check_staged(Staged.of([add("a", {"P": "1"})]), metadata=MAPPED, protocol=old, append_only=False)
+    with pytest.raises(errors.InvalidArgumentError, match="col-P"):
+        check_staged(Staged.of([add("a", {"P": "1"})]), metadata=MAPPED, protocol=MAPPING, append_only=False)

@@ -1,0 +1,140 @@
+"""RESTORE over tables of a few files: what comes back, what stands in its way, and what of the log only moves on."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from pydelta.commands import restore as module
+from pydelta.commands.restore import restore, restored_metadata
+from pydelta.errors import ConcurrentAppendException, LogCorruptedError, UnsafeOperationError
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import DeletionVectorDescriptor, Metadata, Protocol
+from pydelta.protocol.vectors import vector_path
+from pydelta.storage import LocalStore
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.tables import TableBuilder
+from pydelta.txn import Operation, start_transaction
+
+_NAMES = itertools.count()
+WITH_VECTORS = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("deletionVectors",),
+    writer_features=("deletionVectors",),
+)
+PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
+# The example of the protocol's text.
+VECTOR = DeletionVectorDescriptor(
+    storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", offset=4, size_in_bytes=40, cardinality=1
+)
+VECTOR_FILE = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+
+
+@pytest.fixture
+def store():
+    return MemoryStore(f"memory://restored{next(_NAMES)}/t")
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"x": list(values)})
+
+
+def builder(store, **options) -> TableBuilder:
+    return TableBuilder(store, columns={"x": "long"}, **options)
+
+
+def two_versions(store):
+    """A file at version 0; another one instead of it at version 1."""
+    table = builder(store)
+    first, second = table.file(rows(1)), table.file(rows(2))
+    table.commit(first)
+    table.commit(first.remove(deletion_timestamp=1), second)
+    return table, first, second
+
+
+@pytest.mark.parametrize("level", ["WriteSerializable", "Serializable"])
+def test_rows_appended_meanwhile_are_a_conflict_at_both_levels(store, monkeypatch, level):
+    table = builder(store, properties={"delta.isolationLevel": level})
+    first, second = table.file(rows(1)), table.file(rows(2))
+    table.commit(first).commit(first.remove(deletion_timestamp=1), second)
+    check = module._refuse_missing
+
+    def meanwhile(*args, **kwargs):
+        start_transaction(DeltaLog(store)).commit([table.file(rows(3))], Operation(name="WRITE"))
+        return check(*args, **kwargs)
+
+    monkeypatch.setattr(module, "_refuse_missing", meanwhile)
+    with pytest.raises(ConcurrentAppendException, match="Version 2"):
+        restore(DeltaLog(store), version=0)
+    assert DeltaLog(store).update().version == 2
+
+
+def test_the_protocol_grows_by_what_the_old_version_needs_and_never_shrinks(store):
+    table = builder(store, protocol=WITH_VECTORS)
+    first, second = table.file(rows(1)), table.file(rows(2))
+    store.put(VECTOR_FILE, b"vector")
+    marked = first.replace(deletion_vector=VECTOR, stats='{"numRecords":1}')
+    table.commit(marked).commit(marked.remove(deletion_timestamp=1), second).commit(PLAIN)
+    restore(DeltaLog(store), version=0)
+    after = DeltaLog(store).update()
+    assert "deletionVectors" in (after.protocol.reader_features or ())
+    assert after.files.core["dv_id"].to_list() == [VECTOR.unique_id]
+    restore(DeltaLog(store), version=2)
+    assert DeltaLog(store).update().protocol == after.protocol
+
+
+def test_a_vector_that_is_gone_is_named_and_nothing_is_changed(store):
+    table = builder(store, protocol=WITH_VECTORS)
+    first, second = table.file(rows(1)), table.file(rows(2))
+    marked = first.replace(deletion_vector=VECTOR, stats='{"numRecords":1}')
+    table.commit(marked).commit(marked.remove(deletion_timestamp=1), second)
+    with pytest.raises(UnsafeOperationError, match="deletion_vector_d2c639aa"):
+        restore(DeltaLog(store), version=0)
+    assert DeltaLog(store).update().version == 1
+
+
+@pytest.mark.parametrize("spelling", ["{uri}", "file:{path}", "{path}"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_absolute_paths_are_looked_up_where_they_are(tmp_path, spelling, inside):
+    store = LocalStore(str(tmp_path / "a table"))
+    other = store if inside else LocalStore(str(tmp_path / "else where"))
+    table = builder(store)
+    file, second = builder(other).file(rows(1)), table.file(rows(2))
+    escaped = f"{other.root.removeprefix('file://')}/{file.path}"
+    file = file.replace(path=spelling.format(uri=f"{other.root}/{file.path}", path=escaped))
+    table.commit(file).commit(file.remove(deletion_timestamp=1), second)
+    assert restore(DeltaLog(store), version=0).num_restored_files == 1
+    other.delete_many([item.path for item in other.list_all() if item.path.endswith(".parquet")])
+    table.version += 1
+    table.commit(file.remove(deletion_timestamp=1))
+    with pytest.raises(UnsafeOperationError, match="no longer exist"):
+        restore(DeltaLog(store), version=0)
+
+
+def test_what_belongs_to_the_log_only_moves_forward():
+    def metadata(**properties: str) -> Metadata:
+        return Metadata(
+            id="t", schema_string="{}", configuration={k.replace("_", "."): v for k, v in properties.items()}
+        )
+
+    old = metadata(delta_columnMapping_maxColumnId="9", delta_appendOnly="true")
+    new = metadata(
+        delta_columnMapping_maxColumnId="10",
+        delta_enableInCommitTimestamps="true",
+        delta_inCommitTimestampEnablementVersion="4",
+    )
+    kept = restored_metadata(old, new, stamped=True).configuration
+    assert kept == {"delta.appendOnly": "true", **new.configuration}
+    assert restored_metadata(old, old, stamped=False) == old
+
+
+def test_where_a_vector_lies():
+    assert vector_path(VECTOR) == VECTOR_FILE
+    assert vector_path(VECTOR.replace(storage_type="i")) is None
+    assert vector_path(VECTOR.replace(storage_type="p", path_or_inline_dv="s3://b/v.bin")) == "s3://b/v.bin"
+    for broken in ("short", "~" * 20, "#" * 20):
+        with pytest.raises(LogCorruptedError, match="names no file"):
+            vector_path(VECTOR.replace(path_or_inline_dv=broken))
