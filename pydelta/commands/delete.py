@@ -25,8 +25,8 @@ import msgspec
 import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
-from pydelta.errors import DeltaError, UnsafeOperationError
-from pydelta.log import DeltaLog
+from pydelta.errors import DeltaError, UnsafeOperationError, UnsupportedFeatureError
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
@@ -107,6 +107,7 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
 
     Raises:
         UnsafeOperationError: The table is append-only.
+        UnsupportedFeatureError: Files would be rewritten, and the table records a change data feed.
         ParseError, BindError, InvalidArgumentError: The condition cannot be used; see ``Engine.bind_condition``.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
@@ -125,8 +126,20 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
     if plan.scope is DeleteScope.ROWS:
+        _refuse_change_feed(snapshot)
         return _delete_rows(txn, engine, plan, started)
     return _delete_files(txn, engine, plan, started)
+
+
+def _refuse_change_feed(snapshot: Snapshot) -> None:
+    """Rows that move to new files would show up in the feed as deleted and inserted."""
+    if snapshot.properties.enable_change_data_feed:
+        raise UnsupportedFeatureError(
+            "The table records a change data feed, and a DELETE that rewrites files cannot write its change files yet.",
+            features=("changeDataFeed",),
+            hint="Delete by a condition over partition columns alone, or set delta.enableChangeDataFeed to false.",
+            table=snapshot.table_uri,
+        )
 
 
 def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
@@ -245,8 +258,11 @@ def _records(adds: list[AddFile]) -> int | None:
     """Rows in the files by their statistics, less those that deletion vectors hide; None when a file has none."""
     total = 0
     for add in adds:
-        count = msgspec.json.decode(add.stats).get("numRecords") if add.stats else None
-        if count is None:
+        try:
+            count = msgspec.json.decode(add.stats)["numRecords"] if add.stats else None
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return None
+        if not isinstance(count, int):
             return None
         total += count - (add.deletion_vector.cardinality if add.deletion_vector else 0)
     return total

@@ -314,6 +314,12 @@ def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptio
     """Definition of a table made by this write: a new one, or one in the place of the old."""
     old = snapshot.metadata if snapshot else None
     if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps properties, name and comment
+        if snapshot is not None and snapshot.properties.column_mapping_mode != "none":
+            raise UnsupportedFeatureError(
+                "The schema of a table with column mapping cannot be overwritten yet.",
+                features=("columnMapping",),
+                hint="Write without overwriteSchema, or replace the table.",
+            )
         partitions = options.partition_by if options.partition_by is not None else _kept_partitions(old, data)
         made = new_metadata(
             data, partition_columns=partitions, properties=options.properties, settings=Settings(), replaced=old

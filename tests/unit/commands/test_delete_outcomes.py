@@ -12,7 +12,7 @@ import pytest
 
 from pydelta.commands.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.errors import CommitStateUnknownError, StorageError
+from pydelta.errors import CommitStateUnknownError, StorageError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.storage.memory import MemoryStore
@@ -125,3 +125,20 @@ def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
         delete(DeltaLog(Expiring(inner)), engine, "x = 1")
     assert engine.discarded == []
     assert DeltaLog(inner).update().files.core["path"].to_list() == engine.written
+
+
+def test_rows_of_a_table_with_a_change_feed_are_not_rewritten_without_it():
+    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
+    create_table(DeltaLog(store), [add_file("1", [1, 2])], delta_enableChangeDataFeed="true")
+    engine = LogEngine(x_is(1))
+    with pytest.raises(UnsupportedFeatureError, match="change data feed"):
+        delete(DeltaLog(store), engine, "x = 1")
+    assert engine.written == []
+    assert delete(DeltaLog(store), engine).num_touched_files == 1  # whole files need no change files
+
+
+@pytest.mark.parametrize("stats", ["{truncated", "null", '{"numRecords":"many"}'])
+def test_statistics_that_make_no_sense_leave_the_count_open(stats):
+    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
+    create_table(DeltaLog(store), [add_file("1", [1, 2]).replace(stats=stats)])
+    assert delete(DeltaLog(store), LogEngine(x_is(1))).num_deleted_rows is None

@@ -24,10 +24,11 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddFile, Protocol
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.tables import TableBuilder
 from pydelta.txn import OptimisticTransaction
 
 LONG, STRING, DATE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("date")
@@ -427,3 +428,15 @@ def test_a_replace_of_an_append_only_table_is_refused(log):
     create(log, properties={"delta.appendOnly": "true"})
     with pytest.raises(UnsafeOperationError, match="append-only"):
         create(log, CreateMode.REPLACE)
+
+
+def test_overwriteschema_on_a_table_with_column_mapping_is_refused_since_its_columns_would_lose_their_ids(log):
+    table = TableBuilder(
+        log.store,
+        columns={"id": "long", "p": "string"},
+        properties={"delta.columnMapping.mode": "name"},
+        protocol=Protocol(min_reader_version=2, min_writer_version=5),
+    )
+    table.commit()
+    with pytest.raises(UnsupportedFeatureError, match="column mapping"):
+        plan(log, SCHEMA, options(WriteMode.OVERWRITE, overwriteSchema="true"))
