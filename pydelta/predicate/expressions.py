@@ -176,10 +176,12 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all its parts."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    """The expression and all its parts, however deep."""
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        yield part
+        todo += reversed(children(part))
 
 
 def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
@@ -200,9 +202,15 @@ def has_unknown(expr: Expr) -> bool:
 
 def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
     """The parts that must all hold."""
-    if isinstance(expr, And):
-        return (*split_conjuncts(expr.left), *split_conjuncts(expr.right))
-    return (expr,)
+    found: list[Expr] = []
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, And):
+            todo += (part.right, part.left)
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr:

@@ -8,8 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any, Final, TypeAlias
 
 import polars as pl
@@ -32,6 +35,7 @@ from pydelta.protocol.stats import stat_column
 
 __all__ = ["NotEvaluable", "partition_mask", "skipping_mask"]
 
+_FAN_OUT: Final = 8
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -57,8 +61,10 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     names = {name.lower(): name for name in frame.columns}
     try:
         return frame.select(_broadcast(_value(expr, names))).to_series()
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, OverflowError) as error:
         raise NotEvaluable(f"{expr} cannot be compared: {str(error).splitlines()[0]}") from error
+    except RecursionError:
+        raise NotEvaluable("The condition is nested too deeply.") from None
 
 
 def _broadcast(expr: pl.Expr) -> pl.Expr:
@@ -88,13 +94,24 @@ def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
         return _value(expr.child, names).str.starts_with(expr.prefix)
     if isinstance(expr, In):
         child = _value(expr.child, names)
-        found = pl.lit(False)
-        for value in expr.values:
-            found = found | (pl.lit(None, dtype=pl.Boolean) if value is None else child == _literal(value))
+        values = [value for value in expr.values if value is not None]
+        found = _is_among(child, values)
+        if len(values) < len(expr.values):
+            found = found | pl.lit(None, dtype=pl.Boolean)
         return pl.when(child.is_null()).then(None).otherwise(found)
     if isinstance(expr, Compare):
         return _compare(expr, names)
     raise NotEvaluable(f"{expr} is not understood here.")
+
+
+def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
+    """Equal to one of many constants. One list where their type allows; never a chain as long as the list."""
+    if {type(value) for value in values} in ({int}, {str}, {date}):
+        return child.is_in(pl.Series(values).implode())
+    parts = [child == _literal(value) for value in values] or [pl.lit(False)]
+    while len(parts) > 1:
+        parts = [reduce(or_, parts[start : start + _FAN_OUT]) for start in range(0, len(parts), _FAN_OUT)]
+    return parts[0]
 
 
 def _compare(expr: Compare, names: Mapping[str, str]) -> pl.Expr:
@@ -141,7 +158,7 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
     try:
         possible = _possible(expr, stats.schema)[0].fill_null(True)
         mask = stats.select(pl.when(pl.int_range(pl.len()) >= 0).then(possible).otherwise(True).alias("mask"))
-    except pl.exceptions.PolarsError:  # types that do not compare: nothing can be ruled out
+    except (pl.exceptions.PolarsError, RecursionError):  # types that do not compare: nothing can be ruled out
         return pl.repeat(True, stats.height, dtype=pl.Boolean, eager=True).alias("mask")
     return mask.to_series()
 

@@ -98,6 +98,10 @@ def parse_predicate(text: str, schema: StructType) -> Expr:
         if isinstance(error.orig_exc, DeltaError):
             raise error.orig_exc from None
         raise
+    except RecursionError:
+        raise ParseError(
+            "The condition is nested too deeply.", hint="Write long lists of alternatives with IN (...)."
+        ) from None
     return bound
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
+from functools import reduce
 
 import polars as pl
 import pytest
 
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.predicate import (
+    And,
     Column,
     Compare,
     In,
     Literal,
     Not,
+    Or,
     Unknown,
     columns,
     is_partition_only,
@@ -25,6 +29,7 @@ from pydelta.predicate.masks import NotEvaluable, partition_mask
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
 from pydelta.protocol.stats import parse_stats_columns
+from pydelta.protocol.types import parse_type
 
 SCHEMA = StructType(
     (
@@ -164,8 +169,41 @@ def test_a_decimal_that_no_float_holds_rules_nothing_out_by_its_rounding():
 def test_a_number_beyond_any_column_is_no_crash():
     stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
     assert skipping_mask(Compare("<", Column(("i",)), Literal(10**40, "long")), stats).to_list() == [True]
+    with pytest.raises(NotEvaluable):
+        partition_mask(In(Column(("i",)), (10**40,)), pl.DataFrame({"i": [1]}))
 
 
 def test_no_value_is_in_an_empty_list_not_even_null():
     stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
     assert skipping_mask(Not(In(Column(("d",)), ())), stats).to_list() == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "values", "expected"),
+    [
+        ("byte", ["1", "7", None], [1, 300], [True, False, None]),
+        ("long", ["1", "7", None], [*range(2, 20_000), None], [None, True, None]),
+        ("string", ["a", "b", None], ["a"], [True, False, None]),
+        ("date", ["2024-01-01", "2024-01-02", None], [dt.date(2024, 1, 2)], [False, True, None]),
+        ("decimal(4,2)", ["1.50", "2.00", None], [Decimal("1.5"), 7], [True, False, None]),
+        ("double", ["1.5", "2", None], [1.5, 2], [True, True, None]),
+        ("boolean", ["true", "false", None], [True], [True, False, None]),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-02 00:00:00", None],
+         [dt.datetime(2024, 1, day, tzinfo=dt.UTC) for day in range(2, 30)], [False, True, None]),
+        ("long", ["1"], [], [False]),
+    ],
+)  # fmt: skip
+def test_membership_of_partition_values(kind, texts, values, expected):
+    frame = typed_frame(pl.DataFrame({"p": texts}), StructType((StructField("p", parse_type(kind)),)))
+    assert partition_mask(In(Column(("p",)), tuple(values)), frame).to_list() == expected
+
+
+def test_a_condition_of_any_depth_is_no_crash():
+    deep = reduce(Or, [Compare("=", Column(("i",)), Literal(number, "long")) for number in range(5_000)])
+    assert columns(deep) == {("i",)}
+    assert len(split_conjuncts(reduce(And, [deep] * 5_000))) == 5_000
+    assert skipping_mask(deep, parse_stats_columns(pl.Series([STATS]), LEAVES)).to_list() == [True]
+    with pytest.raises(NotEvaluable, match="deeply"):
+        partition_mask(deep, pl.DataFrame({"i": [1]}))
+    with pytest.raises(ParseError, match="deeply"):
+        parse_predicate(" OR ".join(f"i = {number}" for number in range(5_000)), SCHEMA)
