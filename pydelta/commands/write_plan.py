@@ -30,9 +30,9 @@ from pydelta.errors import (
 )
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
+from pydelta.protocol.evolution import with_nullable_parts
 from pydelta.protocol.schema import (
     ArrayType,
-    DataType,
     MapType,
     PrimitiveType,
     StructField,
@@ -206,22 +206,10 @@ def stored_schema(data: StructType) -> StructType:
         }
         if (length := field.metadata.get("__CHAR_VARCHAR_TYPE_STRING")) is not None:
             kept["__CHAR_VARCHAR_TYPE_STRING"] = length
-        fields.append(StructField(field.name, _nullable(field.data_type), True, kept))
+        fields.append(StructField(field.name, with_nullable_parts(field.data_type), True, kept))
     schema = StructType(tuple(fields))
     check_columns(schema)
     return schema
-
-
-def _nullable(data_type: DataType) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType(
-            tuple(item.replace(data_type=_nullable(item.data_type), nullable=True) for item in data_type.fields)
-        )
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_nullable(data_type.element_type), True)
-    if isinstance(data_type, MapType):
-        return MapType(_nullable(data_type.key_type), _nullable(data_type.value_type), True)
-    return data_type
 
 
 def check_columns(schema: StructType) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from pydelta.errors import SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["can_store", "can_widen", "check_write_compatible", "merge_schemas"]
+__all__ = ["can_store", "can_widen", "check_write_compatible", "merge_schemas", "with_nullable_parts"]
 
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
@@ -167,7 +167,7 @@ def _merge_struct(
     for item in data.fields:
         if item.name.lower() not in known:
             known.add(item.name.lower())
-            fields.append(StructField(item.name, _nullable(item.data_type), True, item.metadata))
+            fields.append(StructField(item.name, with_nullable_parts(item.data_type), True, item.metadata))
     return StructType(tuple(fields))
 
 
@@ -191,14 +191,16 @@ def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool
     return table
 
 
-def _nullable(data_type: DataType) -> DataType:
+def with_nullable_parts(data_type: DataType) -> DataType:
     """The type with all its parts nullable, as a new column's must be: older files have none of it."""
     if isinstance(data_type, StructType):
         return StructType(
-            tuple(item.replace(data_type=_nullable(item.data_type), nullable=True) for item in data_type.fields)
+            tuple(
+                item.replace(data_type=with_nullable_parts(item.data_type), nullable=True) for item in data_type.fields
+            )
         )
     if isinstance(data_type, ArrayType):
-        return ArrayType(_nullable(data_type.element_type), True)
+        return ArrayType(with_nullable_parts(data_type.element_type), True)
     if isinstance(data_type, MapType):
-        return MapType(_nullable(data_type.key_type), _nullable(data_type.value_type), True)
+        return MapType(with_nullable_parts(data_type.key_type), with_nullable_parts(data_type.value_type), True)
     return data_type
