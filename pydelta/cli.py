@@ -80,6 +80,15 @@ def _snapshot(log: DeltaLog, version: int | None, timestamp: str | None) -> Snap
     return log.snapshot(version=version, timestamp_ms=parse_time(timestamp) if timestamp is not None else None)
 
 
+def _statistics(text: str | None) -> dict[str, Any] | None:
+    """A file's statistics; None where it has none, or has what is none."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _print_json(value: object) -> None:
     def plain(item: object) -> object:
         if isinstance(item, dt.datetime):
@@ -190,7 +199,7 @@ def files(
             "modificationTime": dt.datetime.fromtimestamp(add.modification_time / 1000, tz=dt.UTC),
             "partitionValues": {names.get(name, name): value for name, value in add.partition_values.items()},
             "deletionVector": add.deletion_vector.unique_id if add.deletion_vector else None,
-            "stats": json.loads(add.stats) if add.stats else None,
+            "stats": _statistics(add.stats),
         }
         for add in adds
     ]

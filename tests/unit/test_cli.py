@@ -187,3 +187,10 @@ def test_a_process_answers_without_a_jvm_and_quickly(table):
         if spent[-1] < 1:
             break
     assert min(spent) < 1.5
+
+
+def test_statistics_that_are_none_are_shown_as_missing(capsys, table):
+    odd = [add(number, "2024-01-03").replace(stats=text) for number, text in ((8, "{broken"), (9, "[1]"))]
+    data = encode_commit([CommitInfo({"operation": "WRITE"}), *odd])
+    LocalStore(f"file://{table}").put(f"_delta_log/{2:020d}.json", data)
+    assert [row["stats"] is None for row in run_json(capsys, "files", table)] == [False, False, True, True]
