@@ -6,6 +6,7 @@ A table that is not there, a name that does not resolve, text that does not pars
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -13,7 +14,9 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pydelta import errors
 from pydelta.errors import DeltaError
 
-__all__ = ["to_spark"]
+__all__ = ["raised_in", "to_spark"]
+
+_RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[\w+\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
 
 _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]] = (
     (errors.ParseError, ParseException),
@@ -30,6 +33,17 @@ _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]]
     (errors.UnsafeOperationError, AnalysisException),
 )
 _TWINS: dict[type[DeltaError], type[DeltaError]] = {}
+
+
+def raised_in(text: str) -> DeltaError | None:
+    """An error of ours that a Python process raised and Spark's error quotes; None when there is none."""
+    match = _RAISED.search(text)
+    raised = getattr(errors, match.group(1), None) if match else None
+    if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
+        return None
+    if issubclass(raised, errors.CommitStateUnknownError):
+        return raised(match.group(2), txn_id="", hint=match.group(3))
+    return raised(match.group(2), hint=match.group(3))
 
 
 def to_spark(error: DeltaError) -> DeltaError:

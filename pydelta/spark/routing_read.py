@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.sql_formatter import SQLStringFormatter
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-from pydelta.errors import InvalidArgumentError, error_context
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.catalog import parse_identifier
+from pydelta.spark.errors import raised_in
 from pydelta.spark.facade import user_errors
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.patches import is_enabled, patch
@@ -23,6 +26,7 @@ from pydelta.spark.travel import open_snapshot, split_path_version, travel_from_
 __all__ = ["install", "read_path", "read_table"]
 
 _PROVIDER = "delta"
+_NO_SUCH_CHANGE = re.compile(r"Table does not support \w+: delta\b|does not support (DELETE|UPDATE|MERGE)")
 _SECRET_WORDS = ("key", "secret", "token", "password", "credential")
 
 
@@ -32,6 +36,8 @@ def install() -> None:
     patch(SparkSession, "sql", _sql)
     patch(DataFrameReader, "load", _load)
     patch(DataFrameReader, "table", _reader_table)
+    patch(DataStreamReader, "format", _no_stream("readStream"))
+    patch(DataStreamWriter, "format", _no_stream("writeStream"))
     patch(Catalog, "cacheTable", _cache_table)
     patch(Catalog, "uncacheTable", _uncache_table)
     patch(Catalog, "isCached", _is_cached)
@@ -95,14 +101,51 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                 return original(self, text, args)
             with user_errors():
                 plan = RelationResolver(self).statement(parsed)
-            if plan is None:
+            if plan is not None:
+                return jvm.frame(_bind(jvm, plan, args))
+            try:
                 return original(self, text, args)
-            return jvm.frame(_bind(jvm, plan, args))
+            except AnalysisException as error:
+                with user_errors():
+                    _raise_ours(error)
+                raise
         finally:
             if kwargs:
                 formatter.clear()
 
     return sql
+
+
+def _raise_ours(error: AnalysisException) -> None:
+    """Raise the engine's own error, when that is what a statement over the registered data source ran into."""
+    text = str(error)
+    ours = raised_in(text)
+    if ours is not None:
+        raise ours from None
+    if _NO_SUCH_CHANGE.search(text):
+        raise UnsupportedFeatureError(
+            f"SQL statements that change the rows of a Delta table are not routed yet: {text.splitlines()[0]}",
+            hint="Use DeltaTable.forName(spark, name).delete(condition), or write with df.writeTo(name).",
+        ) from None
+
+
+def _no_stream(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The native stream is not there yet: say so before a query starts and fails in its own thread."""
+
+    def build(original: Callable[..., Any]) -> Callable[..., Any]:
+        def choose(self: Any, source: str) -> Any:
+            if source.lower() == _PROVIDER and is_enabled(self._spark):
+                with user_errors():
+                    raise UnsupportedFeatureError(
+                        f'{what}.format("delta") is not supported yet.',
+                        hint="Write a stream with foreachBatch and the options txnAppId and txnVersion, which commit "
+                        "each batch once; read a table again with spark.read.",
+                    )
+            return original(self, source)
+
+        return choose
+
+    return build
 
 
 def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:

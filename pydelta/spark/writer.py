@@ -6,7 +6,6 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,13 +17,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from pydelta import errors
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
 from pydelta.errors import DeltaError
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, TableProperties
 from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
+from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
@@ -40,7 +39,6 @@ __all__ = ["DataFrameSource", "write_files"]
 _RECORD_DDL: Final = (
     "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string"
 )
-_RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[\w+\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
 _LOG_STORE_PREFIX: Final = "spark.pydelta.logStore."
 
 
@@ -206,11 +204,9 @@ def _explain(error: BaseException, staged: int) -> DeltaError | None:
     text = str(error)
     found: DeltaError | None = violation_in(text)
     if found is None:
-        match = _RAISED.search(text)
-        raised = getattr(errors, match.group(1), None) if match else None
-        if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
+        found = raised_in(text)
+        if found is None:
             return None
-        found = raised(match.group(2), hint=match.group(3))
     found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
     return found
 
