@@ -8,7 +8,6 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 from urllib.parse import unquote, urlsplit
@@ -56,12 +55,17 @@ class LocalStore:
         folder = self._path(prefix) if prefix else self._folder
         found: list[tuple[str, os.stat_result]] = []
         with _translated(folder):
-            for entry in _scan(folder):
-                if entry.name >= start and not entry.name.startswith(_TEMP_PREFIX):
+            try:
+                names = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                names = []
+            # Only names from ``start`` on are looked at: in a long log that is a handful of thousands.
+            for name in sorted(name for name in names if name >= start):
+                if not name.startswith(_TEMP_PREFIX):
                     with suppress(FileNotFoundError):  # removed since it was listed
-                        if entry.is_file():
-                            found.append((entry.name, entry.stat()))
-        found.sort(key=itemgetter(0))
+                        status = os.stat(f"{folder}/{name}")
+                        if stat.S_ISREG(status.st_mode):
+                            found.append((name, status))
         for name, status in found:
             yield _info(f"{prefix}/{name}" if prefix else name, status)
 
