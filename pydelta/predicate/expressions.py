@@ -6,8 +6,8 @@ Column paths are tuples of logical names; literals hold Python values (``int``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
@@ -225,26 +225,19 @@ def is_partition_only(expr: Expr, partition_columns: Iterable[str]) -> bool:
     return not has_unknown(expr) and all(len(path) == 1 and path[0].lower() in names for path in columns(expr))
 
 
-def rename_columns(expr: Expr, mapping: dict[tuple[str, ...], tuple[str, ...]]) -> Expr:
-    """The expression with column paths replaced; paths that the mapping lacks stay."""
-    if isinstance(expr, Column):
-        return Column(mapping.get(expr.path, expr.path))
-    if isinstance(expr, Compare):
-        return Compare(expr.op, rename_columns(expr.left, mapping), rename_columns(expr.right, mapping))
-    if isinstance(expr, And):
-        return And(rename_columns(expr.left, mapping), rename_columns(expr.right, mapping))
-    if isinstance(expr, Or):
-        return Or(rename_columns(expr.left, mapping), rename_columns(expr.right, mapping))
-    if isinstance(expr, Not):
-        return Not(rename_columns(expr.child, mapping))
-    if isinstance(expr, In):
-        return In(rename_columns(expr.child, mapping), expr.values)
-    if isinstance(expr, IsNull):
-        return IsNull(rename_columns(expr.child, mapping))
-    if isinstance(expr, IsNotNull):
-        return IsNotNull(rename_columns(expr.child, mapping))
-    if isinstance(expr, StartsWith):
-        return StartsWith(rename_columns(expr.child, mapping), expr.prefix)
-    if isinstance(expr, Unknown):
-        return Unknown(expr.text, frozenset(mapping.get(path, path) for path in expr.references))
-    return expr
+def rename_columns(expr: Expr, mapping: Mapping[tuple[str, ...], tuple[str, ...]]) -> Expr:
+    """The expression, however deep, with column paths replaced; paths that the mapping lacks stay."""
+    built: list[Expr] = []
+    for part in reversed(list(walk(expr))):  # parts come before what they are parts of, the left one last
+        if isinstance(part, Column):
+            built.append(Column(mapping.get(part.path, part.path)))
+        elif isinstance(part, Unknown):
+            built.append(Unknown(part.text, frozenset(mapping.get(path, path) for path in part.references)))
+        elif isinstance(part, (Compare, And, Or)):
+            left, right = built.pop(), built.pop()
+            built.append(replace(part, left=left, right=right))
+        elif isinstance(part, (Not, In, IsNull, IsNotNull, StartsWith)):
+            built.append(replace(part, child=built.pop()))
+        else:
+            built.append(part)
+    return built.pop()

@@ -62,9 +62,16 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     try:
         return frame.select(_broadcast(_value(expr, names))).to_series()
     except (pl.exceptions.PolarsError, OverflowError) as error:
-        raise NotEvaluable(f"{expr} cannot be compared: {str(error).splitlines()[0]}") from error
+        raise NotEvaluable(f"{_shown(expr)} cannot be compared: {str(error).splitlines()[0]}") from error
     except RecursionError:
         raise NotEvaluable("The condition is nested too deeply.") from None
+
+
+def _shown(expr: Expr) -> str:
+    try:
+        return str(expr)
+    except RecursionError:
+        return "A deep condition"
 
 
 def _broadcast(expr: pl.Expr) -> pl.Expr:
@@ -79,7 +86,7 @@ def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
             raise NotEvaluable(f"{expr} is not among the columns at hand.")
         return pl.col(name)
     if isinstance(expr, Literal):
-        return pl.lit(None, dtype=pl.Boolean) if expr.value is None else _literal(expr.value)
+        return pl.lit(None, dtype=pl.Boolean) if expr.value is None else _literal(expr)
     if isinstance(expr, And):
         return _value(expr.left, names) & _value(expr.right, names)
     if isinstance(expr, Or):
@@ -108,7 +115,7 @@ def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
     """Equal to one of many constants. One list where their type allows; never a chain as long as the list."""
     if {type(value) for value in values} in ({int}, {str}, {date}):
         return child.is_in(pl.Series(values).implode())
-    parts = [child == _literal(value) for value in values] or [pl.lit(False)]
+    parts = [child == pl.lit(value) for value in values] or [pl.lit(False)]
     while len(parts) > 1:
         parts = [reduce(or_, parts[start : start + _FAN_OUT]) for start in range(0, len(parts), _FAN_OUT)]
     return parts[0]
@@ -134,8 +141,11 @@ def _compare(expr: Compare, names: Mapping[str, str]) -> pl.Expr:
     return operations[expr.op]
 
 
-def _literal(value: Any) -> pl.Expr:
-    return pl.lit(value)
+def _literal(literal: Literal) -> pl.Expr:
+    """A constant; a double stays one, where Polars would round it to a column of single precision."""
+    if literal.type == "double" and isinstance(literal.value, float):
+        return pl.lit(literal.value, dtype=pl.Float64)
+    return pl.lit(literal.value)
 
 
 Possible: TypeAlias = tuple[pl.Expr, pl.Expr]
@@ -158,7 +168,7 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
     try:
         possible = _possible(expr, stats.schema)[0].fill_null(True)
         mask = stats.select(pl.when(pl.int_range(pl.len()) >= 0).then(possible).otherwise(True).alias("mask"))
-    except (pl.exceptions.PolarsError, RecursionError):  # types that do not compare: nothing can be ruled out
+    except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
         return pl.repeat(True, stats.height, dtype=pl.Boolean, eager=True).alias("mask")
     return mask.to_series()
 
@@ -217,7 +227,7 @@ def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
     low, high = _stat("min", left, schema), _stat("max", left, schema)
     if low is None or high is None or not _has_bound(right.value):
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
-    value = _bound_literal(right.value)
+    value = _bound_literal(right, schema[stat_column("max", left.path)])
     # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
     floating = schema[stat_column("max", left.path)].is_float()
     nan = isinstance(right.value, float) and right.value != right.value
@@ -241,15 +251,22 @@ def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
     return is_value & can_be_true, is_value & can_be_false
 
 
-def _bound_literal(value: Any) -> pl.Expr:
-    """A constant to compare with bounds; decimals as floats, as ``parse_stats_columns`` has their (widened) bounds."""
-    return pl.lit(float(value)) if isinstance(value, Decimal) else pl.lit(value)
+def _bound_literal(literal: Literal, bounds: pl.DataType) -> pl.Expr:
+    """A constant in a form that compares with bounds of the type without a rounding that could rule a row out.
+
+    Bounds of decimal columns are floats, widened, where they come from statistics (``parse_stats_columns``), and
+    decimals, exact, where they are partition values.
+    """
+    value = literal.value
+    if not isinstance(value, Decimal) or bounds.is_decimal():
+        return _literal(literal)
+    return pl.lit(int(value) if bounds.is_integer() and value == value.to_integral_value() else float(value))
 
 
 def _has_bound(value: Any) -> bool:
     """Whether a constant can be compared with bounds: its type has them, and no rounding brings it across one."""
-    if isinstance(value, Decimal):
-        return len(value.normalize().as_tuple().digits) <= _EXACT_DIGITS
+    if isinstance(value, Decimal):  # counted by hand: normalize() rounds to the context's precision
+        return value.is_finite() and len("".join(map(str, value.as_tuple().digits)).strip("0")) <= _EXACT_DIGITS
     return not isinstance(value, (bool, bytes))
 
 
@@ -267,13 +284,17 @@ def _in_possible(expr: In, schema: pl.Schema) -> Possible:
     plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
+    bounds = schema[stat_column("max", expr.child.path)]
     if len(values) > _EXACT_VALUES:
-        top, bottom = _bound_literal(max(values)), _bound_literal(min(values))
+        try:
+            top, bottom = (_bound_literal(Literal(value), bounds) for value in (max(values), min(values)))
+        except TypeError:  # constants of kinds that have no common order
+            return is_value, is_value
         inside = (low <= top).fill_null(True) & (high >= bottom).fill_null(True)
         return is_value & inside, is_value
     inside = _NO
     for value in values:
-        bound = _bound_literal(value)
+        bound = _bound_literal(Literal(value), bounds)
         inside = inside | ((low <= bound).fill_null(True) & (high >= bound).fill_null(True))
     return is_value & inside, is_value
 

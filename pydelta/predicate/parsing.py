@@ -1,6 +1,7 @@
 """SQL text of a condition -> a tree bound to a table's schema, without Spark. For the command line and path predicates.
 
-Covers comparisons, AND, OR, NOT, IN, BETWEEN, LIKE 'prefix%', IS [NOT] NULL over columns and constants.
+Covers comparisons, AND, OR, NOT, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%', IS [NOT] NULL over columns and
+constants.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedInput, VisitError
+from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, LogCorruptedError, ParseError
 from pydelta.predicate.expressions import (
@@ -45,23 +46,35 @@ _GRAMMAR: Final = r"""
      | operand "IN"i "(" constant ("," constant)* ")" -> in_
      | operand "NOT"i "IN"i "(" constant ("," constant)* ")" -> not_in
      | operand "BETWEEN"i operand "AND"i operand -> between
+     | operand "NOT"i "BETWEEN"i operand "AND"i operand -> not_between
      | operand "LIKE"i STRING -> like
+     | operand "NOT"i "LIKE"i STRING -> not_like
 ?operand: constant | column | "(" or_ ")"
 ?constant: STRING -> string
      | SIGNED -> number
      | "TRUE"i -> true
      | "FALSE"i -> false
      | "NULL"i -> null
-     | "DATE"i STRING -> date
-     | "TIMESTAMP"i STRING -> timestamp
+     | _DATE STRING -> date
+     | _TIMESTAMP STRING -> timestamp
 column: NAME ("." NAME)*
 COMPARISON: "<=>" | "<=" | ">=" | "!=" | "<>" | "==" | "=" | "<" | ">"
+_DATE.2: /DATE(?=\s*['"])/i
+_TIMESTAMP.2: /TIMESTAMP(?=\s*['"])/i
 STRING: /'(?:[^'\\]|\\.|'')*'/ | /"(?:[^"\\]|\\.)*"/
 SIGNED.2: /[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/
 NAME: /`(?:[^`]|``)+`/ | /(?!(?:AND|OR|NOT|IN|IS|NULL|BETWEEN|LIKE|TRUE|FALSE)\b)[^\W\d]\w*/i
 %import common.WS
 %ignore WS
 """
+
+
+_SPELLINGS: Final = {
+    "date": "Write dates as 2024-05-01.",
+    "timestamp": "Write times as 2024-05-01 12:00:00.",
+    "timestamp_ntz": "Write times as 2024-05-01 12:00:00.",
+}
+_OTHER: Final = "Compare the column with a constant of its own type."
 
 
 @lru_cache(maxsize=1)
@@ -79,13 +92,17 @@ def parse_predicate(text: str, schema: StructType) -> Expr:
     Raises:
         ParseError: It does not parse; line, column and a caret show where.
         BindError: It names a column that is not there (with the nearest one and all there are), or compares a column
-            with a constant that is no value of its type.
+            with a constant that is no value of its type, or is a value where a condition is meant.
+        InvalidArgumentError: A LIKE pattern other than a prefix.
     """
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
+        lines = text.splitlines() or [""]
         line, column = max(error.line, 1), max(error.column, 1)
-        shown = text.splitlines()[line - 1] if text.strip() else ""
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":  # it stops too early: point behind it
+            line, column = len(lines), len(lines[-1].rstrip()) + 1
+        shown = lines[line - 1]
         raise ParseError(
             f"The condition does not parse at line {line}, column {column}:\n  {shown}\n  {' ' * (column - 1)}^",
             line=line,
@@ -93,7 +110,8 @@ def parse_predicate(text: str, schema: StructType) -> Expr:
             hint="Compare columns with constants: day >= '2024-01-01' AND kind IN ('a', 'b').",
         ) from None
     try:
-        bound: Expr = _Binder(schema).transform(tree)
+        binder = _Binder(schema)
+        bound = binder.condition(binder.transform(tree))
     except VisitError as error:
         if isinstance(error.orig_exc, DeltaError):
             raise error.orig_exc from None
@@ -137,11 +155,16 @@ class _Binder(Transformer[Token, Expr]):
             name = token[1:-1].replace("``", "`") if token.startswith("`") else str(token)
             field = current.field(name) if isinstance(current, StructType) else None
             if field is None:
-                known = self._schema.names
+                known = current.names if isinstance(current, StructType) else ()
                 close = difflib.get_close_matches(name, known, n=1)
                 raise BindError(
                     f"There is no column {'.'.join([*path, name])!r}.",
-                    hint=(f"Did you mean {close[0]!r}? " if close else "") + f"The columns are: {', '.join(known)}.",
+                    hint=(f"Did you mean {close[0]!r}? " if close else "")
+                    + (
+                        f"The {'fields' if path else 'columns'} are: {', '.join(known)}."
+                        if known
+                        else f"{'.'.join(path)!r} is {current} and has no fields."
+                    ),
                 )
             path.append(field.name)
             current = field.data_type
@@ -176,9 +199,7 @@ class _Binder(Transformer[Token, Expr]):
         try:
             return Literal(parse_partition_value(text, data_type), str(data_type))
         except LogCorruptedError:
-            raise BindError(
-                f"{text!r} is no {data_type}.", hint="Write dates as 2024-05-01, times as 2024-05-01 12:00:00."
-            ) from None
+            raise BindError(f"{text!r} is no {data_type}.", hint=_SPELLINGS.get(str(data_type), _OTHER)) from None
 
     def compare(self, left: Expr, operator: Token, right: Expr) -> Expr:
         left, right = self._typed(left, right), self._typed(right, left)
@@ -209,14 +230,27 @@ class _Binder(Transformer[Token, Expr]):
             )
         return StartsWith(child, prefix) if pattern.endswith("%") else Compare("=", child, Literal(prefix, "string"))
 
+    def not_between(self, child: Expr, low: Expr, high: Expr) -> Expr:
+        return Not(self.between(child, low, high))
+
+    def not_like(self, child: Expr, token: Token) -> Expr:
+        return Not(self.like(child, token))
+
     def negate(self, child: Expr) -> Expr:
-        return Not(child)
+        return Not(self.condition(child))
 
     def and_(self, left: Expr, right: Expr) -> Expr:
-        return And(left, right)
+        return And(self.condition(left), self.condition(right))
 
     def or_(self, left: Expr, right: Expr) -> Expr:
-        return Or(left, right)
+        return Or(self.condition(left), self.condition(right))
+
+    def condition(self, expr: Expr) -> Expr:
+        """The expression, when it is true, false or null."""
+        value = isinstance(expr, Column) and self._types[expr.path] != PrimitiveType("boolean")
+        if value or (isinstance(expr, Literal) and not (expr.value is None or isinstance(expr.value, bool))):
+            raise BindError(f"{expr} is no condition.", hint=f"Compare it with something, as in {expr} = ….")
+        return expr
 
     @staticmethod
     def _constant(expr: Expr) -> Any:
@@ -237,13 +271,13 @@ class _Binder(Transformer[Token, Expr]):
         fits = {
             "string": isinstance(value, str),
             "boolean": isinstance(value, bool),
-            "date": isinstance(value, dt.date),
+            "date": isinstance(value, dt.date) and not isinstance(value, dt.datetime),
             "timestamp": isinstance(value, dt.datetime),
             "timestamp_ntz": isinstance(value, dt.datetime),
         }.get(name, numeric and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool))
         if not fits:
             raise BindError(
-                f"The column {'.'.join(other.path)!r} is {data_type}, and {value!r} is not.",
+                f"The column {'.'.join(other.path)!r} is {data_type}, and {side} is not.",
                 hint="Compare it with a constant of its own type.",
             )
         if name == "timestamp_ntz" and value.tzinfo is not None:

@@ -32,6 +32,8 @@ __all__ = [
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(0x20)}
 _UTC: Final = dt.UTC
+_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def hive_escape(text: str) -> str:
@@ -65,6 +67,11 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     """A Python value (as Arrow's ``as_py`` gives it) -> the log's text; None for null and for the empty string.
 
     Timestamps must be aware or are taken as UTC; they are written as ISO 8601 in UTC, which no time zone can change.
+    Bytes are written as the UTF-8 text that they are, since every reader takes them from there.
+
+    Raises:
+        SchemaError: The type is none that can partition a table.
+        ValueError: Bytes that are no UTF-8: the log has no text for them.
     """
     if value is None:
         return None
@@ -76,7 +83,7 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     if name == "boolean":
         return "true" if value else "false"
     if name == "binary":
-        return "".join(chr(byte) for byte in value) or None
+        return bytes(value).decode("utf-8") or None
     if name in ("float", "double"):
         return _float_text(value)
     if name == "timestamp":
@@ -128,30 +135,52 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
 
     Raises:
         LogCorruptedError: The text is no value of the type.
+        InvalidArgumentError: There is no such time zone.
     """
     if text is None or text == "":
         return None
+    zone = zone_of(time_zone) if data_type == PrimitiveType("timestamp") else None
     try:
         if isinstance(data_type, DecimalType):
-            return Decimal(text)
+            return _fitting_decimal(text, data_type)
         name = data_type.name if isinstance(data_type, PrimitiveType) else ""
-        if name in ("byte", "short", "integer", "long"):
-            return int(text)
+        if name in _BITS:
+            return _fitting_integer(text, _BITS[name])
         if name in ("float", "double"):
             return float(text)
         if name == "boolean":
             return {"true": True, "false": False}[text.lower()]
         if name == "date":
             return dt.date(*(int(part) for part in text.split("T")[0].split(" ")[0].split("-")))
-        if name == "timestamp":
-            return _parse_timestamp(text, zone_of(time_zone))
-        if name == "timestamp_ntz":
-            return _parse_timestamp(text, None)
+        if name in ("timestamp", "timestamp_ntz"):
+            return _parse_timestamp(text, zone)
         if name == "binary":
-            return text.encode("latin-1") if all(ord(char) < 256 for char in text) else text.encode()
+            return text.encode("utf-8")
     except (ValueError, KeyError, TypeError, InvalidOperation, OverflowError) as error:
         raise LogCorruptedError(f"The partition value {text!r} in the log is no {data_type}.") from error
     return text
+
+
+def _fitting_integer(text: str, bits: int) -> int:
+    if _INTEGER.fullmatch(text.strip()) is None:  # int() would take underscores and the digits of other scripts
+        raise ValueError("no whole number")
+    value = int(text)
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError("beyond the type")
+    return value
+
+
+def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
+    """The value, when the type holds it as it is: whoever reads a rounded one would look in another partition."""
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError("no number")
+    digits = "".join(map(str, value.as_tuple().digits)).lstrip("0")
+    kept = digits.rstrip("0")
+    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)
+    if kept and (-exponent > data_type.scale or len(kept) + exponent > data_type.precision - data_type.scale):
+        raise ValueError("beyond the type")
+    return value
 
 
 def zone_of(name: str) -> dt.tzinfo:

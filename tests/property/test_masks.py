@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import msgspec
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,10 @@ TYPES = {
     "d": PrimitiveType("date"),
     "t": PrimitiveType("timestamp"),
     "n": DecimalType(20, 2),
+    "f": PrimitiveType("float"),
+    "m": DecimalType(38, 18),
 }
+OPERATORS = ("=", "<=>", "<", "<=", ">", ">=")
 SCHEMA = StructType(tuple(StructField(name, kind) for name, kind in TYPES.items()))
 TEXTS = st.text(alphabet="abzÿ\U0010ffff\ud7ff\ue000 ", max_size=40)
 VALUES = {
@@ -47,6 +51,10 @@ VALUES = {
         lambda v: v.replace(tzinfo=dt.UTC)
     ),
     "n": st.decimals(Decimal("-999999999999999999.99"), Decimal("999999999999999999.99"), places=2),
+    "f": st.sampled_from([float("nan"), 0.10000000149011612, 1.5, -0.0, 3.4028234663852886e38]),
+    "m": st.sampled_from(  # neighbours that are one number as a float
+        [Decimal(text) for text in ("1", "0.999999999999999999", "1.000000000000000001", "0", "0.000000000000000001")]
+    ),
 }
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}), min_size=1, max_size=6
@@ -59,7 +67,7 @@ def leaves() -> st.SearchStrategy[Expr]:
         literal = (st.none() | VALUES[name]).map(
             lambda value: Literal(value, None if value is None else str(TYPES[name]))
         )
-        compare = st.builds(Compare, st.sampled_from(["=", "<=>", "<", "<=", ">", ">="]), st.just(column), literal)
+        compare = st.builds(Compare, st.sampled_from(OPERATORS), st.just(column), literal)
         flipped = st.builds(lambda c: Compare(c.op, c.right, c.left), compare)
         within = st.lists(st.none() | VALUES[name], min_size=1, max_size=4).map(lambda v: In(column, tuple(v)))
         options = [compare, flipped, within, st.just(IsNull(column)), st.just(IsNotNull(column))]
@@ -126,7 +134,7 @@ def evaluate(expr: Expr, row: dict):
 def frame_of(rows: list[dict]) -> pl.DataFrame:
     dtypes = {
         "i": pl.Int32, "x": pl.Float64, "s": pl.String, "d": pl.Date, "t": pl.Datetime("us", "UTC"),
-        "n": pl.Decimal(20, 2),
+        "n": pl.Decimal(20, 2), "f": pl.Float32, "m": pl.Decimal(38, 18),
     }  # fmt: skip
     return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=dtypes[name]) for name in TYPES})
 
@@ -167,6 +175,28 @@ def test_a_file_that_holds_a_matching_row_is_never_skipped(expr, files):
     for keep, rows in zip(kept, files, strict=True):
         if any(evaluate(expr, row) is True for row in rows):
             assert keep, statistics_of(rows)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_the_bounds_of_one_row_never_skip_it_when_it_matches(name, data):
+    """Once as a partition's value, which is both bounds exactly, once as statistics, which are text and looser."""
+    column, kind = Column((name,)), TYPES[name]
+    values = data.draw(st.lists(VALUES[name], min_size=2, max_size=6))
+    constants = data.draw(st.lists(VALUES[name], min_size=1, max_size=3))
+    rows = [dict.fromkeys(TYPES) | {name: value} for value in values]
+    typed, count = frame_of(rows)[name], pl.repeat(1, len(rows), dtype=pl.Int64, eager=True)
+    exact = pl.DataFrame(
+        {"numRecords": count, f"min.{name}": typed, f"max.{name}": typed, f"nullCount.{name}": count - 1}
+    )
+    texts = pl.Series([statistics_of([row]) for row in rows], dtype=pl.String)
+    found: list[Expr] = [Compare(op, column, Literal(constants[0], str(kind))) for op in OPERATORS]
+    for expr in [*found, In(column, tuple(constants))]:
+        for asked in (expr, Not(expr)):
+            for stats in (exact, parse_stats_columns(texts, [((name,), kind)])):
+                kept = skipping_mask(asked, stats).to_list()
+                assert [row for keep, row in zip(kept, rows, strict=True) if not keep and evaluate(asked, row)] == []
 
 
 @settings(max_examples=300, deadline=None)

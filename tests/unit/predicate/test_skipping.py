@@ -15,13 +15,17 @@ from pydelta.predicate import (
     Column,
     Compare,
     In,
+    IsNotNull,
+    IsNull,
     Literal,
     Not,
     Or,
+    StartsWith,
     Unknown,
     columns,
     is_partition_only,
     parse_predicate,
+    rename_columns,
     skipping_mask,
     split_conjuncts,
 )
@@ -69,6 +73,7 @@ LEAVES = [((f.name,), f.data_type) for f in SCHEMA if f.name != "o"] + [(("o", "
         ("i = 4 OR s = 'bb'", True), ("i = 4 OR s = 'zz'", False), ("i = 5 AND s = 'zz'", False),
         ("NOT (i = 5 OR i = 6)", True), ("NOT (i >= 5 OR s = 'zz')", False), ("TRUE", True), ("FALSE", False),
         ("i BETWEEN 6 AND 7", True), ("i BETWEEN 1 AND 4", False),
+        ("i NOT BETWEEN 5 AND 9", False), ("i NOT BETWEEN 5 AND 8", True), ("s NOT LIKE 'c%'", True),
     ],
 )  # fmt: skip
 def test_a_file_is_kept_or_skipped(text, kept):
@@ -92,7 +97,15 @@ def test_more_values_than_are_looked_at_singly_are_a_range():
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column"), [("i = ", 1, 3), ("i =\n = 3", 2, 2), ("", 1, 1), ("i IN ()", 1, 7), ("i ~ 3", 1, 3)]
+    ("text", "line", "column"),
+    [
+        ("i = ", 1, 4),
+        ("i =\n = 3", 2, 2),
+        ("", 1, 1),
+        ("i IN ()", 1, 7),
+        ("i ~ 3", 1, 3),
+        ("i = 1\nAND (s = ", 2, 9),
+    ],
 )
 def test_a_condition_that_does_not_parse_shows_where(text, line, column):
     with pytest.raises(ParseError) as caught:
@@ -109,7 +122,13 @@ def test_a_condition_that_does_not_parse_shows_where(text, line, column):
         ("I2 = 1", ["I2"]),
         ("i = 'x'", ["'x'", "integer"]),
         ("s = 5", ["'s'", "string"]),
-        ("d = 'no date'", ["no date"]),
+        ("d = 'no date'", ["no date", "2024-05-01"]),
+        ("d = TIMESTAMP '2024-01-05 00:00:00'", ["'d'", "date"]),
+        ("o.z = 1", ["fields are: k"]),
+        ("i.z = 1", ["'i' is integer", "no fields"]),
+        ("i", ["i is no condition"]),
+        ("NOT s", ["s is no condition"]),
+        ("i = 1 OR 5", ["5 is no condition"]),
     ],
 )
 def test_a_name_or_constant_that_does_not_fit_is_named(text, words):
@@ -129,6 +148,15 @@ def test_names_are_bound_ignoring_case_and_conjuncts_are_split():
     assert columns(bound) == {("i",), ("s",), ("d",)}
     parts = split_conjuncts(bound)
     assert [is_partition_only(part, ["I", "D"]) for part in parts] == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["date", "timestamp", "Date", "`date`", "order", "index", "nullable", "inner"])
+def test_a_column_may_be_called_as_a_type_or_begin_as_a_keyword(name):
+    schema = StructType((StructField(name.strip("`").lower(), PrimitiveType("date")),))
+    day = dt.date(2024, 1, 5)
+    for constant in ("'2024-01-05'", "DATE '2024-01-05'", "date'2024-01-05'"):
+        bound = parse_predicate(f"{name} >= {constant} AND {name} IS NOT NULL", schema)
+        assert split_conjuncts(bound)[0] == Compare(">=", Column(schema.names), Literal(day, "date"))
 
 
 def test_a_column_that_is_not_at_hand_is_not_evaluable():
@@ -164,6 +192,36 @@ def test_a_decimal_that_no_float_holds_rules_nothing_out_by_its_rounding():
     just_above = Literal(Decimal("0.1000000000000000001"), "decimal")
     assert skipping_mask(Compare("<", Column(("n",)), just_above), stats).to_list() == [True]
     assert skipping_mask(Compare("<", Column(("n",)), Literal(Decimal("0.09"), "decimal")), stats).to_list() == [False]
+
+
+@pytest.mark.parametrize("op", ["<", "<=", "=", ">=", ">"])
+@pytest.mark.parametrize("value", [Decimal(1), Decimal("1.0"), 1])
+def test_a_fine_decimal_partition_counts_with_all_its_digits(op, value):
+    values = [Decimal("0.999999999999999999"), Decimal(1), Decimal("1.000000000000000001")]
+    column = pl.Series(values, dtype=pl.Decimal(38, 18))
+    stats = pl.DataFrame({"min.p": column, "max.p": column, "nullCount.p": [0] * 3, "numRecords": [1] * 3})
+    condition = Compare(op, Column(("p",)), Literal(value, "decimal(38,18)"))
+    exact = partition_mask(condition, pl.DataFrame({"p": column}))
+    assert skipping_mask(condition, stats).to_list() == exact.to_list()
+    assert skipping_mask(Not(condition), stats).to_list() == (~exact).to_list()
+
+
+def test_a_whole_decimal_meets_a_long_column_without_a_rounding():
+    bound = '{"numRecords":1,"minValues":{"a":1000000000000000001},"maxValues":{"a":1000000000000000001}}'
+    stats = parse_stats_columns(pl.Series([bound]), [(("a",), PrimitiveType("long"))])
+    for value, kept in ((Decimal("1000000000000000000.0"), True), (Decimal("2000000000000000000.0"), False)):
+        assert skipping_mask(Compare(">", Column(("a",)), Literal(value)), stats).to_list() == [kept]
+
+
+def test_a_double_is_not_rounded_to_a_column_of_single_precision():
+    frame = pl.DataFrame({"f": pl.Series([0.1], dtype=pl.Float32)})
+    assert partition_mask(Compare("=", Column(("f",)), Literal(0.1, "double")), frame).to_list() == [False]
+    assert partition_mask(Compare(">", Column(("f",)), Literal(0.1, "double")), frame).to_list() == [True]
+
+
+def test_constants_of_kinds_without_a_common_order_rule_nothing_out():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    assert skipping_mask(In(Column(("i",)), (*range(100, 200), "x")), stats).to_list() == [True]
 
 
 def test_a_number_beyond_any_column_is_no_crash():
@@ -203,7 +261,19 @@ def test_a_condition_of_any_depth_is_no_crash():
     assert columns(deep) == {("i",)}
     assert len(split_conjuncts(reduce(And, [deep] * 5_000))) == 5_000
     assert skipping_mask(deep, parse_stats_columns(pl.Series([STATS]), LEAVES)).to_list() == [True]
+    assert columns(rename_columns(deep, {("i",): ("col-1",)})) == {("col-1",)}
     with pytest.raises(NotEvaluable, match="deeply"):
         partition_mask(deep, pl.DataFrame({"i": [1]}))
     with pytest.raises(ParseError, match="deeply"):
         parse_predicate(" OR ".join(f"i = {number}" for number in range(5_000)), SCHEMA)
+
+
+def test_renaming_keeps_the_shape_and_the_sides_of_every_kind_of_part():
+    a, b, c = Column(("a",)), Column(("s", "b")), Column(("c",))
+
+    def tree(a, b, c, extra):
+        left = And(Compare("<", a, Literal(1)), Not(Or(In(b, (1, 2)), Compare(">", Literal(3), c))))
+        return And(left, Or(And(IsNull(a), IsNotNull(b)), And(StartsWith(c, "x"), Unknown("f", frozenset({extra})))))
+
+    renamed = rename_columns(tree(a, b, c, ("a",)), {("a",): ("A", "1"), ("s", "b"): ("B",)})
+    assert renamed == tree(Column(("A", "1")), Column(("B",)), c, ("A", "1"))
