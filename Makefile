@@ -5,6 +5,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ARGS ?=
 CHAPTER ?=
+JOB ?=
+SERVICE ?=
+SQL ?=
+CONFIRM ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 
@@ -19,6 +23,43 @@ test: $(VENV)/.dev ## Every test that needs no container (ARGS=… goes to pytes
 	@scripts/check-java
 	@$(PY) -m pytest $(ARGS)
 
+##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
+.PHONY: up
+up: ## Build, start, wait until healthy; prints addresses, time and memory
+	@scripts/stack-up
+
+.PHONY: down
+down: ## Stop the stack; its data stays
+	@docker compose --progress quiet --profile '*' down --remove-orphans && echo "Stopped; the data is still there: make up goes on with it."
+
+.PHONY: reset
+reset: ## Remove the stack with all its data (asks; CONFIRM=yes answers)
+	@CONFIRM="$(CONFIRM)" scripts/stack-reset
+
+.PHONY: status
+status: ## Health, memory and addresses
+	@scripts/stack-status
+
+.PHONY: logs
+logs: ## What the services say (SERVICE=trino for one; ARGS=-f goes on)
+	@docker compose logs --tail 200 $(ARGS) $(SERVICE)
+
+.PHONY: submit
+submit: ## Run a job of jobs/ on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"
+	@scripts/stack-run submit "$(JOB)" $(ARGS)
+
+.PHONY: pyspark
+pyspark: ## A Python prompt on the cluster, with the engine enabled
+	@scripts/stack-run prompt
+
+.PHONY: trino
+trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
+	@docker compose exec $(if $(SQL),-T) trino trino $(if $(SQL),--execute "$(SQL)")
+
+.PHONY: test-stack
+test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up
+	@scripts/test-stack
+
 ##@ Work on the code
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
@@ -32,15 +73,15 @@ lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
 fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .
 
+.PHONY: shell
+shell: $(VENV)/.run ## A Python prompt with a local session in which format("delta") is this engine
+	@scripts/check-java
+	@$(PY) -i -c 'import pydelta; spark = pydelta.session(); print("spark is ready: spark.read.format(\"delta\").load(PATH)")'
+
 .PHONY: bench
 bench: $(VENV)/.dev ## Benchmarks as ratios beside the peers (BENCH=name runs one)
 	@scripts/check-java
 	@$(PY) -m benchmarks $(BENCH) $(ARGS)
-
-.PHONY: pyspark
-pyspark: $(VENV)/.run ## A Python prompt with a session in which format("delta") is this engine
-	@scripts/check-java
-	@$(PY) -i -c 'import pydelta; spark = pydelta.session(); print("spark is ready: spark.read.format(\"delta\").load(PATH)")'
 
 .PHONY: doctor
 doctor: ## What is installed, what is missing, and what to do

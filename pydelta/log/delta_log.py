@@ -19,6 +19,7 @@ from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.columns import canonical_path
+from pydelta.log.commit_info import commit_info
 from pydelta.log.deltas import build_delta
 from pydelta.log.history import CommitRecord, CommitTimes, find_version, read_commit_info, read_history
 from pydelta.log.load import LogReader
@@ -248,7 +249,7 @@ class DeltaLog:
             raise ValueError(f"version {version} does not follow version {snapshot.version}")
         with self._lock, error_context(table=self.uri):
             path = f"{LOG_DIR}/{commit_file(version)}"
-            info = commit_file_info or self.store.head(path)
+            info = commit_file_info or commit_info(self.store, version)
             if info is None:
                 raise ObjectNotFoundError(f"{path} is gone right after it was written.", table=self.uri)
             following = None

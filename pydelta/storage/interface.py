@@ -83,7 +83,10 @@ class Store(Protocol):
         """Create or replace the object in one atomic step."""
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Size and time of the object, or None when there is none."""
+        """Size and time of the object, or None when there is none.
+
+        The time may be that of a listing cut to whole seconds: S3 tells no more of one object.
+        """
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
         """Delete objects, in bulk where the store can. Missing ones are no error; one failure stops no other."""

@@ -21,6 +21,7 @@ import polars as pl
 
 from pydelta.errors import CommitStateUnknownError, InvalidArgumentError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.commit_info import commit_info
 from pydelta.protocol import features
 from pydelta.protocol.actions import Action, Metadata, Protocol
 from pydelta.protocol.paths import LOG_DIR, commit_file
@@ -384,13 +385,14 @@ class OptimisticTransaction:
 
     def _commit_file(self, published: Published) -> ObjectInfo:
         """The store's own time for the file just put; by this clock when the store does not answer any more."""
-        path = f"{LOG_DIR}/{commit_file(published.landed.version)}"
+        version = published.landed.version
         try:
-            found = self.log.store.head(path)
+            found = commit_info(self.log.store, version)
         except StorageError:
             found = None
         if found is not None:
             return found
+        path = f"{LOG_DIR}/{commit_file(version)}"
         return ObjectInfo(path=path, size=published.landed.size_bytes, modification_time_ms=self._clock())
 
 

@@ -1,4 +1,7 @@
-"""One fixture, three stores: local disk, memory, and S3 through obstore against a look-alike on this machine."""
+"""One fixture, three stores: local disk, memory, and S3 through obstore.
+
+S3 is a look-alike on this machine, or the service that ``S3_ENDPOINT`` names: the stack's MinIO in ``make test-stack``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import urllib.request
 import uuid
 
 import pytest
-from s3_server import S3Server
 
 from pydelta.storage import open_store
 
@@ -17,6 +19,8 @@ S3_BUCKET = "contract"
 @pytest.fixture(scope="session")
 def s3_server():
     """An S3 look-alike on a free port of the loopback, with one bucket."""
+    from s3_server import S3Server
+
     os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
     server = S3Server()
     urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{S3_BUCKET}", method="PUT"), timeout=30).close()
@@ -32,8 +36,21 @@ def s3_settings(s3_server):
 
 
 @pytest.fixture
-def s3_store(s3_settings):
-    return open_store(f"s3a://{S3_BUCKET}/{uuid.uuid4()}/a table", s3_settings)
+def s3_store(request):
+    if os.environ.get("S3_ENDPOINT"):
+        settings = {
+            "fs.s3a.endpoint": os.environ["S3_ENDPOINT"],
+            "fs.s3a.endpoint.region": os.environ["S3_REGION"],
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
+            "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        }
+        store = open_store(f"s3a://work/stack_tests/{uuid.uuid4()}/a table", settings)
+        yield store
+        store.delete_many([info.path for info in store.list_all()])
+    else:
+        settings = request.getfixturevalue("s3_settings")
+        yield open_store(f"s3a://{S3_BUCKET}/{uuid.uuid4()}/a table", settings)
 
 
 @pytest.fixture(params=["local", "memory", "s3"])

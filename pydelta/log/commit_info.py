@@ -1,0 +1,23 @@
+"""A commit's version in, size and time of its file out, as every reader of the log will see them."""
+
+from __future__ import annotations
+
+from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.storage import ObjectInfo, Store
+
+__all__ = ["commit_info"]
+
+
+def commit_info(store: Store, version: int) -> ObjectInfo | None:
+    """The file of a commit; None where there is none.
+
+    Readers take a version's time from a listing. S3 tells that of one object as an HTTP date, in whole seconds, while
+    the listing of some services (MinIO) has milliseconds: a time of whole seconds is therefore looked up in a listing
+    as well, or the writer would date its commit up to a second before everybody else does.
+    """
+    name = commit_file(version)
+    found = store.head(f"{LOG_DIR}/{name}")
+    if found is None or found.modification_time_ms % 1000:
+        return found
+    listed = next(iter(store.list_from(name, prefix=LOG_DIR)), None)
+    return listed if listed is not None and listed.path == found.path else found

@@ -1,0 +1,128 @@
+"""Clients of the real services, as a container on the stack's network sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trino
+from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol import TBinaryProtocol
+from thrift.transport import TSocket, TTransport
+
+from pydelta.storage import Store, open_store
+
+DATABASE = "stack_tests"
+ROOT = f"s3a://warehouse/{DATABASE}"
+BUCKETS = ("warehouse", "inventory", "work")
+S3_OPTIONS = {
+    "fs.s3a.endpoint": os.environ["S3_ENDPOINT"],
+    "fs.s3a.endpoint.region": os.environ["S3_REGION"],
+    "fs.s3a.path.style.access": "true",
+    "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
+    "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
+}
+
+ORDERS = [
+    (
+        number,
+        f"customer {number % 7}",
+        f"{number}.{number % 100:02}",
+        f"2024-01-0{1 + number % 3} 12:00:{number % 60:02}",
+        f"2024-01-0{1 + number % 3}",
+    )
+    for number in range(300)
+]
+"""Rows as texts and numbers, as ``trino_rows`` gives them: id, customer, amount, time in UTC, day."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """How a job ended: its exit code, its line of JSON (None where it printed none), what it said beside that."""
+
+    code: int
+    result: dict[str, Any] | None
+    errors: str
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """Opens a store at a URI of the stack's object store."""
+
+    def at(uri: str) -> Store:
+        return open_store(uri, S3_OPTIONS)
+
+    return at
+
+
+@pytest.fixture
+def metastore() -> Iterator[ThriftHiveMetastore.Client]:
+    host, _, port = os.environ["METASTORE"].partition(":")
+    transport = TTransport.TBufferedTransport(TSocket.TSocket(host, int(port)))
+    transport.open()
+    yield ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
+    transport.close()
+
+
+@pytest.fixture(scope="session")
+def sql():
+    """Runs a statement on Trino; rows come back as lists."""
+    host, _, port = os.environ["TRINO"].partition(":")
+    connection = trino.dbapi.connect(host=host, port=int(port), user="tests")
+
+    def run(statement: str) -> list[list[Any]]:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        return cursor.fetchall()
+
+    yield run
+    connection.close()
+
+
+@pytest.fixture(scope="session")
+def submit():
+    """Runs a job on the cluster by the command behind ``make submit``."""
+
+    def run(job: str, *arguments: str) -> Submitted:
+        done = subprocess.run(["submit", job, *arguments], capture_output=True, text=True, timeout=240, check=False)
+        lines = done.stdout.strip().splitlines()
+        result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+        return Submitted(done.returncode, result, done.stderr)
+
+    return run
+
+
+def trino_rows(rows: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``orders`` in the order of their ids, values as in ``ORDERS``."""
+    return sorted((row[0], row[1], str(row[2]), f"{row[3]:%Y-%m-%d %H:%M:%S}", str(row[4])) for row in rows)
+
+
+def symlink_table(name: str, location: str, columns: dict[str, str], partition_columns: dict[str, str]) -> ttypes.Table:
+    """A metastore entry over manifests, as Trino's hive connector reads it."""
+    return ttypes.Table(
+        tableName=name,
+        dbName=DATABASE,
+        owner="tests",
+        tableType="EXTERNAL_TABLE",
+        parameters={"EXTERNAL": "TRUE"},
+        partitionKeys=[ttypes.FieldSchema(name=key, type=kind) for key, kind in partition_columns.items()],
+        sd=symlink_storage(location, columns),
+    )
+
+
+def symlink_storage(location: str, columns: dict[str, str]) -> ttypes.StorageDescriptor:
+    return ttypes.StorageDescriptor(
+        cols=[ttypes.FieldSchema(name=key, type=kind) for key, kind in columns.items()],
+        location=location,
+        inputFormat="org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", parameters={}
+        ),
+        parameters={},
+    )

@@ -1,0 +1,33 @@
+"""Every container was restarted: objects, metastore entries and rows are what they were, and the stack goes on."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import DATABASE, ORDERS, ROOT, trino_rows
+
+pytestmark = pytest.mark.after_restart
+
+
+def test_minio_kept_its_objects(s3):
+    assert s3(f"{ROOT}/objects").read("kept") == b"through the restart"
+
+
+def test_the_metastore_kept_its_tables_and_partitions(metastore):
+    assert {"orders", "by_make", "orders_by_hand"} <= set(metastore.get_all_tables(DATABASE))
+    assert len(metastore.get_partition_names(DATABASE, "orders_by_hand", -1)) == 3
+    assert metastore.get_database("lake").locationUri == "s3a://warehouse/lake"
+
+
+def test_trino_reads_the_same_rows(sql):
+    assert trino_rows(sql(f"SELECT * FROM delta.{DATABASE}.orders")) == sorted(ORDERS)
+    without_first_day = sorted(row for row in ORDERS if row[4] != min(row[4] for row in ORDERS))
+    assert trino_rows(sql(f"SELECT * FROM hive.{DATABASE}.orders_by_hand")) == without_first_day
+
+
+def test_the_cluster_takes_jobs_again(sql, submit):
+    before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
+    source = ["--input", f"s3a://work/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
+    schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
+    done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
+    assert done.code == 0, done.errors
+    assert sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0] == before + len(ORDERS)

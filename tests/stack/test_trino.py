@@ -1,0 +1,82 @@
+"""Trino reads what Spark wrote: the Delta table through its log, chosen files of it through symlink manifests."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import DATABASE, ORDERS, ROOT, symlink_storage, symlink_table, trino_rows
+from pymetastore.hive_metastore import ttypes
+
+from pydelta.log import DeltaLog
+
+pytestmark = pytest.mark.after_submit
+
+COLUMNS = {"id": "bigint", "customer": "string", "amount": "decimal(10,2)", "at": "timestamp"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(sql):
+    known = {row[0] for row in sql(f"SHOW TABLES FROM delta.{DATABASE}")}
+    for name in ("orders", "by_make"):
+        if name not in known:
+            location = f"s3://warehouse/{DATABASE}/{name}"
+            sql(f"CALL delta.system.register_table('{DATABASE}', '{name}', '{location}')")
+
+
+def test_the_delta_catalog_reads_equal_rows(sql):
+    assert trino_rows(sql(f"SELECT * FROM delta.{DATABASE}.orders")) == sorted(ORDERS)
+
+
+def test_types_survive(sql):
+    types = {row[0]: row[1] for row in sql(f"DESCRIBE delta.{DATABASE}.orders")}
+    assert types == {
+        "id": "bigint",
+        "customer": "varchar",
+        "amount": "decimal(10,2)",
+        "at": "timestamp(3) with time zone",  # all that Trino's connector gives
+        "day": "date",
+    }
+
+
+def test_the_table_of_the_job_that_the_host_submitted(sql):
+    assert trino_rows(sql(f"SELECT * FROM delta.{DATABASE}.by_make")) == sorted(ORDERS)
+
+
+def test_a_later_commit_is_in_the_next_query(sql, submit):
+    before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
+    source = ["--input", f"s3a://work/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
+    schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
+    done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
+    assert done.code == 0, done.errors
+    assert sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0] == before + len(ORDERS)
+
+
+def test_the_hive_catalog_reads_just_the_files_of_hand_made_manifests(sql, s3, metastore):
+    snapshot = DeltaLog.for_table(f"{ROOT}/orders", store=s3(f"{ROOT}/orders")).snapshot()
+    files = dict(zip(snapshot.files.core["pv:day"], snapshot.files.core["path"], strict=True))
+    assert len(files) == snapshot.num_files == 3, "one file a day"
+    left_out, *listed = sorted(files)
+    manifests = s3(f"{ROOT}/orders_by_hand")
+    if "orders_by_hand" not in metastore.get_all_tables(DATABASE):
+        metastore.create_table(symlink_table("orders_by_hand", f"{ROOT}/orders_by_hand", COLUMNS, {"day": "date"}))
+        manifests.put(f"day={left_out}/manifest", b"")  # a partition without files
+        for day in listed:
+            manifests.put(f"day={day}/manifest", f"s3://warehouse/{DATABASE}/orders/{files[day]}\n".encode())
+        metastore.add_partitions(
+            [
+                ttypes.Partition(
+                    dbName=DATABASE,
+                    tableName="orders_by_hand",
+                    values=[day],
+                    sd=symlink_storage(f"{ROOT}/orders_by_hand/day={day}", COLUMNS),
+                    parameters={},
+                )
+                for day in sorted(files)
+            ]
+        )
+    rows = trino_rows(sql(f"SELECT * FROM hive.{DATABASE}.orders_by_hand"))
+    assert rows == sorted(row for row in ORDERS if row[4] != left_out)
+
+
+def test_the_hive_catalog_is_read_only(sql):
+    with pytest.raises(Exception, match=r"(?i)access denied"):
+        sql(f"CREATE TABLE hive.{DATABASE}.refused (id bigint)")

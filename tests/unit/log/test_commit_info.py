@@ -1,0 +1,45 @@
+"""The time of a commit is that of a listing, whatever the store says of one object."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pydelta.log.commit_info import commit_info
+from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing import CountingStore
+
+
+class _WholeSeconds(MemoryStore):
+    """Tells the time of one object in whole seconds, as an HTTP date does."""
+
+    def head(self, path):
+        found = super().head(path)
+        if found is None:
+            return None
+        return dataclasses.replace(found, modification_time_ms=found.modification_time_ms // 1000 * 1000)
+
+
+def _with_commits(store, *versions):
+    for version in versions:
+        store.put(f"{LOG_DIR}/{commit_file(version)}", b"{}")
+    return store
+
+
+def test_a_time_in_whole_seconds_gives_way_to_that_of_the_listing():
+    store = _with_commits(_WholeSeconds("memory://commit-info/a"), 0, 1, 2)
+    listed = {info.path: info for info in store.list_from("", prefix=LOG_DIR)}
+    assert commit_info(store, 1) == listed[f"{LOG_DIR}/{commit_file(1)}"]
+
+
+def test_a_commit_that_is_not_there_is_none_even_where_later_ones_are():
+    assert commit_info(_with_commits(_WholeSeconds("memory://commit-info/b"), 2), 1) is None
+
+
+def test_a_time_with_milliseconds_costs_one_request():
+    inner = _with_commits(MemoryStore("memory://commit-info/c"), 0)
+    while not inner.head(f"{LOG_DIR}/{commit_file(0)}").modification_time_ms % 1000:
+        _with_commits(inner, 0)
+    store = CountingStore(inner)
+    assert commit_info(store, 0) is not None
+    assert [verb for verb, _ in store.calls] == ["head"]
