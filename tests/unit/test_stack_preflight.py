@@ -1,0 +1,154 @@
+"""What ``make up`` looks at before it starts anything; Docker itself is a stand-in that answers what a case needs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GIB = 1024**3
+
+STAND_IN = """#!/bin/sh
+case "$*" in
+  "info "*) {info} ;;
+  "compose version"*) {compose} ;;
+  "ps -q"*) ;;
+  "ps "*) echo "{ports}" ;;
+  "image inspect"*) exit {no_images} ;;
+  *) echo "unexpected: docker $*" >&2; exit 99 ;;
+esac
+"""
+
+
+@pytest.fixture
+def preflight(tmp_path):
+    """Runs the script with a Docker that is as told; gives its exit code and what it said."""
+
+    def run(
+        engine="28.2.2",
+        memory=16 * GIB,
+        compose="echo 2.40.0",
+        info=None,
+        ports="",
+        no_images=0,
+        docker=True,
+        **settings,
+    ):
+        folder = tmp_path / "bin"
+        folder.mkdir(exist_ok=True)
+        if docker:
+            told = info or f"echo '{engine}|{memory}|{tmp_path}'"
+            stand_in = folder / "docker"
+            stand_in.write_text(STAND_IN.format(info=told, compose=compose, ports=ports, no_images=no_images))
+            stand_in.chmod(0o755)
+        ports_free = {f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI")}
+        # the machine's own disk and memory are not this test's matter, unless a case asks for them
+        limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
+        done = subprocess.run(
+            [ROOT / "scripts" / "stack-preflight"],
+            env={"PATH": f"{folder}:{_tools(tmp_path)}", "LAKEHOUSE_PROJECT": "none"} | ports_free | limits | settings,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def _tools(tmp_path):
+    """A PATH with the ordinary tools and without the machine's own Docker."""
+    folder = tmp_path / "tools"
+    folder.mkdir(exist_ok=True)
+    for name in ("bash", "awk", "df", "grep", "sort", "head", "tail", "uniq", "wc", "dirname", "cat", "env"):
+        target = next(Path(place, name) for place in os.environ["PATH"].split(":") if Path(place, name).exists())
+        if not (folder / name).exists():
+            (folder / name).symlink_to(target)
+    return folder
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_machine_that_fits_passes_in_silence(preflight):
+    assert preflight() == (0, "")
+
+
+def test_no_docker(preflight):
+    code, said = preflight(docker=False)
+    assert code == 1
+    assert "docker was not found" in said
+    assert "install Docker Engine 20.10" in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("echo 'Cannot connect to the Docker daemon' >&2; exit 1", "does not answer"),
+        ("echo 'permission denied while trying to connect' >&2; exit 1", "group docker"),
+    ],
+)
+def test_an_engine_that_does_not_answer(preflight, answer, expected):
+    code, said = preflight(info=answer)
+    assert code == 1
+    assert expected in said
+    assert said.rstrip().endswith("Nothing was started.")
+
+
+def test_an_old_engine_and_an_old_compose_are_said_together(preflight):
+    code, said = preflight(engine="19.03.8", compose="echo 2.2.3")
+    assert code == 1
+    assert "engine is 19.03.8" in said
+    assert "Compose is 2.2.3" in said
+
+
+def test_compose_is_missing(preflight):
+    code, said = preflight(compose="exit 1")
+    assert code == 1
+    assert "no Compose plugin" in said
+
+
+def test_too_little_memory(preflight):
+    code, said = preflight(memory=4 * GIB, LAKEHOUSE_MIN_MEMORY_GIB="6")
+    assert code == 1
+    assert "Docker has 4 GiB of memory; the stack needs 6 GiB" in said
+
+
+def test_too_little_disk(preflight):
+    code, said = preflight(LAKEHOUSE_MIN_DISK_GIB="900000")
+    assert code == 1
+    assert "900000 GiB are needed" in said
+    assert "docker system prune" in said
+
+
+def test_a_port_that_is_taken_is_named_with_its_variable(preflight):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = preflight(TRINO_PORT=str(port))
+        assert code == 1
+        assert f"Port {port} of 127.0.0.1 (TRINO_PORT) is taken" in said
+        assert preflight(TRINO_PORT=str(port), ports=f"127.0.0.1:{port}->8080/tcp") == (0, "")
+
+
+@pytest.mark.parametrize("port", ["eighty", "0", "70000"])
+def test_a_port_that_is_none(preflight, port):
+    code, said = preflight(MINIO_PORT=port)
+    assert code == 1
+    assert f"MINIO_PORT is {port}, which is no port" in said
+
+
+def test_one_port_for_two_services(preflight):
+    port = str(_free_port())
+    code, said = preflight(MINIO_PORT=port, TRINO_PORT=port)
+    assert code == 1
+    assert f"Port {port} is set for two services" in said
