@@ -1,17 +1,29 @@
-"""A deletion vector's descriptor in, the file that it lies in out."""
+"""A deletion vector's descriptor in, the file that it lies in out; with the bytes from there, the deleted rows.
+
+::
+
+    descriptor --vector_path--> file, or None: kept in the log
+               --stored_range--> the bytes to read of it --deleted_rows--> positions
+
+Protocol: "Deletion Vector Descriptor Schema", "Deletion Vector File Storage Format".
+"""
 
 from __future__ import annotations
 
+import struct
 import uuid
+import zlib
 from typing import Final
 from urllib.parse import quote
 
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
+from pydelta.protocol.roaring import Positions, decode_bitmap
 
-__all__ = ["vector_path"]
+__all__ = ["deleted_rows", "stored_range", "vector_path"]
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_FILLER: Final = "#"
 _UUID_LENGTH: Final = 20
 
 
@@ -23,8 +35,6 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
 
     Raises:
         LogCorruptedError: The descriptor names no file that can be.
-
-    Protocol: "Deletion Vector Descriptor Schema", "Derived Fields".
     """
     text = vector.path_or_inline_dv
     if vector.storage_type == "i":
@@ -34,23 +44,96 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
     if vector.storage_type != "u" or len(text) < _UUID_LENGTH:
         raise _invalid(vector)
     folder = text[:-_UUID_LENGTH]
-    name = f"deletion_vector_{uuid.UUID(bytes=_decoded(vector, text[-_UUID_LENGTH:]))}.bin"
+    try:
+        name = f"deletion_vector_{uuid.UUID(bytes=_decoded(text[-_UUID_LENGTH:]))}.bin"
+    except ValueError as error:
+        raise _invalid(vector) from error
     return f"{quote(folder)}/{name}" if folder else name
 
 
-def _decoded(vector: DeletionVectorDescriptor, text: str) -> bytes:
-    """Z85: five digits of base 85, most significant first, stand for four bytes."""
+def stored_range(vector: DeletionVectorDescriptor) -> tuple[int, int] | None:
+    """Which bytes of its file hold the vector: offset and length, its size and its checksum included.
+
+    Returns:
+        None for a vector that is kept in the log itself.
+    """
+    if vector.storage_type == "i":
+        return None
+    return vector.offset or 0, vector.size_in_bytes + _AROUND_BYTES
+
+
+def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) -> Positions:
+    """Positions of the rows, from 0 and ascending, that the vector deletes.
+
+    Args:
+        vector: The descriptor.
+        stored: The bytes of ``stored_range``; None for a vector that is kept in the log itself.
+
+    Raises:
+        LogCorruptedError: Size, checksum, bitmap or number of rows are not what they should be. Never a guess: a
+            position too few brings back a deleted row, and one too many loses a live one.
+        ValueError: ``stored`` is missing, or given for a vector that needs none.
+    """
+    if (stored is None) != (vector.storage_type == "i"):
+        raise ValueError("give the bytes of stored_range, and only for a vector that lies in a file")
+    bitmap = _inline(vector) if stored is None else _unwrapped(vector, stored)
+    rows = decode_bitmap(bitmap)
+    if len(rows) != vector.cardinality:
+        raise _damaged(vector, f"it holds {len(rows)} rows, and the log says {vector.cardinality}")
+    return rows
+
+
+_AROUND_BYTES: Final = 8  # the size before the bitmap and the checksum behind it
+
+
+def _inline(vector: DeletionVectorDescriptor) -> bytes:
+    try:
+        data = _decoded(vector.path_or_inline_dv)
+    except ValueError as error:
+        raise _damaged(vector, str(error)) from error
+    if not 0 <= len(data) - vector.size_in_bytes < 4:  # filled up to whole groups of four
+        raise _damaged(vector, f"its text stands for {len(data)} bytes, and the log says {vector.size_in_bytes}")
+    return data[: vector.size_in_bytes]
+
+
+def _unwrapped(vector: DeletionVectorDescriptor, stored: bytes) -> bytes:
+    if len(stored) != vector.size_in_bytes + _AROUND_BYTES:
+        raise _damaged(vector, f"its file gives {len(stored)} bytes for it")
+    (size,), (checksum,) = struct.unpack(">i", stored[:4]), struct.unpack(">I", stored[-4:])
+    if size != vector.size_in_bytes:
+        raise _damaged(vector, f"its file says {size} bytes, and the log {vector.size_in_bytes}")
+    if zlib.crc32(stored[4:-4]) != checksum:
+        raise _damaged(vector, "its checksum does not fit")
+    return stored[4:-4]
+
+
+def _damaged(vector: DeletionVectorDescriptor, why: str) -> LogCorruptedError:
+    return LogCorruptedError(
+        f"The deletion vector {vector.unique_id!r} is damaged: {why}.",
+        hint="Without it, deleted rows would come back: restore its file, or the commit that holds it, from a backup.",
+    )
+
+
+def _decoded(text: str) -> bytes:
+    """Z85: five digits of base 85, most significant first, stand for four bytes.
+
+    One to three missing bytes at the end are zeros, as the protocol's writers have it, or, as some Rust writers have
+    it, as many ``#`` at the front of the last group; that many would be no number of four bytes.
+    """
     data = b""
     for start in range(0, len(text), 5):
+        group = text[start : start + 5]
+        digits = group.lstrip(_FILLER) if start + 5 == len(text) else group
+        width = 4 - (len(group) - len(digits))
         number = 0
-        for char in text[start : start + 5]:
+        for char in digits:
             digit = _DIGITS.find(char)
             if digit < 0:
-                raise _invalid(vector)
+                raise ValueError(f"{group!r} is no Z85 text")
             number = number * 85 + digit
-        if number >= 1 << 32:
-            raise _invalid(vector)
-        data += number.to_bytes(4, "big")
+        if len(group) != 5 or width < 1 or number >= 1 << 8 * width:
+            raise ValueError(f"{group!r} is no Z85 text")
+        data += number.to_bytes(width, "big")
     return data
 
 

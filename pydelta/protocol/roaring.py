@@ -1,0 +1,193 @@
+"""Row positions <-> the bitmap bytes of a deletion vector.
+
+::
+
+    magic | number of buckets | key, 32-bit bitmap | key, 32-bit bitmap ...
+                                     cookie | key and size of each container | offsets | containers:
+                                     an array of 16-bit numbers, 65536 bits, or runs
+
+All of it little-endian. Works on NumPy arrays; no loop goes over positions.
+Protocol: "Deletion Vector Format" (the portable 64-bit extension of Roaring bitmaps).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pydelta.errors import LogCorruptedError
+
+__all__ = ["Positions", "decode_bitmap", "encode_bitmap"]
+
+Positions: TypeAlias = npt.NDArray[np.uint64]
+"""Positions of rows in a file, from 0, ascending, each once."""
+
+_MAGIC: Final = 1681511377
+_WITH_RUNS: Final = 12347
+_WITHOUT_RUNS: Final = 12346
+_OFFSETS_FROM: Final = 4
+_LARGEST_ARRAY: Final = 4096
+_BITMAP_BYTES: Final = 8192
+_MAX_KEY: Final = (1 << 31) - 1
+
+
+class _Reader:
+    """Takes bytes from the front and says so when they run out."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        if self._at + count > len(self._data):
+            raise _damaged(f"it ends at byte {len(self._data)} where {count} more from byte {self._at} are due")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def number(self, layout: str) -> int:
+        value: int = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+        return value
+
+    def shorts(self, count: int) -> npt.NDArray[np.uint16]:
+        return np.frombuffer(self.take(2 * count), dtype="<u2")
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+
+def _damaged(why: str) -> LogCorruptedError:
+    return LogCorruptedError(
+        f"A deletion vector is damaged: {why}.",
+        hint="Without it, deleted rows would come back: restore its file, or the commit that holds it, from a backup.",
+    )
+
+
+def decode_bitmap(data: bytes) -> Positions:
+    """The positions that a bitmap holds.
+
+    Args:
+        data: Bitmap bytes, magic number included.
+
+    Raises:
+        LogCorruptedError: The bytes are none of a bitmap, end too early or late, or hold positions out of order.
+    """
+    reader = _Reader(data)
+    magic = reader.number("<i")
+    if magic != _MAGIC:
+        raise _damaged(f"it begins with {magic} and not with {_MAGIC}")
+    parts: list[Positions] = []
+    last = -1
+    for _ in range(_count(reader.number("<q"), reader, "buckets")):
+        key = reader.number("<I")
+        if not last < key <= _MAX_KEY:
+            raise _damaged(f"bucket {key} follows bucket {last}")
+        last = key
+        parts += [(np.uint64(key) << np.uint64(32)) | part.astype(np.uint64) for part in _bucket(reader)]
+    if reader.left:
+        raise _damaged(f"{reader.left} bytes follow its end")
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+
+def _count(number: int, reader: _Reader, what: str) -> int:
+    if not 0 <= number <= reader.left:  # each takes more than a byte
+        raise _damaged(f"it claims {number} {what} in {reader.left} bytes")
+    return number
+
+
+def _bucket(reader: _Reader) -> list[npt.NDArray[np.uint32]]:
+    cookie = reader.number("<I")
+    with_runs = cookie & 0xFFFF == _WITH_RUNS
+    if with_runs:
+        count = (cookie >> 16) + 1
+        flags = np.unpackbits(np.frombuffer(reader.take((count + 7) // 8), dtype=np.uint8), bitorder="little")
+    elif cookie == _WITHOUT_RUNS:
+        count = _count(reader.number("<I"), reader, "containers")
+        flags = np.zeros(count, dtype=np.uint8)
+    else:
+        raise _damaged(f"{cookie} begins no bitmap")
+    header = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
+    if bool((np.diff(header[:, 0]) <= 0).any()):
+        raise _damaged("its containers are out of order")
+    if not with_runs or count >= _OFFSETS_FROM:
+        reader.take(4 * count)  # where containers begin: they are read one after the other
+    found = []
+    for (key, size), is_run in zip(header.tolist(), flags[:count].tolist(), strict=True):
+        low = _container(reader, size + 1, runs=bool(is_run))
+        if len(low) != size + 1:
+            raise _damaged(f"a container holds {len(low)} positions and claims {size + 1}")
+        found.append(low.astype(np.uint32) | np.uint32(key << 16))
+    return found
+
+
+def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int64]:
+    if runs:
+        pairs = reader.shorts(2 * reader.number("<H")).reshape(-1, 2).astype(np.int64)
+        starts, lengths = pairs[:, 0], pairs[:, 1] + 1
+        ends = starts + lengths
+        if bool((starts[1:] < ends[:-1]).any()) or bool((ends > 1 << 16).any()):
+            raise _damaged("the runs of a container overlap")
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    if size > _LARGEST_ARRAY:
+        bits = np.frombuffer(reader.take(_BITMAP_BYTES), dtype=np.uint8)
+        return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+    array = reader.shorts(size).astype(np.int64)
+    if bool((np.diff(array) <= 0).any()):
+        raise _damaged("the positions of a container are out of order")
+    return array
+
+
+def encode_bitmap(positions: npt.ArrayLike) -> bytes:
+    """The bitmap that holds the positions, given in any order; each container in its smallest form.
+
+    Raises:
+        ValueError: A position below 0 or beyond 63 bits.
+    """
+    given = np.asarray(positions)
+    if len(given) and (int(given.min()) < 0 or int(given.max()) >> 32 > _MAX_KEY):
+        raise ValueError("positions of rows are from 0 to 2**63 - 1")
+    rows = np.unique(given.astype(np.uint64))
+    if not len(rows):
+        return struct.pack("<iq", _MAGIC, 0)
+    keys, starts = np.unique(rows >> np.uint64(32), return_index=True)
+    out = [struct.pack("<iq", _MAGIC, len(keys))]
+    for key, bucket in zip(keys.tolist(), np.split(rows, starts[1:]), strict=True):
+        out.append(struct.pack("<I", key) + _encoded_bucket(bucket.astype(np.uint32)))
+    return b"".join(out)
+
+
+def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
+    keys, starts = np.unique(values >> np.uint32(16), return_index=True)
+    lows = [part.astype("<u2") for part in np.split(values, starts[1:])]
+    encoded = [_encoded_container(low) for low in lows]
+    flags = np.array([is_run for _, is_run in encoded], dtype=bool)
+    count = len(lows)
+    if flags.any():
+        cookie = struct.pack("<I", _WITH_RUNS | (count - 1) << 16) + np.packbits(flags, bitorder="little").tobytes()
+    else:
+        cookie = struct.pack("<II", _WITHOUT_RUNS, count)
+    header = np.column_stack([keys, [len(low) - 1 for low in lows]]).astype("<u2").tobytes()
+    offsets = b""
+    if not flags.any() or count >= _OFFSETS_FROM:
+        sizes = np.array([len(data) for data, _ in encoded], dtype=np.int64)
+        first = len(cookie) + len(header) + 4 * count
+        offsets = (first + np.cumsum(sizes) - sizes).astype("<u4").tobytes()
+    return b"".join([cookie, header, offsets, *(data for data, _ in encoded)])
+
+
+def _encoded_container(low: npt.NDArray[np.uint16]) -> tuple[bytes, bool]:
+    """A container and whether it is one of runs."""
+    breaks = np.flatnonzero(np.diff(low.astype(np.int64)) != 1) + 1
+    firsts, lasts = low[np.append(0, breaks)], low[np.append(breaks, len(low)) - 1]
+    if 2 + 4 * len(firsts) < min(2 * len(low), _BITMAP_BYTES):
+        runs = np.column_stack([firsts, lasts - firsts]).astype("<u2")
+        return struct.pack("<H", len(firsts)) + runs.tobytes(), True
+    if len(low) > _LARGEST_ARRAY:
+        bits = np.zeros(1 << 16, dtype=np.uint8)
+        bits[low] = 1
+        return np.packbits(bits, bitorder="little").tobytes(), False
+    return low.tobytes(), False

@@ -1,0 +1,179 @@
+"""Deletion vectors: bitmaps of every shape there and back, and what is damaged is refused, never guessed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pydelta.errors import LogCorruptedError
+from pydelta.protocol.actions import DeletionVectorDescriptor
+from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
+from pydelta.protocol.vectors import deleted_rows, stored_range, vector_path
+
+# The rows 0 and 5, and the row 3 with a last group as Rust writes it: both are in tables that another engine wrote.
+ZERO_AND_FIVE = "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5"
+THREE = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"
+
+
+def inline(text, size, cardinality):
+    return DeletionVectorDescriptor(
+        storage_type="i", path_or_inline_dv=text, size_in_bytes=size, cardinality=cardinality
+    )
+
+
+def in_file(bitmap, cardinality, **how):
+    vector = DeletionVectorDescriptor(
+        storage_type="u", path_or_inline_dv="ab^-aqEH.-t@S}K{vb[*k^", offset=1, size_in_bytes=len(bitmap),
+        cardinality=cardinality,
+    )  # fmt: skip
+    size, checksum = how.get("size", len(bitmap)), how.get("checksum", zlib.crc32(bitmap))
+    return vector, struct.pack(">i", size) + bitmap + struct.pack(">I", checksum)
+
+
+SHAPES = {
+    "nothing": [],
+    "the first row": [0],
+    "the largest array": np.arange(0, 2 * 4096, 2),
+    "the smallest bitmap": np.arange(0, 2 * 4097, 2),
+    "one run, a full container": np.arange(65536),
+    "runs over containers": np.concatenate([np.arange(start, start + 300) for start in range(0, 400_000, 1000)]),
+    "runs, few containers": [*range(10, 60_000), *range(65_541, 115_000), 140_000],
+    "array, bitmap and run": [65_539, *range(131_072, 140_072, 2), 200_000, *range(300_000, 340_000), 400_000],
+    "several buckets": [5, 2**32 - 1, 2**32, *range(2**33, 2**33 + 70_000), 2**62, 2**63 - 1],
+    "half of a million": np.flatnonzero(np.random.default_rng(1).random(1_000_000) < 0.5),
+}
+
+
+@pytest.mark.parametrize("rows", SHAPES.values(), ids=list(SHAPES))
+def test_a_bitmap_of_every_shape_there_and_back(rows):
+    expected = np.asarray(rows, dtype=np.uint64)
+    decoded = decode_bitmap(encode_bitmap(expected))
+    assert decoded.dtype == np.uint64
+    assert np.array_equal(decoded, expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 200_000), max_size=50), st.integers(0, 70_000))
+def test_any_rows_in_any_order_there_and_back(rows, run):
+    given_rows = [*rows, *range(100_000, 100_000 + run)]
+    decoded = decode_bitmap(encode_bitmap(np.array(given_rows, dtype=np.uint64)))
+    assert np.array_equal(decoded, np.unique(np.array(given_rows, dtype=np.uint64)))
+
+
+@pytest.mark.parametrize("rows", [[-1], [2**63]])
+def test_what_is_no_row_is_not_encoded(rows):
+    with pytest.raises(ValueError, match="positions"):
+        encode_bitmap(rows)
+
+
+@pytest.mark.parametrize("name", ["array, bitmap and run", "the smallest bitmap", "runs, few containers"])
+def test_a_bitmap_cut_anywhere_or_longer_is_damaged(name):
+    whole = encode_bitmap(SHAPES[name])
+    for end in [*range(40), *range(40, len(whole), 997), len(whole) - 1]:
+        with pytest.raises(LogCorruptedError, match="damaged"):
+            decode_bitmap(whole[:end])
+    with pytest.raises(LogCorruptedError, match="follow its end"):
+        decode_bitmap(whole + b"\0")
+
+
+def _bitmap(*buckets):
+    return struct.pack("<iq", 1681511377, len(buckets)) + b"".join(buckets)
+
+
+def _array(key, *lows, size=None, low_key=0):
+    lows_bytes = struct.pack(f"<{len(lows)}H", *lows)
+    return struct.pack("<IIIHHI", key, 12346, 1, low_key, (size or len(lows)) - 1, 16) + lows_bytes
+
+
+def _runs(*pairs, size):
+    flat = [number for pair in pairs for number in pair]
+    return struct.pack(f"<IIBHHH{len(flat)}H", 0, 12347, 1, 0, size - 1, len(pairs), *flat)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "ends"),
+        (struct.pack("<iq", 1681511376, 0), "begins with 1681511376"),
+        (struct.pack("<iq", 1681511377, -1), "claims -1"),
+        (struct.pack("<iq", 1681511377, 2**62), "buckets"),
+        (_bitmap(_array(1, 5), _array(1, 6)), "bucket 1 follows bucket 1"),
+        (_bitmap(_array(2**31, 5)), "bucket 2147483648"),
+        (_bitmap(_array(0, 6, 5)), "out of order"),
+        (_bitmap(_array(0, 5, 5)), "out of order"),
+        (_bitmap(struct.pack("<II", 0, 4711)), "4711"),
+        (_bitmap(struct.pack("<III", 0, 12346, 2**31)), "containers"),
+        (_bitmap(_runs((0, 9), (5, 3), size=14)), "overlap"),
+        (_bitmap(_runs((65_535, 1), size=2)), "overlap"),
+        (_bitmap(_runs((0, 9), size=11)), "holds 10 positions and claims 11"),
+        (_bitmap(struct.pack("<IIIHHI", 0, 12346, 1, 0, 4999, 16) + bytes(8192)), "holds 0 positions"),
+    ],
+)
+def test_a_damaged_bitmap_is_refused_with_the_reason(data, why):
+    with pytest.raises(LogCorruptedError, match=why):
+        decode_bitmap(data)
+
+
+def test_the_bitmaps_made_by_hand_are_right_where_nothing_is_wrong():
+    assert decode_bitmap(_bitmap(_array(0, 5, 6), _array(1, 7, low_key=2))).tolist() == [5, 6, 2**32 + 2 * 65_536 + 7]
+    assert decode_bitmap(_bitmap(_runs((0, 2), (10, 0), size=4))).tolist() == [0, 1, 2, 10]
+
+
+def test_a_vector_in_the_log_is_decoded_with_either_filling():
+    assert deleted_rows(inline(ZERO_AND_FIVE, 36, 2)).tolist() == [0, 5]
+    assert deleted_rows(inline(THREE, 34, 1)).tolist() == [3]
+    assert stored_range(inline(THREE, 34, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "cardinality", "why"),
+    [
+        (ZERO_AND_FIVE, 36, 3, "holds 2 rows, and the log says 3"),
+        (ZERO_AND_FIVE, 32, 2, "36 bytes, and the log says 32"),
+        (ZERO_AND_FIVE, 37, 2, "36 bytes, and the log says 37"),
+        (ZERO_AND_FIVE[:-1], 36, 2, "Z85"),
+        (ZERO_AND_FIVE[:-1] + "~", 36, 2, "Z85"),
+        ("#####", 4, 1, "Z85"),
+        ("", 36, 2, "0 bytes"),
+    ],
+)
+def test_a_damaged_vector_in_the_log_is_refused_with_the_reason(text, size, cardinality, why):
+    with pytest.raises(LogCorruptedError, match=why):
+        deleted_rows(inline(text, size, cardinality))
+
+
+def test_a_vector_in_a_file_is_checked_against_log_and_checksum():
+    bitmap = encode_bitmap([1, 2, 70_000])
+    vector, stored = in_file(bitmap, 3)
+    assert stored_range(vector) == (1, len(bitmap) + 8)
+    assert stored_range(vector.replace(offset=None)) == (0, len(bitmap) + 8)
+    assert deleted_rows(vector, stored).tolist() == [1, 2, 70_000]
+    for (damaged, data), why in [
+        (in_file(bitmap, 2), "holds 3 rows"),
+        (in_file(bitmap, 3, checksum=1), "checksum"),
+        (in_file(bitmap, 3, size=len(bitmap) + 1), "its file says"),
+        ((vector, stored[:-1]), "its file gives"),
+        ((vector, stored[:5] + bytes([stored[5] ^ 1]) + stored[6:]), "checksum"),
+    ]:
+        with pytest.raises(LogCorruptedError, match=why):
+            deleted_rows(damaged, data)
+
+
+def test_bytes_are_asked_for_where_there_are_some_and_only_there():
+    vector, stored = in_file(encode_bitmap([1]), 1)
+    with pytest.raises(ValueError, match="stored_range"):
+        deleted_rows(vector)
+    with pytest.raises(ValueError, match="stored_range"):
+        deleted_rows(inline(THREE, 34, 1), stored)
+
+
+def test_a_vector_file_is_named_by_its_uuid_under_its_prefix():
+    vector, _ = in_file(b"", 0)
+    assert vector_path(vector) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    with pytest.raises(LogCorruptedError, match="names no file"):
+        vector_path(vector.replace(path_or_inline_dv="#" + "0" * 19))
