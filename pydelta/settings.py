@@ -132,6 +132,9 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.enableChangeDataFeed": ("enable_change_data_feed", parse_bool),
     "delta.enableRowTracking": ("enable_row_tracking", parse_bool),
     "delta.enableTypeWidening": ("enable_type_widening", parse_bool),
+    "delta.rowTrackingSuspended": ("row_tracking_suspended", parse_bool),
+    "delta.rowTracking.materializedRowIdColumnName": ("row_id_column", lambda text, *, name: text),
+    "delta.rowTracking.materializedRowCommitVersionColumnName": ("row_version_column", lambda text, *, name: text),
     "delta.columnMapping.mode": ("column_mapping_mode", _choice("none", "name", "id")),
     "delta.columnMapping.maxColumnId": ("column_mapping_max_id", _integer),
     "delta.targetFileSize": ("target_file_size_bytes", parse_bytes),
@@ -161,9 +164,6 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
         "delta.parquet.format.version",
         "delta.randomPrefixLength",
         "delta.requireCheckpointProtectionBeforeVersion",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
-        "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTrackingSuspended",
         "delta.sampleRetentionDuration",
         "delta.setTransactionRetentionDuration",
         "delta.tuneFileSizesForRewrites",
@@ -195,6 +195,9 @@ class TableProperties:
     enable_deletion_vectors: bool = False
     enable_change_data_feed: bool = False
     enable_row_tracking: bool = False
+    row_tracking_suspended: bool = False
+    row_id_column: str | None = None
+    row_version_column: str | None = None
     enable_type_widening: bool = False
     column_mapping_mode: str = "none"
     column_mapping_max_id: int = 0

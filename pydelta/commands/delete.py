@@ -25,8 +25,8 @@ import msgspec
 import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
-from pydelta.errors import DeltaError, UnsafeOperationError, UnsupportedFeatureError
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.errors import DeltaError, UnsafeOperationError
+from pydelta.log import DeltaLog
 from pydelta.predicate import columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
@@ -107,7 +107,6 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
 
     Raises:
         UnsafeOperationError: The table is append-only.
-        UnsupportedFeatureError: Files would be rewritten, and the table records a change data feed.
         ParseError, BindError, InvalidArgumentError: The condition cannot be used; see ``Engine.bind_condition``.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
@@ -126,20 +125,8 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
     if plan.scope is DeleteScope.ROWS:
-        _refuse_change_feed(snapshot)
         return _delete_rows(txn, engine, plan, started)
     return _delete_files(txn, engine, plan, started)
-
-
-def _refuse_change_feed(snapshot: Snapshot) -> None:
-    """Rows that move to new files would show up in the feed as deleted and inserted."""
-    if snapshot.properties.enable_change_data_feed:
-        raise UnsupportedFeatureError(
-            "The table records a change data feed, and a DELETE that rewrites files cannot write its change files yet.",
-            features=("changeDataFeed",),
-            hint="Delete by a condition over partition columns alone, or set delta.enableChangeDataFeed to false.",
-            table=snapshot.table_uri,
-        )
 
 
 def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
@@ -162,6 +149,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
             "numRemovedBytes": sum(add.size for add in removed),
             "numAddedFiles": 0,
             "numAddedBytes": 0,
+            "numAddedChangeFiles": 0,
             "numCopiedRows": 0,
             "scanTimeMs": scanned,
             "rewriteTimeMs": 0,
@@ -202,6 +190,7 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
             "numRemovedBytes": sum(add.size for add in removed),
             "numAddedFiles": len(rewritten.adds),
             "numAddedBytes": sum(add.size for add in rewritten.adds),
+            "numAddedChangeFiles": len(rewritten.changes),
             "numDeletedRows": deleted_rows,
             "numCopiedRows": rewritten.num_rows,
             "scanTimeMs": scanned,
@@ -241,14 +230,14 @@ def _commit(
 ) -> int:
     now_ms = time.time_ns() // 1_000_000
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
-    actions += rewritten.adds
+    actions += rewritten.files
     predicate = json.dumps([plan.condition.sql] if plan.condition else [])
     operation = Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
     try:
         committed = txn.commit(actions, operation)
     except DeltaError:
         if txn.surely_not_landed:
-            engine.discard(txn.snapshot, rewritten.adds)
+            engine.discard(txn.snapshot, rewritten.files)
         raise
     engine.committed(committed.snapshot)
     return committed.version

@@ -14,7 +14,7 @@ import polars as pl
 
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile
 
 __all__ = ["BoundCondition", "Engine", "RewriteOutput"]
 
@@ -39,10 +39,22 @@ class BoundCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteOutput:
-    """Files that a rewrite produced, and how many rows they hold."""
+    """Files that a rewrite produced, and how many rows they hold.
+
+    Args:
+        adds: Data files.
+        num_rows: Rows in the data files.
+        changes: Files of the change data feed; the caller adds them to the commit.
+    """
 
     adds: tuple[AddFile, ...]
     num_rows: int
+    changes: tuple[AddCDCFile, ...] = ()
+
+    @property
+    def files(self) -> tuple[AddFile | AddCDCFile, ...]:
+        """Everything written, as the actions of a commit and as what a failed command discards."""
+        return (*self.adds, *self.changes)
 
 
 class Engine(Protocol):
@@ -73,9 +85,12 @@ class Engine(Protocol):
     def rewrite_without(
         self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
     ) -> RewriteOutput:
-        """Write the rows of ``files`` for which the condition is not true into new files (``dataChange`` true)."""
+        """Write the rows of ``files`` for which the condition is not true into new files (``dataChange`` true).
 
-    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+        Where the table records a change data feed, the other rows go to ``changes`` as ``delete``.
+        """
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
 
     def committed(self, snapshot: Snapshot) -> None:

@@ -44,6 +44,7 @@ class WriteTarget:
         predicate: Every row must satisfy it (``replaceWhere``), or None.
         options: For compression, file sizes and the like.
         settings: The session's settings.
+        record_inserts: Write the rows a second time, into change files, because others of the commit are there.
     """
 
     table_uri: str
@@ -51,6 +52,7 @@ class WriteTarget:
     predicate: str | None
     options: WriteOptions
     settings: Settings
+    record_inserts: bool = False
 
 
 class RowSource(Protocol):
@@ -153,25 +155,26 @@ class _Write:
             condition = self.engine.bind_condition(snapshot, self.options.replace_where)
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
-        target = WriteTarget(
-            table_uri=snapshot.table_uri,
-            plan=plan,
-            predicate=self.options.replace_where,
-            options=self.options,
-            settings=self.settings,
-        )
-        written = self.source.write(target)
-        staged: list[AddFile] = list(written.adds)
+        going: list[AddFile] = []
+        kept = RewriteOutput(adds=(), num_rows=0)
+        if condition is not None:
+            going, kept = self._rows_that_go(condition)
+        staged = list(kept.files)
         try:
-            going: list[AddFile] = []
-            kept = RewriteOutput(adds=(), num_rows=0)
+            target = WriteTarget(
+                table_uri=snapshot.table_uri,
+                plan=plan,
+                predicate=self.options.replace_where,
+                options=self.options,
+                settings=self.settings,
+                record_inserts=bool(kept.changes),
+            )
+            written = self.source.write(target)
+            staged += written.files
             if exists and plan.kind is WriteKind.OVERWRITE:
                 going = snapshot.files.adds(self.txn.read_files())
             elif plan.kind is WriteKind.DYNAMIC:
                 going = snapshot.files.adds(self._files_of_partitions(written.adds))
-            elif condition is not None:
-                going, kept = self._rows_that_go(condition)
-                staged += kept.adds
             committed = self._commit(written, kept, going)
         except CommitStateUnknownError as error:
             error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
@@ -183,12 +186,16 @@ class _Write:
             if staged:
                 error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
             raise
+        except Exception:  # the rows themselves could not be computed, after some were copied
+            if self.txn.surely_not_landed:
+                self.engine.discard(snapshot, staged)
+            raise
         self.engine.committed(committed.snapshot)
         return WriteResult(
             version=committed.version,
-            num_files=len(staged),
+            num_files=len(written.adds) + len(kept.adds),
             num_rows=written.num_rows,
-            num_bytes=sum(add.size for add in staged),
+            num_bytes=sum(add.size for add in (*written.adds, *kept.adds)),
             num_removed_files=len(going),
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
@@ -252,6 +259,7 @@ class _Write:
             self.txn.update_metadata(self.plan.metadata)
         changes = self.options.data_change
         actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *kept.adds)]
+        actions += [*written.changes, *kept.changes] if changes else []
         actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
         if self.options.txn_app_id is not None and self.options.txn_version is not None:
             actions.append(

@@ -132,7 +132,7 @@ def plan_write(
     data = stored_schema(data)
     if not exists:
         return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options, managed)
-    refuse_unenforced(snapshot, rewrites=options.replace_where is not None)
+    refuse_unenforced(snapshot)
     if options.mode.replaces_table or (options.mode is WriteMode.OVERWRITE and options.overwrite_schema):
         definition = _definition(snapshot, data, options, settings)
         return _plan(WriteKind.OVERWRITE, snapshot, definition, options, managed)
@@ -366,12 +366,11 @@ def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
         )
 
 
-def refuse_unenforced(snapshot: Snapshot, *, rewrites: bool) -> None:
+def refuse_unenforced(snapshot: Snapshot) -> None:
     """Refuse a table on which a feature is in use that this writer would violate.
 
     Args:
         snapshot: The table.
-        rewrites: Whether rows that stay are copied into new files.
 
     Raises:
         UnsupportedFeatureError: Names the feature.
@@ -383,9 +382,3 @@ def refuse_unenforced(snapshot: Snapshot, *, rewrites: bool) -> None:
                 features=("identityColumns",),
                 hint="Write to the table with an engine that supports identityColumns.",
             )
-    if rewrites and snapshot.properties.enable_change_data_feed:
-        raise UnsupportedFeatureError(
-            "The table records a change data feed, and replaceWhere cannot write its change files yet.",
-            features=("changeDataFeed",),
-            hint="Delete the rows and append the new ones, or overwrite whole partitions dynamically.",
-        )

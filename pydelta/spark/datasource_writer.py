@@ -19,7 +19,7 @@ from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget, plan_wr
 from pydelta.commands.write_plan import WritePlan
 from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings
@@ -180,7 +180,7 @@ class _WithoutSpark:
     def rewrite_without(self, snapshot: Snapshot, files: Any, frame: Any, condition: Any) -> Any:
         raise NotImplementedError
 
-    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         del snapshot
         self._store.delete_many([decode_log_path(add.path) for add in adds])

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.log import Snapshot
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
-from pydelta.spark.writer import write_files
+from pydelta.spark.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
@@ -118,17 +118,25 @@ class SparkEngine:
         self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
     ) -> RewriteOutput:
         """See ``Engine.rewrite_without``."""
-        kept = self._scan(snapshot, frame).filter(~condition.native.eqNullSafe(F.lit(True)))
+        rows = self._scan(snapshot, frame)
+        goes = condition.native.eqNullSafe(F.lit(True))
+        change_column = None
+        if snapshot.properties.enable_change_data_feed:
+            change_column = CHANGE_COLUMN
+            rows = rows.withColumn(CHANGE_COLUMN, F.when(goes, F.lit("delete")))
+        else:
+            rows = rows.filter(~goes)
         return write_files(
             self._spark,
-            kept,
+            rows,
+            change_column=change_column,
             table_uri=snapshot.table_uri,
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
             properties=snapshot.properties,
         )
 
-    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile]) -> None:
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         if adds:
             options = Jvm.of(self._spark).hadoop_options()

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from pydelta.commands.write_options import WriteOptions
 from pydelta.errors import InvalidArgumentError
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.schema import (
     PrimitiveType,
     StructType,
@@ -29,7 +30,7 @@ from pydelta.spark.write_arrow import optional
 from pydelta.spark.write_stats import IndexedLeaf
 from pydelta.spark.write_task import CODEC_SUFFIXES, PartitionColumn, WriteTask
 
-__all__ = ["add_of", "make_task", "written_columns"]
+__all__ = ["add_of", "change_of", "make_task", "written_columns"]
 
 _PREFIX_LENGTH: Final = 2
 _VOID: Final = PrimitiveType("void")
@@ -54,6 +55,8 @@ def make_task(
     timestamp_type: str = "INT96",
     session_codec: str | None = None,
     footer: Mapping[str, str] | None = None,
+    change_data: bool = False,
+    row_tracking: bool = False,
 ) -> WriteTask:
     """Decide how files of a table are written.
 
@@ -68,6 +71,8 @@ def make_task(
         timestamp_type: ``spark.sql.parquet.outputTimestampType``.
         session_codec: The session's codec, taken where neither option nor property names one.
         footer: Key-value metadata of each file.
+        change_data: Whether the rows come with a kind of change.
+        row_tracking: Whether they come with row ids and versions, behind the data columns.
 
     Raises:
         InvalidArgumentError: No such codec or size.
@@ -80,6 +85,9 @@ def make_task(
     keys = physical_partition_columns(schema, partition_columns, mode)
     types = [field.data_type for name in partition_columns if (field := schema.field(name)) is not None]
     file_schema = optional(to_arrow(physical), milliseconds=timestamp_type == "TIMESTAMP_MILLIS")
+    hidden = materialized_columns(properties) if row_tracking else ()
+    for column in hidden:
+        file_schema = file_schema.append(pa.field(column, pa.int64()))
     return WriteTask(
         table_uri=table_uri,
         store_options=dict(store_options),
@@ -95,6 +103,8 @@ def make_task(
         max_records_per_file=options.max_records_per_file,
         max_open_files=settings.max_open_files,
         footer=dict(footer or {}),
+        change_data=change_data,
+        hidden_columns=len(hidden),
         prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,
     )
 
@@ -108,6 +118,16 @@ def add_of(record: Mapping[str, Any]) -> AddFile:
         modification_time=record["modification_time_ms"],
         data_change=True,
         stats=record["stats"],
+    )
+
+
+def change_of(record: Mapping[str, Any]) -> AddCDCFile:
+    """One row of ``write_task.RECORD_SCHEMA`` that belongs to the change data feed -> its action."""
+    return AddCDCFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        data_change=False,
     )
 
 

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -32,7 +32,17 @@ from pydelta.spark.write_arrow import file_batch, float_leaves, leaf_names
 from pydelta.spark.write_stats import FileStatistics, IndexedLeaf
 from pydelta.storage import Store, open_store
 
-__all__ = ["CODEC_SUFFIXES", "RECORD_SCHEMA", "FileRecord", "PartitionColumn", "WriteTask", "record_batch", "run_task"]
+__all__ = [
+    "CHANGE_FOLDER",
+    "CHANGE_TYPE",
+    "CODEC_SUFFIXES",
+    "RECORD_SCHEMA",
+    "FileRecord",
+    "PartitionColumn",
+    "WriteTask",
+    "record_batch",
+    "run_task",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,9 +65,13 @@ RECORD_SCHEMA: Final = pa.schema(
         ("modification_time_ms", pa.int64()),
         ("num_rows", pa.int64()),
         ("stats", pa.string()),
+        ("change", pa.bool_()),
     ]
 )
 """What a task hands to the driver, one row a file; ``partition_values`` is a JSON object of strings and nulls."""
+
+CHANGE_FOLDER: Final = "_change_data"
+CHANGE_TYPE: Final = "_change_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +86,8 @@ class PartitionColumn:
 class WriteTask:
     """All that an executor has to know; pickled into the job.
 
-    The batches hold the data columns first, in the order of ``file_schema``, then the partition columns.
+    The batches hold the data columns first, in the order of ``file_schema``, then the partition columns, then, with
+    ``change_data``, the kind of change as text: null for a row of the table, else a row of the change data feed.
 
     Args:
         table_uri: Root of the table.
@@ -89,6 +104,11 @@ class WriteTask:
         buffer_bytes: Arrow bytes that the task holds back over all partitions.
         footer: Key-value metadata of each file.
         prefix_length: Length of a random directory name before the path; 0 for none.
+        change_data: Whether the batches' last column is the kind of change.
+        hidden_columns: How many of the last columns of ``file_schema`` are none of the table's (materialised row ids);
+            the change data feed goes without them.
+        folder: Folder under the root that the files go to; empty for the root.
+        file_prefix: Beginning of the files' names.
     """
 
     table_uri: str
@@ -105,11 +125,31 @@ class WriteTask:
     buffer_bytes: int = 128 * 1024 * 1024
     footer: Mapping[str, str] = field(default_factory=dict)
     prefix_length: int = 0
+    change_data: bool = False
+    hidden_columns: int = 0
+    folder: str = ""
+    file_prefix: str = "part"
+
+    def halves(self) -> tuple[WriteTask, WriteTask]:
+        """The task for the table's rows, and the one for those of the feed, which share what may be held back."""
+        share: dict[str, Any] = {
+            "change_data": False,
+            "hidden_columns": 0,
+            "max_open_files": max(self.max_open_files // 2, 1),
+            "buffer_bytes": self.buffer_bytes // 2,
+        }
+        columns = list(self.file_schema)[: len(self.file_schema) - self.hidden_columns]
+        changes = pa.schema([*columns, pa.field(CHANGE_TYPE, pa.string())])
+        feed = {"file_schema": changes, "indexed": (), "folder": CHANGE_FOLDER, "file_prefix": "cdc"}
+        return replace(self, **share), replace(self, **share, **feed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One finished file. ``path`` is relative to the table and not URI-encoded; size in bytes."""
+    """One finished file. ``path`` is relative to the table and not URI-encoded; size in bytes.
+
+    ``change`` says that it belongs to the change data feed.
+    """
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -117,6 +157,7 @@ class FileRecord:
     modification_time_ms: int
     num_rows: int
     stats: str
+    change: bool = False
 
 
 def record_batch(records: Sequence[FileRecord]) -> pa.RecordBatch:
@@ -128,6 +169,7 @@ def record_batch(records: Sequence[FileRecord]) -> pa.RecordBatch:
         [record.modification_time_ms for record in records],
         [record.num_rows for record in records],
         [record.stats for record in records],
+        [record.change for record in records],
     ]
     arrays = [pa.array(values, type=f.type) for values, f in zip(columns, RECORD_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
@@ -151,15 +193,36 @@ def run_task(
         StorageError: The store refused (full, read-only, no permission).
         SchemaError: A batch cannot be held by the files' schema.
     """
-    writer = _TaskWriter(task, partition_id=partition_id, store=store)
+    tasks = task.halves() if task.change_data else (task,)
+    writers = [_TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
     try:
         for batch in batches:
-            if batch.num_rows:
-                writer.add(batch)
-        return writer.finish()
+            parts = _by_kind(batch, task) if task.change_data else (batch,)
+            for writer, rows in zip(writers, parts, strict=True):
+                if rows.num_rows:
+                    writer.add(rows)
+        return [record for writer in writers for record in writer.finish()]
     except BaseException:
-        writer.abort()
+        for writer in writers:
+            writer.abort()
         raise
+
+
+def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """A batch with the kind of change -> the table's rows, and the feed's with the kind behind the data columns."""
+    kind = batch.column(batch.num_columns - 1)
+    columns = batch.columns[:-1]
+    width = len(task.file_schema)
+    shown = width - task.hidden_columns
+    both = [f"c{index}" for index in range(len(columns) + 1)]
+    data = pa.RecordBatch.from_arrays(columns, names=both[: len(columns)])
+    if kind.null_count == len(kind):
+        return data, pa.RecordBatch.from_arrays([], names=[])
+    feed = [*columns[:shown], kind.cast(pa.string()), *columns[width:]]
+    changes = pa.RecordBatch.from_arrays(feed, names=both[: len(feed)])
+    if kind.null_count == 0:
+        return data.slice(0, 0), changes
+    return data.filter(kind.is_null()), changes.filter(kind.is_valid())
 
 
 class _TaskWriter:
@@ -285,12 +348,13 @@ class _TaskWriter:
 
     def _open_file(self, sink: _Sink, without_statistics: set[str]) -> _File:
         task = self._task
-        name = f"part-{self._partition_id:05d}-{uuid.uuid4()}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
+        number = f"{task.file_prefix}-{self._partition_id:05d}"
+        name = f"{number}-{uuid.uuid4()}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
         names = [column.name for column in task.partition_columns]
         folder = partition_dir(dict(zip(names, sink.values, strict=True))) if names else ""
         if task.prefix_length:
             folder = uuid.uuid4().hex[: task.prefix_length]
-        path = f"{folder}/{name}" if folder else name
+        path = "/".join(part for part in (task.folder, folder, name) if part)
         return _File(task, self._open_store(), path, without_statistics)
 
 
@@ -367,6 +431,7 @@ class _File:
             modification_time_ms=time.time_ns() // 1_000_000,
             num_rows=self._rows,
             stats=self._statistics.finish(self._writer.writer.metadata),
+            change=self._task.folder == CHANGE_FOLDER,
         )
 
     def abort(self) -> None:

@@ -14,12 +14,14 @@ from py4j.protocol import Py4JError
 from pyspark import AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
 from pydelta.errors import DeltaError
+from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, TableProperties
 from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
@@ -27,17 +29,21 @@ from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
-from pydelta.spark.write_layout import add_of, make_task, written_columns
+from pydelta.spark.write_layout import add_of, change_of, make_task, written_columns
 from pydelta.spark.write_task import WriteTask, record_batch, run_task
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DataFrameSource", "write_files"]
+__all__ = ["CHANGE_COLUMN", "DataFrameSource", "write_files"]
+
+CHANGE_COLUMN: Final = "__pydelta_change"
+"""A name for ``change_column`` that no table has."""
 
 _RECORD_DDL: Final = (
-    "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string"
+    "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string, "
+    "change boolean"
 )
 _LOG_STORE_PREFIX: Final = "spark.pydelta.logStore."
 
@@ -63,9 +69,14 @@ class DataFrameSource:
         """See ``RowSource.write``."""
         plan = target.plan
         rows = conform(self._df, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        change_column = None
+        if target.record_inserts:
+            change_column = CHANGE_COLUMN
+            rows = rows.withColumn(CHANGE_COLUMN, F.explode(F.array(F.lit(None).cast("string"), F.lit("insert"))))
         return write_files(
             self._spark,
             rows,
+            change_column=change_column,
             table_uri=target.table_uri,
             schema=plan.schema,
             partition_columns=plan.partition_columns,
@@ -85,8 +96,12 @@ def write_files(
     properties: TableProperties,
     options: WriteOptions | None = None,
     settings: Settings | None = None,
+    change_column: str | None = None,
 ) -> RewriteOutput:
     """Write rows that have the table's columns already; see ``write_columns.conform`` for those that have not.
+
+    Rows with ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` keep both in the files where the table tracks rows; a null
+    stands for the file's own id and version.
 
     Args:
         spark: The session.
@@ -97,9 +112,11 @@ def write_files(
         properties: For column mapping, statistics, file size and codec.
         options: The write's own options, over the table's.
         settings: The session's settings; resolved from it by default.
+        change_column: A column of ``df`` with the kind of change (``insert``, ``delete``, ``update_preimage``,
+            ``update_postimage``): such rows go to the change data feed alone, those where it is null to the table.
 
     Returns:
-        One ``add`` a file (``dataChange`` true), and how many rows they hold.
+        One ``add`` a file (``dataChange`` true), how many rows they hold, and the files of the feed.
 
     Raises:
         ConstraintViolatedError: A guarded row did not pass.
@@ -108,9 +125,22 @@ def write_files(
     """
     settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
     options = options or WriteOptions(mode=WriteMode.APPEND)
-    task = _task(spark, table_uri, schema, partition_columns, properties, options, settings)
+    hidden = _tracking_columns(df, properties)
+    task = _task(
+        spark,
+        table_uri,
+        schema,
+        partition_columns,
+        properties,
+        options,
+        settings,
+        change_data=change_column is not None,
+        row_tracking=bool(hidden),
+    )
     data, partitions = written_columns(schema, partition_columns)
-    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate([*data, *partitions])])
+    data = [*data, *hidden]
+    wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
+    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
     if partitions:  # a no-op in the plan where the rows are sorted already
         rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
     staged: Any = spark.sparkContext.accumulator([], _Paths())
@@ -143,9 +173,18 @@ def write_files(
             error.add_note(_staged_note(len(staged.value)))
             raise
         raise explained from error
+    of_table = [record for record in records if not record["change"]]
     return RewriteOutput(
-        adds=tuple(add_of(record) for record in records), num_rows=sum(record["num_rows"] for record in records)
+        adds=tuple(add_of(record) for record in of_table),
+        num_rows=sum(record["num_rows"] for record in of_table),
+        changes=tuple(change_of(record) for record in records if record["change"]),
     )
+
+
+def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, ...]:
+    """The columns with row ids and versions, where the rows bring them and the table has a place for them."""
+    given = ROW_ID_COLUMN in df.columns and ROW_VERSION_COLUMN in df.columns
+    return (ROW_ID_COLUMN, ROW_VERSION_COLUMN) if given and materialized_columns(properties) else ()
 
 
 def _map_in_arrow(df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
@@ -173,6 +212,9 @@ def _task(
     properties: TableProperties,
     options: WriteOptions,
     settings: Settings,
+    *,
+    change_data: bool,
+    row_tracking: bool,
 ) -> WriteTask:
     jvm = Jvm.of(spark)
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE_PREFIX)}
@@ -187,6 +229,8 @@ def _task(
         timestamp_type=spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
         session_codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
+        change_data=change_data,
+        row_tracking=row_tracking,
     )
 
 

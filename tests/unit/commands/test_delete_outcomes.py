@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import itertools
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ import pytest
 
 from pydelta.commands.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.errors import CommitStateUnknownError, StorageError, UnsupportedFeatureError
+from pydelta.errors import CommitStateUnknownError, StorageError
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
+from pydelta.protocol.actions import AddCDCFile
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import FaultyStore
 from pydelta.testing.operations import add_file, create_table
@@ -127,14 +129,23 @@ def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
     assert DeltaLog(inner).update().files.core["path"].to_list() == engine.written
 
 
-def test_rows_of_a_table_with_a_change_feed_are_not_rewritten_without_it():
-    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
-    create_table(DeltaLog(store), [add_file("1", [1, 2])], delta_enableChangeDataFeed="true")
-    engine = LogEngine(x_is(1))
-    with pytest.raises(UnsupportedFeatureError, match="change data feed"):
-        delete(DeltaLog(store), engine, "x = 1")
-    assert engine.written == []
-    assert delete(DeltaLog(store), engine).num_touched_files == 1  # whole files need no change files
+def test_change_files_are_part_of_the_commit_or_are_given_back(inner):
+    class Recording(LogEngine):
+        def rewrite_without(self, snapshot, files, frame, condition):
+            changes = (AddCDCFile(path="_change_data/c", partition_values={"p": "1"}, size=1),)
+            return dataclasses.replace(super().rewrite_without(snapshot, files, frame, condition), changes=changes)
+
+    class Refusing(FaultyStore):
+        def put_if_absent(self, path, data):
+            raise StorageError("read-only")
+
+    engine = Recording(x_is(1))
+    with pytest.raises(StorageError):
+        delete(DeltaLog(Refusing(inner)), engine, "x = 1")
+    assert engine.discarded == [*engine.written, "_change_data/c"]
+    version = delete(DeltaLog(inner), engine, "x = 1").version
+    assert [action.path for action in DeltaLog(inner).actions(version) if action.kind == "cdc"] == ["_change_data/c"]
+    assert DeltaLog(inner).history(1)[0].commit_info.fields["operationMetrics"]["numAddedChangeFiles"] == "1"
 
 
 @pytest.mark.parametrize("stats", ["{truncated", "null", '{"numRecords":"many"}'])

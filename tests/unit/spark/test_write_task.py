@@ -336,5 +336,50 @@ def test_records_become_one_batch_for_the_driver():
     assert batch.schema == RECORD_SCHEMA
     assert batch.to_pylist() == [
         {"path": "p=1/x", "partition_values": '{"p": null}', "size": 1, "modification_time_ms": 2, "num_rows": 3,
-         "stats": "{}"}
+         "stats": "{}", "change": False}
     ]  # fmt: skip
+
+
+def test_rows_with_a_kind_of_change_go_to_the_feed_alone(tmp_path):
+    """Data columns, materialised ids, partition, kind: the feed has no ids, and the kind behind its columns."""
+    schema = pa.schema([("id", pa.int64()), ("_row-id", pa.int64())])
+    task = task_for(
+        tmp_path,
+        schema,
+        change_data=True,
+        hidden_columns=1,
+        indexed=((("id",), LONG),),
+        partition_columns=(PartitionColumn(name="p", data_type=STRING),),
+    )
+    kinds = pa.array([None, "delete", None, "update_preimage"])
+    given = batches(
+        pa.array([1, 2, 3, 4]), pa.array([10, 20, None, 40]), pa.array(["a", "a", "b", "a"]), kinds, names="abcd"
+    )
+    records = run_task(given, task, partition_id=3)
+    rows = {(record.change, record.partition_values["p"]): read(tmp_path, record).to_pydict() for record in records}
+    assert rows == {
+        (False, "a"): {"id": [1], "_row-id": [10]},
+        (False, "b"): {"id": [3], "_row-id": [None]},
+        (True, "a"): {"id": [2, 4], "_change_type": ["delete", "update_preimage"]},
+    }
+    [feed] = [record for record in records if record.change]
+    assert re.fullmatch(r"_change_data/p=a/cdc-00003-[0-9a-f-]{36}\.c000\.snappy\.parquet", feed.path)
+    assert json.loads(next(r for r in records if not r.change).stats)["numRecords"] == 1
+
+
+@pytest.mark.parametrize(("kinds", "expected"), [([None, None], [False]), (["insert", "insert"], [True])])
+def test_a_task_of_one_kind_writes_files_of_one_kind(tmp_path, kinds, expected):
+    given = batches(pa.array([1, 2]), pa.array(kinds, pa.string()), names="ab")
+    records = run_task(given, task_for(tmp_path, change_data=True), partition_id=0)
+    assert [record.change for record in records] == expected
+    assert len(files_under(tmp_path)) == 1
+
+
+def test_an_attempt_that_fails_removes_the_files_of_the_feed_too(tmp_path):
+    def failing():
+        yield from batches(pa.array([1, 2]), pa.array([None, "delete"], pa.string()), names="ab")
+        raise RuntimeError("the source went away")
+
+    with pytest.raises(RuntimeError):
+        run_task(failing(), task_for(tmp_path, change_data=True, max_records_per_file=1), partition_id=0)
+    assert files_under(tmp_path) == []
