@@ -113,6 +113,21 @@ def _columns(text: str, *, name: str) -> tuple[str, ...]:
     return columns
 
 
+def _on_or_auto(text: str, *, name: str) -> bool:
+    """``true`` or ``false``; ``auto`` and ``legacy``, which other engines know, count as true."""
+    return text.strip().lower() in ("auto", "legacy") or parse_bool(text, name=name)
+
+
+def _ratio(text: str, *, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a number from 0 to 1.")
+    return value
+
+
 _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
     "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
@@ -143,14 +158,14 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
         _choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
     ),
     "delta.randomizeFilePrefixes": ("randomize_file_prefixes", parse_bool),
+    "delta.autoOptimize.autoCompact": ("auto_compact", _on_or_auto),
+    "delta.autoOptimize.optimizeWrite": ("optimize_write", parse_bool),
     "delta.compatibility.symlinkFormatManifest.enabled": ("symlink_manifest_enabled", parse_bool),
 }
 
 _KNOWN_WITHOUT_FIELD: Final = frozenset(
     {
         "delta.autoOptimize",
-        "delta.autoOptimize.autoCompact",
-        "delta.autoOptimize.optimizeWrite",
         "delta.columnMapping.hasDroppedOrRenamed",
         "delta.enableFullRetentionRollback",
         "delta.enableIcebergCompatV1",
@@ -205,6 +220,8 @@ class TableProperties:
     compression_codec: str = "snappy"
     randomize_file_prefixes: bool = False
     symlink_manifest_enabled: bool = False
+    auto_compact: bool | None = None
+    optimize_write: bool | None = None
 
     @classmethod
     def parse(cls, configuration: Mapping[str, str]) -> TableProperties:
@@ -256,6 +273,15 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
     "write.targetFileSize": ("target_file_size_bytes", parse_bytes),
     "write.maxOpenFiles": ("max_open_files", _positive_int),
+    "write.optimize": ("optimize_write", parse_bool),
+    "write.optimizeBinSize": ("optimize_write_bin_bytes", parse_bytes),
+    "optimize.maxFileSize": ("optimize_max_file_bytes", parse_bytes),
+    "optimize.minFileSize": ("optimize_min_file_bytes", parse_bytes),
+    "optimize.maxDeletedRowsRatio": ("optimize_max_deleted_ratio", _ratio),
+    "autoCompact.enabled": ("auto_compact", _on_or_auto),
+    "autoCompact.maxFileSize": ("auto_compact_max_file_bytes", parse_bytes),
+    "autoCompact.minFileSize": ("auto_compact_min_file_bytes", parse_bytes),
+    "autoCompact.minNumFiles": ("auto_compact_min_files", _positive_int),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "sync.name": ("sync_name", lambda text, *, name: text),
@@ -266,6 +292,14 @@ _ALIASES: Final[Mapping[str, str]] = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "vacuum.retentionCheck",
     "spark.databricks.delta.commitInfo.userMetadata": "commit.userMetadata",
     "spark.sql.sources.partitionOverwriteMode": "write.partitionOverwriteMode",
+    "spark.databricks.delta.optimizeWrite.enabled": "write.optimize",
+    "spark.databricks.delta.optimize.maxFileSize": "optimize.maxFileSize",
+    "spark.databricks.delta.optimize.minFileSize": "optimize.minFileSize",
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": "optimize.maxDeletedRowsRatio",
+    "spark.databricks.delta.autoCompact.enabled": "autoCompact.enabled",
+    "spark.databricks.delta.autoCompact.maxFileSize": "autoCompact.maxFileSize",
+    "spark.databricks.delta.autoCompact.minFileSize": "autoCompact.minFileSize",
+    "spark.databricks.delta.autoCompact.minNumFiles": "autoCompact.minNumFiles",
 }
 
 
@@ -280,6 +314,15 @@ class Settings:
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
         target_file_size_bytes: Size at which the writer starts a new file.
         max_open_files: Parquet writers that one task keeps open at once.
+        optimize_write: Shuffle rows before a write so that each partition gets few files; None: as the table says.
+        optimize_write_bin_bytes: Bytes that such a shuffle brings together for one task.
+        optimize_max_file_bytes: Target of OPTIMIZE; None: the table's ``delta.targetFileSize``, or 1 GiB.
+        optimize_min_file_bytes: OPTIMIZE leaves files of this size and larger alone; None: the target.
+        optimize_max_deleted_ratio: A file of which a larger part is deleted is rewritten by OPTIMIZE.
+        auto_compact: Compact after a write; None: as the table says.
+        auto_compact_max_file_bytes: Target of that.
+        auto_compact_min_file_bytes: It leaves files of this size and larger alone; None: half its target.
+        auto_compact_min_files: Small files that a partition must have for it.
         default_properties: ``delta.*`` properties that a new table gets.
     """
 
@@ -291,6 +334,15 @@ class Settings:
     partition_overwrite_mode: str = "static"
     target_file_size_bytes: int = 128 * 1024 * 1024
     max_open_files: int = 64
+    optimize_write: bool | None = None
+    optimize_write_bin_bytes: int = 512 * 1024 * 1024
+    optimize_max_file_bytes: int | None = None
+    optimize_min_file_bytes: int | None = None
+    optimize_max_deleted_ratio: float = 0.05
+    auto_compact: bool | None = None
+    auto_compact_max_file_bytes: int = 128 * 1024 * 1024
+    auto_compact_min_file_bytes: int | None = None
+    auto_compact_min_files: int = 50
     retention_check: bool = True
     user_metadata: str | None = None
     sync_name: str = "{database}_symlink"
