@@ -164,6 +164,27 @@ class Checkpoint:
         found.sort(key=lambda pair: pair[0])
         return [add for _, add in found]
 
+    def integers(self, locators: npt.NDArray[np.uint64], fields: Sequence[str]) -> pl.DataFrame:
+        """Whole-number fields of the ``add`` of some rows, in their order; null where the checkpoint has none."""
+        frames: list[pl.DataFrame] = []
+        order: list[npt.NDArray[np.int64]] = []
+        schema = dict.fromkeys(fields, pl.Int64())
+        for part, rows, positions in self._by_part(locators):
+            present = [name for name in fields if part.has("add", name)]
+            pieces = part.take("add", present, rows) if present else iter([(np.arange(len(rows)), None)])
+            for at, structs in pieces:
+                children = {} if structs is None else struct_fields(structs)
+                nothing = pl.repeat(None, len(at), dtype=pl.Int64, eager=True)
+                columns = [
+                    pl.Series(name, children[name].cast(pa.int64())) if name in children else nothing.alias(name)
+                    for name in fields
+                ]
+                frames.append(pl.DataFrame(columns, schema=schema))
+                order.append(positions[at])
+        if not frames:
+            return pl.DataFrame(schema=schema)
+        return pl.concat(frames)[np.argsort(np.concatenate(order))]
+
     def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Which of ascending locators lie in a part, as row indexes in it."""
         low, high = np.searchsorted(locators, [np.uint64(part << _ROW_BITS), np.uint64((part + 1) << _ROW_BITS)])

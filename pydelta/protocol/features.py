@@ -108,6 +108,7 @@ SUPPORTED_WRITER: Final = frozenset(
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        "rowTracking",
         "timestampNtz",
         "typeWidening",
         "typeWidening-preview",

@@ -118,7 +118,7 @@ class SparkEngine:
         self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
     ) -> RewriteOutput:
         """See ``Engine.rewrite_without``."""
-        rows = self._scan(snapshot, frame)
+        rows = self._scan(snapshot, frame, with_row_tracking=snapshot.properties.enable_row_tracking)
         goes = condition.native.eqNullSafe(F.lit(True))
         change_column = None
         if snapshot.properties.enable_change_data_feed:
@@ -147,8 +147,22 @@ class SparkEngine:
         if snapshot.metadata is not None:
             refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
 
-    def _scan(self, snapshot: Snapshot, files: pl.DataFrame | None, *, with_file_identity: bool = False) -> DataFrame:
-        frame = scan_dataframe(self._spark, snapshot, pinned=True, files=files, with_file_identity=with_file_identity)
+    def _scan(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame | None,
+        *,
+        with_file_identity: bool = False,
+        with_row_tracking: bool = False,
+    ) -> DataFrame:
+        frame = scan_dataframe(
+            self._spark,
+            snapshot,
+            pinned=True,
+            files=files,
+            with_file_identity=with_file_identity,
+            with_row_tracking=with_row_tracking,
+        )
         return frame.alias(self._alias) if self._alias else frame
 
     def _parse(self, text: str) -> Any:

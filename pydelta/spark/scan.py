@@ -21,12 +21,14 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.pruning import prune_by_statistics
+from pydelta.log.row_ids import with_row_ids
 from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.schema import logical_to_physical, physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
 from pydelta.spark.index import DeltaFileIndex, HiddenColumn, IndexIdentity, Pruner, ScanFiles
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.row_tracking import TRACKING_HIDDEN, tracked_fields, tracking_columns
 
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
@@ -47,6 +49,7 @@ def scan_dataframe(
     pinned: bool,
     files: pl.DataFrame | None = None,
     with_file_identity: bool = False,
+    with_row_tracking: bool = False,
 ) -> DataFrame:
     """The rows of a snapshot, read by the JVM.
 
@@ -56,6 +59,7 @@ def scan_dataframe(
         pinned: The user named the version: caches over it are never rebuilt.
         files: Rows of ``snapshot.files.core``: scan these files alone; None for all.
         with_file_identity: Add ``FILE_ROW_COLUMN`` (bigint): the position in ``files`` of the row's file.
+        with_row_tracking: Add ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` (bigint); null for a row that has none.
 
     Returns:
         A DataFrame with the table's columns in the table's order; ``_metadata`` can be selected.
@@ -72,10 +76,17 @@ def scan_dataframe(
         frame = frame.with_row_index(FILE_ROW_COLUMN)
         hidden = (HiddenColumn(name=FILE_ROW_COLUMN, spark_type="long", column=FILE_ROW_COLUMN),)
         subset += "+file"
-    relation = make_relation(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset)
+    tracked: tuple[StructField, ...] = ()
+    shown = hidden
+    if with_row_tracking:
+        frame = with_row_ids(snapshot.files, frame)
+        tracked, hidden = tracked_fields(snapshot.properties), (*hidden, *TRACKING_HIDDEN)
+        subset += "+rows"
+    relation = make_relation(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset, tracked=tracked)
     jvm = Jvm.of(spark)
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
-    return _project(scanned, snapshot.schema, snapshot.column_mapping_mode, hidden)
+    extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
+    return _project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
 
 
 def make_relation(
@@ -86,8 +97,9 @@ def make_relation(
     frame: pl.DataFrame | None = None,
     hidden: tuple[HiddenColumn, ...] = (),
     subset: str = "",
+    tracked: tuple[StructField, ...] = (),
 ) -> Any:
-    """The ``HadoopFsRelation`` of a snapshot, with physical names."""
+    """The ``HadoopFsRelation`` of a snapshot, with physical names; ``tracked`` are data columns beside the table's."""
     jvm = Jvm.of(spark)
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
@@ -122,7 +134,7 @@ def make_relation(
     )
     options = {"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {}
     # All columns are data columns to Spark, partition columns too: it then keeps the table's order.
-    data_schema = jvm.struct(_schema_json(physical.fields, ()))
+    data_schema = jvm.struct(_schema_json((*physical.fields, *tracked), ()))
     return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)
 
 
@@ -234,9 +246,11 @@ def _schema_json(fields: Sequence[StructField], extra: Sequence[dict[str, Any]])
 # --- physical rows -> logical rows -------------------------------------------------------------------------
 
 
-def _project(frame: DataFrame, schema: StructType, mode: str, hidden: tuple[HiddenColumn, ...]) -> DataFrame:
+def _project(
+    frame: DataFrame, schema: StructType, mode: str, hidden: tuple[HiddenColumn, ...], extra: Sequence[Column] = ()
+) -> DataFrame:
     """Give the columns their logical names; frames that have them already stay as they are."""
-    if mode == "none" and not hidden and len(_kept(schema)) == len(schema.fields):
+    if mode == "none" and not hidden and not extra and len(_kept(schema)) == len(schema.fields):
         return frame
     columns = []
     for field in schema.fields:
@@ -249,6 +263,7 @@ def _project(frame: DataFrame, schema: StructType, mode: str, hidden: tuple[Hidd
             value = _rename(value, field.data_type)
         columns.append(value.alias(field.name, metadata=_user_metadata(field)))
     columns.extend(frame[item.name] for item in hidden)
+    columns.extend(extra)
     return frame.select(*columns)
 
 

@@ -19,12 +19,21 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from pydelta.errors import CommitStateUnknownError, InvalidArgumentError, StorageError, TableNotFoundError
+from pydelta.errors import (
+    CommitStateUnknownError,
+    InvalidArgumentError,
+    StorageError,
+    TableNotFoundError,
+    UnsafeOperationError,
+)
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
+from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol import features
 from pydelta.protocol.actions import Action, Metadata, Protocol
 from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.protocol.row_tracking import with_materialized_names
+from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Committed", "OptimisticTransaction", "TransactionState", "start_transaction"]
 
 _FEATURE: Final = "delta.feature."
+_PRESERVED: Final = "delta.rowTracking.preserved"
 _APPLY_ATTEMPTS: Final = 4
 
 
@@ -304,6 +314,7 @@ class OptimisticTransaction:
                 f"There is no Delta table at {self.snapshot.table_uri}, and this commit does not create one.",
                 hint="Create the table first, or check the path.",
             )
+        staged, metadata = self._with_row_tracking(staged, metadata)
         staged, protocol = self._with_protocol(staged, metadata)
         read = self.snapshot.properties if self.table_exists else TableProperties()
         check_staged(staged, metadata=metadata, protocol=protocol, append_only=read.append_only)
@@ -314,7 +325,8 @@ class OptimisticTransaction:
         elif blind_append and not staged.only_adds_files:
             raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
         stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
-        suspended = metadata.configuration.get("delta.rowTrackingSuspended", "false").lower() == "true"
+        if properties.enable_row_tracking:
+            tags = {_PRESERVED: "true", **(tags or {})}
         return Intention(
             staged=staged,
             operation=operation,
@@ -327,8 +339,33 @@ class OptimisticTransaction:
             tags=tags,
             stamped=stamped,
             stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,
-            row_tracking=features.supports(protocol, "rowTracking") and not suspended,
+            row_tracking=features.supports(protocol, "rowTracking") and not properties.row_tracking_suspended,
         )
+
+    def _with_row_tracking(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Metadata]:
+        """The staged actions with names for the columns that keep row ids, where their metadata turns tracking on."""
+        if staged.metadata is None:
+            return staged, metadata
+        taken = {physical_name(field) for field in parse_schema(metadata.schema_string).fields}
+        configuration = with_materialized_names(metadata.configuration, taken=taken)
+        if configuration != metadata.configuration:
+            metadata = metadata.replace(configuration=configuration)
+            others = [action for action in staged.actions if not isinstance(action, Metadata)]
+            staged = Staged.of([metadata, *others])
+        turned_on = TableProperties.parse(configuration).enable_row_tracking and self.table_exists
+        if turned_on and not self.snapshot.properties.enable_row_tracking:
+            live = with_row_ids(self.snapshot.files, self.snapshot.files.core)
+            gone = {action.path for action in staged.removes} | {action.path for action in staged.adds}
+            without = live.filter(pl.col(BASE_ROW_ID).is_null() & ~pl.col("path").is_in(list(gone)))
+            if without.height:
+                raise UnsafeOperationError(
+                    f"Row tracking cannot be enabled: the rows of {without.height} files have no ids yet, for example "
+                    f"those of {without['path'][0]}.",
+                    hint='Call DeltaTable.addFeatureSupport("rowTracking") first and rewrite the files, or enable it '
+                    "when the table is made or replaced.",
+                    table=self.snapshot.table_uri,
+                )
+        return staged, metadata
 
     def _with_protocol(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Protocol]:
         """The staged actions with the protocol that their metadata needs, and that protocol."""
