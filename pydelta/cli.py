@@ -7,10 +7,12 @@
     pydelta files PATH        the live files of a version, those that may match a condition
     pydelta checkpoint PATH   write a checkpoint now
     pydelta cleanup PATH      delete log files that are past their retention
+    pydelta generate PATH     publish the symlink manifests that Trino and Presto read
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import sys
@@ -23,6 +25,7 @@ from pydelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pydelta.log import DeltaLog, Snapshot
+    from pydelta.manifests import ManifestReport
 
 __all__ = ["app", "main"]
 
@@ -96,6 +99,15 @@ def _print_json(value: object) -> None:
         return str(item)
 
     print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
+
+
+def _camel(result: Any) -> dict[str, Any]:
+    """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
+    found = {}
+    for field in dataclasses.fields(result):
+        head, *rest = field.name.split("_")
+        found[head + "".join(part.capitalize() for part in rest)] = getattr(result, field.name)
+    return found
 
 
 def _text(value: object) -> str:
@@ -245,6 +257,52 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
     _print_json(row) if as_json else _print_table(("", ""), [[name, value] for name, value in row.items()])
     if result.failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def generate(
+    path: _Path,
+    where: Annotated[str | None, typer.Option("--where", help="Publish these partitions alone.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Write every manifest anew.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Publish symlink manifests: what changed since they were last published."""
+    from pydelta.manifests import ManifestOptions, publish, verify_manifests
+
+    log = _log(path, option)
+    result = publish(log, ManifestOptions(where=where, full=full))
+    report = verify_manifests(log) if verify else None
+    if as_json:
+        found = _camel(result)
+        if report is not None:
+            found["verified"] = {"ok": report.ok} | _camel(report)
+        _print_json(found)
+    elif result.previous == result.version and not (result.written or result.removed or result.emptied):
+        print(f"The manifests are of version {result.version} already.")
+    else:
+        why = f" (all of them: {result.reason})" if result.reason else ""
+        print(
+            f"Version {result.version}: {len(result.written)} manifests with {result.files} files written, "
+            f"{len(result.emptied)} emptied, {len(result.removed)} removed{why}."
+        )
+    for directory, files in result.crowded.items():
+        print(
+            f"{directory or 'The table'} has {files} files; readers are slow beyond 1000. Next: OPTIMIZE it.",
+            file=sys.stderr,
+        )
+    if report is not None and not report.ok:
+        raise typer.Exit(_report_problems(report))
+
+
+def _report_problems(report: ManifestReport) -> int:
+    """What is wrong with the manifests, on standard error; the exit code of a check that failed."""
+    for name in ("missing_lines", "extra_lines", "missing_manifests", "stray_manifests", "other_files", "absent_files"):
+        for item in getattr(report, name):
+            print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
+    print("The manifests are not right. Next: pydelta generate --full", file=sys.stderr)
+    return 4
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -21,6 +21,7 @@ from pydelta.commands.delete import delete as run_delete
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.manifests import publish
 from pydelta.spark import facade
 from pydelta.spark.engine import SparkEngine
 
@@ -126,6 +127,23 @@ class DeltaTable:
         """
         with facade.user_errors(self._log):
             return run_delete(self._log, SparkEngine(self._spark, alias=self._alias), condition)
+
+    def generate(self, mode: str) -> None:
+        """Publish the symlink manifests of the newest version, as far as they changed.
+
+        Args:
+            mode: ``symlink_format_manifest``; there is no other.
+
+        Raises:
+            UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+        """
+        with facade.user_errors(self._log):
+            if mode != "symlink_format_manifest":
+                raise InvalidArgumentError(
+                    f"There is nothing to generate that is called {mode!r}.",
+                    hint="The only mode is symlink_format_manifest.",
+                )
+            publish(self._log)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.

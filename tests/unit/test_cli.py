@@ -118,7 +118,28 @@ def test_cleanup_says_what_it_deleted(capsys, table):
     assert run(capsys, "cleanup", table)[0] == 0
 
 
-@pytest.mark.parametrize("command", ["history", "detail", "files", "checkpoint", "cleanup"])
+def test_generate_publishes_and_says_what(capsys, table, tmp_path):
+    row = run_json(capsys, "generate", table)
+    assert (row["version"], row["previous"], row["files"], row["full"]) == (1, None, 2, True)
+    manifest = tmp_path / "_symlink_format_manifest" / "day=2024-01-01" / "manifest"
+    assert manifest.read_text() == f"file://{tmp_path}/day=2024-01-01/1.parquet\n"
+    code, out, _ = run(capsys, "generate", table)
+    assert (code, out) == (0, "The manifests are of version 1 already.\n")
+
+
+def test_generate_verifies_and_fails_with_the_code_of_a_check(capsys, table, tmp_path):
+    run(capsys, "generate", table)
+    code, _, err = run(capsys, "generate", table, "--verify")
+    assert code == 4
+    assert "absent files: day=2024-01-02/2.parquet" in err
+    for number in (1, 2):
+        folder = tmp_path / f"day=2024-01-0{number}"
+        folder.mkdir()
+        (folder / f"{number}.parquet").write_bytes(b"data")
+    assert run_json(capsys, "generate", table, "--verify")["verified"]["ok"] is True
+
+
+@pytest.mark.parametrize("command", ["history", "detail", "files", "checkpoint", "cleanup", "generate"])
 def test_no_table_is_an_error_with_a_next_step_and_no_traceback(capsys, tmp_path, command: str):
     code, out, err = run(capsys, command, str(tmp_path))
     assert (code, out) == (1, "")

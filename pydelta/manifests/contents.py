@@ -1,0 +1,219 @@
+"""Live files in, the text of each partition's manifest out. Pure; nothing loops over files.
+
+A line is the location of one file as readers of symlink tables take it: absolute, not URI-encoded, with the scheme that
+they know the store by. Partition directories are named as Hive names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from pydelta.errors import SchemaError, UnsupportedFeatureError
+from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.protocol.partitions import hive_unescape, parse_partition_value, partition_dir
+from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.schema import physical_name
+from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
+
+__all__ = [
+    "DEFAULT_SCHEMES",
+    "MANIFEST_DIR",
+    "MANIFEST_NAME",
+    "Manifest",
+    "check_publishable",
+    "hive_values",
+    "manifest_path",
+    "manifests_of",
+    "values_of_directory",
+]
+
+MANIFEST_DIR: Final = "_symlink_format_manifest"
+MANIFEST_NAME: Final = "manifest"
+DEFAULT_SCHEMES: Final[Mapping[str, str]] = {"s3a": "s3", "s3n": "s3"}
+"""Scheme in the table's location -> scheme in manifests: Spark says ``s3a``, Trino and Presto know ``s3``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One partition's manifest.
+
+    Args:
+        directory: Hive's name of the partition, ``day=2024-01-01``; empty for an unpartitioned table.
+        values: The partition's values as Hive spells them, None for null; in the order of the partition columns.
+        text: Lines, each ended by a newline; empty for a partition without files.
+        num_files: How many lines.
+    """
+
+    directory: str
+    values: tuple[str | None, ...]
+    text: bytes
+    num_files: int
+
+
+def manifest_path(directory: str) -> str:
+    """A partition directory -> the manifest's path under the table's root."""
+    return f"{MANIFEST_DIR}/{directory}/{MANIFEST_NAME}" if directory else f"{MANIFEST_DIR}/{MANIFEST_NAME}"
+
+
+def manifests_of(
+    snapshot: Snapshot, frame: pl.DataFrame, *, schemes: Mapping[str, str] = DEFAULT_SCHEMES
+) -> dict[str, Manifest]:
+    """The manifests of the partitions that the rows belong to, by directory.
+
+    Args:
+        snapshot: Whose files they are.
+        frame: Rows of ``snapshot.files.core``: all files of each partition concerned.
+        schemes: Scheme of a location -> scheme to write instead.
+
+    Raises:
+        UnsupportedFeatureError: A file has a deletion vector.
+        SchemaError: A location cannot be a line of text.
+        LogCorruptedError: A path that leads out of the table; a partition value that is none of its type.
+    """
+    _refuse_vectors(snapshot, frame)
+    keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
+    located = frame.select(*keys, location=_locations(frame["path"], snapshot.table_uri, schemes))
+    broken = located["location"].str.contains_any(["\n", "\r"])
+    if bool(broken.any()):
+        path = located["location"].filter(broken)[0]
+        raise SchemaError(
+            f"A line of a manifest cannot hold the file {path!r}: there is a line break in its name.",
+            hint="Rewrite the partition: new files are named without line breaks, the partition value stays.",
+            table=snapshot.table_uri,
+        )
+    types = [_type_of(snapshot, name) for name in snapshot.partition_columns]
+    if not keys:
+        lines = located["location"].unique().sort()
+        return {"": _manifest((), "", lines)} if len(lines) else {}
+    found: dict[str, Manifest] = {}
+    grouped = located.group_by(keys, maintain_order=True).agg("location")
+    by_directory: dict[str, list[tuple[tuple[str | None, ...], pl.Series]]] = {}
+    for *texts, lines in grouped.iter_rows():
+        values = hive_values(texts, types)
+        directory = partition_dir(dict(zip(snapshot.partition_columns, values, strict=True)))
+        by_directory.setdefault(directory, []).append((values, pl.Series(lines, dtype=pl.String)))
+    for directory, parts in by_directory.items():  # two spellings of one value in the log are one partition to Hive
+        lines = pl.concat([part for _, part in parts]) if len(parts) > 1 else parts[0][1]
+        found[directory] = _manifest(parts[0][0], directory, lines.unique().sort())
+    return found
+
+
+def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) -> Manifest:
+    text = "\n".join(lines.to_list())
+    return Manifest(
+        directory=directory,
+        values=values,
+        text=(text + "\n").encode() if text else b"",
+        num_files=len(lines),
+    )
+
+
+def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
+    """Absolute locations. Rows are walked only where a path is escaped or absolute."""
+    root = _with_scheme(resolve_data_path(table_uri, "x")[:-2], schemes)
+    plain = root + "/" + paths
+    odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
+    if bool(odd.any()):
+        resolved = [_with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]
+        plain = plain.scatter(np.flatnonzero(odd.to_numpy()), pl.Series(resolved, dtype=pl.String))
+    return plain
+
+
+def _with_scheme(uri: str, schemes: Mapping[str, str]) -> str:
+    scheme, separator, rest = uri.partition("://")
+    return f"{schemes.get(scheme, scheme)}://{rest}" if separator else uri
+
+
+def _type_of(snapshot: Snapshot, column: str) -> DataType:
+    field = snapshot.schema.field(column)
+    assert field is not None, f"partition column {column} is in the schema"
+    return field.data_type
+
+
+def hive_values(texts: Sequence[str | None], types: Sequence[DataType]) -> tuple[str | None, ...]:
+    """The log's texts of partition values -> how Hive spells the values; None for null.
+
+    A time is spelt in UTC with a space and no zone, ``2024-05-31 12:00:00``, whichever way the log has it.
+    """
+    return tuple(_hive_value(text, kind) for text, kind in zip(texts, types, strict=True))
+
+
+def _hive_value(text: str | None, data_type: DataType) -> str | None:
+    if text is None or text == "":
+        return None
+    if not isinstance(data_type, PrimitiveType) or data_type.name in ("string", "binary"):
+        return text
+    value = parse_partition_value(text, data_type)
+    name = data_type.name
+    if name in ("timestamp", "timestamp_ntz"):
+        spelt = f"{value:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
+        return f"{spelt}.{value.microsecond:06d}".rstrip("0") if value.microsecond else spelt
+    if name == "boolean":
+        return "true" if value else "false"
+    if name in ("float", "double"):
+        return text
+    return str(value)
+
+
+def values_of_directory(directory: str) -> dict[str, str | None]:
+    """A partition directory -> its values by column, None for null."""
+    values: dict[str, str | None] = {}
+    for part in directory.split("/") if directory else ():
+        name, _, value = part.partition("=")
+        values[hive_unescape(name)] = None if value == "__HIVE_DEFAULT_PARTITION__" else hive_unescape(value)
+    return values
+
+
+def check_publishable(snapshot: Snapshot) -> None:
+    """Refuse a table whose files do not read by the names of its columns.
+
+    Raises:
+        UnsupportedFeatureError: Column mapping gave a column another name in the files.
+    """
+    if snapshot.column_mapping_mode == "none":
+        return
+    renamed = next(_renamed(snapshot.schema, ()), None)
+    if renamed is not None:
+        logical, physical = renamed
+        raise UnsupportedFeatureError(
+            f"The column {logical!r} is called {physical!r} in the files, and readers of manifests go by the names in "
+            "the files.",
+            features=("columnMapping",),
+            hint="Read it through Trino's Delta connector, or copy it into a table without delta.columnMapping.mode.",
+            table=snapshot.table_uri,
+            version=snapshot.version,
+        )
+
+
+def _renamed(data_type: DataType, path: tuple[str, ...]) -> Any:
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            here = (*path, field.name)
+            if physical_name(field) != field.name:
+                yield ".".join(here), physical_name(field)
+            yield from _renamed(field.data_type, here)
+    elif isinstance(data_type, ArrayType):
+        yield from _renamed(data_type.element_type, path)
+    elif isinstance(data_type, MapType):
+        yield from _renamed(data_type.key_type, path)
+        yield from _renamed(data_type.value_type, path)
+
+
+def _refuse_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
+    """Readers of manifests know no deletion vectors: they would see the deleted rows again."""
+    count = frame.height - frame["dv_id"].null_count()
+    if count:
+        path = frame.filter(pl.col("dv_id").is_not_null())["path"][0]
+        raise UnsupportedFeatureError(
+            f"{count} files have deletion vectors, {path!r} among them: readers of manifests would see deleted rows.",
+            features=("deletionVectors",),
+            hint="Rewrite them first, with REORG TABLE … APPLY (PURGE), and set delta.enableDeletionVectors to false.",
+            table=snapshot.table_uri,
+            version=snapshot.version,
+        )

@@ -1,0 +1,405 @@
+"""A table's newest version in, its manifests published: only what changed, one atomic put each, never backwards.
+
+::
+
+    state + log --plan--> nothing | partitions to write | everything
+        under the lease: write --> delete or empty what has no files any more --> state, last
+
+A crash at any point leaves the old state: the next run writes the same partitions, and those of later commits, again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from pydelta.errors import BindError, InvalidArgumentError, StorageError, TableNotFoundError, VersionNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.manifests.changes import changed_partitions
+from pydelta.manifests.contents import (
+    DEFAULT_SCHEMES,
+    MANIFEST_DIR,
+    MANIFEST_NAME,
+    Manifest,
+    check_publishable,
+    hive_values,
+    manifest_path,
+    manifests_of,
+    values_of_directory,
+)
+from pydelta.manifests.lease import Lease, acquire
+from pydelta.manifests.state import STATE_PATH, ManifestState, read_state
+from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predicate, partition_mask
+from pydelta.protocol.partitions import partition_dir, typed_frame
+from pydelta.storage import Store
+
+__all__ = ["ManifestOptions", "PublishResult", "directories_with_manifest", "forget_emptied", "publish"]
+
+_WRITERS: Final = 16
+MANY_FILES: Final = 1000
+"""Files in one manifest from which on readers are slow to plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestOptions:
+    """How to publish.
+
+    Args:
+        where: SQL over partition columns: publish these partitions alone.
+        keep_emptied: A partition without files keeps an empty manifest until ``forget_emptied``, since a metastore
+            still has the partition.
+        schemes: Scheme of a location -> scheme in manifests.
+        full: Write every manifest, whatever the state says.
+        wait_seconds: How long to wait for another publisher.
+    """
+
+    where: str | None = None
+    keep_emptied: bool = False
+    schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
+    full: bool = False
+    wait_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishResult:
+    """What was published.
+
+    Args:
+        version: Version that the manifests are of now.
+        previous: Version that they were of before; None when there were none.
+        full: Every manifest was written.
+        reason: Why so, as a phrase; None for a difference.
+        written: Partitions whose manifest was written, with their values. (``""`` without partition columns.)
+        emptied: Partitions that have no files and keep an empty manifest.
+        removed: Partitions whose manifest was deleted.
+        files: Lines written.
+        crowded: Partition -> number of files, where there are more than ``MANY_FILES``.
+    """
+
+    version: int
+    previous: int | None
+    full: bool = False
+    reason: str | None = None
+    written: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    emptied: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    files: int = 0
+    crowded: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Manifests to write, directories that have no files (any more), and which directories are then known."""
+
+    manifests: Mapping[str, Manifest]
+    without_files: tuple[str, ...]
+    full: bool
+    reason: str | None
+    partial: bool
+
+
+def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishResult:
+    """Bring the manifests to the newest version.
+
+    Args:
+        log: The table.
+        options: How; see there.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        UnsupportedFeatureError: Files have deletion vectors, or column names that differ from the table's.
+        InvalidArgumentError, ParseError, BindError: ``where`` is no condition over partition columns.
+        ManifestsBusyError, LeaseLostError: Another process publishes; try again.
+        StorageError: The store failed; the state is that of before, and the next run writes what is missing.
+    """
+    options = options or ManifestOptions()
+    snapshot = _newest(log)
+    store = log.store
+    before = read_state(store)
+    if options.where is None and not options.full and _is_current(before, snapshot, options):
+        assert before is not None
+        return PublishResult(version=before.version, previous=before.version)
+
+    def published() -> bool:
+        return not options.full and options.where is None and _is_current(read_state(store), snapshot, options)
+
+    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=options.wait_seconds, done=published)
+    if lease is None:
+        return PublishResult(version=snapshot.version, previous=before.version if before else None)
+    try:
+        state = read_state(store)
+        # what was committed meanwhile goes out with it, so that those who wait for the lease find it done
+        return _publish(log, _newest(log), state, options, lease)
+    finally:
+        lease.release()
+
+
+def _newest(log: DeltaLog) -> Snapshot:
+    snapshot = log.update()
+    if snapshot.version < 0:
+        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.", table=log.uri)
+    check_publishable(snapshot)
+    return snapshot
+
+
+def _generation(state: ManifestState | None) -> int:
+    return state.generation if state else 0
+
+
+def _why_full(state: ManifestState | None, snapshot: Snapshot, options: ManifestOptions) -> str | None:
+    if options.full:
+        return "it was asked for"
+    if state is None:
+        return "nothing was published yet"
+    assert snapshot.metadata is not None
+    reason = state.why_not_from(
+        table_id=snapshot.metadata.id,
+        location=snapshot.table_uri,
+        partition_columns=snapshot.partition_columns,
+        schemes=options.schemes,
+    )
+    if reason is None and state.version > snapshot.version:
+        reason = f"version {state.version} was published, and the table is at {snapshot.version}"
+    return reason
+
+
+def _is_current(state: ManifestState | None, snapshot: Snapshot, options: ManifestOptions) -> bool:
+    return (
+        state is not None
+        and state.version == snapshot.version
+        and _why_full(state, snapshot, options) is None
+        and (options.keep_emptied or not state.emptied)
+    )
+
+
+def _publish(
+    log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, lease: Lease
+) -> PublishResult:
+    plan = _plan(log, snapshot, state, options)
+    store = log.store
+    known = None if plan.full else state
+    stale = list(plan.without_files)
+    emptied = set(known.emptied if known else ())
+    if plan.full and not plan.partial:
+        stale += [name for name in directories_with_manifest(store) if name not in plan.manifests and name not in stale]
+    elif not options.keep_emptied:
+        stale += [name for name in emptied if name not in plan.manifests and name not in stale]
+    kept_empty = stale if options.keep_emptied else []
+    if not snapshot.partition_columns and "" in stale:
+        kept_empty = [""]  # readers of an unpartitioned table must find it without rows, not without a manifest
+    writes = {manifest_path(name): manifest.text for name, manifest in plan.manifests.items()}
+    writes |= {manifest_path(name): b"" for name in kept_empty}
+    _put_all(store, writes, lease)
+    removed = [name for name in stale if name not in kept_empty]
+    _delete_all(store, [manifest_path(name) for name in removed], lease)
+    partitions = dict(known.partitions) if known else {}
+    for name in (*plan.manifests, *kept_empty):
+        partitions[name] = snapshot.version
+    for name in removed:
+        partitions.pop(name, None)
+    assert snapshot.metadata is not None
+    after = ManifestState(
+        table_id=snapshot.metadata.id,
+        location=snapshot.table_uri,
+        version=(known.version if known else -1) if plan.partial else snapshot.version,
+        generation=lease.generation,
+        partition_columns=snapshot.partition_columns,
+        schemes=dict(options.schemes),
+        partitions=partitions,
+        emptied=tuple(sorted((emptied | set(kept_empty)) - set(plan.manifests) - set(removed) - {""})),
+    )
+    lease.check()
+    store.put(STATE_PATH, after.encode())
+    return PublishResult(
+        version=after.version,
+        previous=state.version if state else None,
+        full=plan.full,
+        reason=plan.reason,
+        written={name: manifest.values for name, manifest in plan.manifests.items()},
+        emptied=tuple(sorted(kept_empty)),
+        removed=tuple(sorted(removed)),
+        files=sum(manifest.num_files for manifest in plan.manifests.values()),
+        crowded={name: item.num_files for name, item in plan.manifests.items() if item.num_files > MANY_FILES},
+    )
+
+
+# --- what to write -----------------------------------------------------------------------------------------
+
+
+def _plan(log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions) -> _Plan:
+    reason = _why_full(state, snapshot, options)
+    if options.where is not None:
+        return _plan_where(snapshot, state, options, reason)
+    if reason is None:
+        assert state is not None
+        try:
+            commits = log.changes(state.version, snapshot.version)
+            changes = changed_partitions(commits, snapshot.files.spec.physical_names)
+            reason = changes.unknown
+        except VersionNotFoundError:
+            reason = f"the log no longer reaches back to version {state.version}"
+        else:
+            if reason is None:
+                return _plan_changes(snapshot, changes.values, options)
+    manifests = manifests_of(snapshot, snapshot.files.core, schemes=options.schemes)
+    missing = [] if snapshot.partition_columns or manifests else [""]
+    return _Plan(manifests=manifests, without_files=tuple(missing), full=True, reason=reason, partial=False)
+
+
+def _plan_changes(snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], options: ManifestOptions) -> _Plan:
+    """The partitions that commits touched: those with files are written, the others have lost their last one."""
+    touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
+    spec = snapshot.files.spec
+    keys = [PV_PREFIX + name for name in spec.physical_names]
+    frame = snapshot.files.core
+    directories = [_directory(snapshot, values) for values in touched]
+    if keys:
+        wanted = pl.DataFrame(
+            {key: [values[at] for values in touched] for at, key in enumerate(keys)},
+            schema=dict.fromkeys(keys, pl.String()),
+        )
+        frame = frame.join(wanted, on=keys, how="semi", nulls_equal=True)
+        frame = _with_other_spellings(snapshot, frame, set(directories), keys)
+    manifests = manifests_of(snapshot, frame, schemes=options.schemes) if touched else {}
+    gone = tuple(dict.fromkeys(name for name in directories if name not in manifests))
+    return _Plan(manifests=manifests, without_files=gone, full=False, reason=None, partial=False)
+
+
+def _with_other_spellings(
+    snapshot: Snapshot, frame: pl.DataFrame, directories: set[str], keys: Sequence[str]
+) -> pl.DataFrame:
+    """Files of the same partitions whose value the log spells in another way, such as ``01`` for ``1``."""
+    types = {str(field.data_type) for field in snapshot.files.spec.partition_schema().fields}
+    if types <= {"string", "binary"}:
+        return frame  # one spelling a value
+    distinct = snapshot.files.core.select(keys).unique()
+    same = [row for row in distinct.iter_rows() if _directory(snapshot, row) in directories]
+    wanted = pl.DataFrame(same, schema=dict.fromkeys(keys, pl.String()), orient="row")
+    return snapshot.files.core.join(wanted, on=list(keys), how="semi", nulls_equal=True)
+
+
+def _directory(snapshot: Snapshot, values: Sequence[str | None]) -> str:
+    types = [field.data_type for field in snapshot.files.spec.partition_schema().fields]
+    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(values, types), strict=True)))
+
+
+def _plan_where(snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, reason: str | None) -> _Plan:
+    """Chosen partitions of a table whose others stay as they are."""
+    assert options.where is not None
+    if not snapshot.partition_columns:
+        raise InvalidArgumentError(
+            "The table has no partition columns, so there are no partitions to choose.",
+            hint="Leave the WHERE out.",
+            table=snapshot.table_uri,
+        )
+    condition = parse_predicate(options.where, snapshot.schema)
+    if not is_partition_only(condition, snapshot.partition_columns):
+        raise BindError(
+            f"{options.where!r} reads a column that is no partition column.",
+            hint=f"The partition columns are: {', '.join(snapshot.partition_columns)}.",
+            table=snapshot.table_uri,
+        )
+    frame = snapshot.files.select(condition)
+    manifests = manifests_of(snapshot, frame, schemes=options.schemes)
+    published = [name for name in (state.partitions if state and reason is None else ()) if name not in manifests]
+    gone = [name for name in published if _matches(name, condition, snapshot)]
+    return _Plan(manifests=manifests, without_files=tuple(gone), full=reason is not None, reason=reason, partial=True)
+
+
+def _matches(directory: str, condition: Expr, snapshot: Snapshot) -> bool:
+    values = values_of_directory(directory)
+    schema = snapshot.files.spec.partition_schema()
+    types = dict.fromkeys(schema.names, pl.String())
+    texts = pl.DataFrame({name: [values.get(name)] for name in schema.names}, schema=types)
+    try:
+        return bool(partition_mask(condition, typed_frame(texts, schema))[0])
+    except NotEvaluable as error:
+        raise InvalidArgumentError(str(error), hint="Compare partition columns with constants.") from error
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def _put_all(store: Store, writes: Mapping[str, bytes], lease: Lease) -> None:
+    def put(item: tuple[str, bytes]) -> None:
+        lease.check()
+        store.put(*item)
+
+    if len(writes) == 1:
+        put(next(iter(writes.items())))
+    elif writes:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for _ in pool.map(put, writes.items()):
+                pass
+
+
+def _delete_all(store: Store, paths: Sequence[str], lease: Lease) -> None:
+    if not paths:
+        return
+    lease.check()
+    report = store.delete_many(paths)
+    if report.failed:
+        path, why = report.failed[0]
+        raise StorageError(
+            f"{len(report.failed)} manifests of partitions that have no files any more could not be deleted, "
+            f"{path!r} first: {why}.",
+            retryable=True,
+            hint="Readers may still see rows of these partitions: allow deletes under _symlink_format_manifest/, "
+            "and run it again.",
+            table=store.root,
+        )
+
+
+def directories_with_manifest(store: Store) -> list[str]:
+    """Directories that hold a manifest, by listing."""
+    prefix, name = f"{MANIFEST_DIR}/", f"/{MANIFEST_NAME}"
+    found = []
+    for info in store.list_all(MANIFEST_DIR):
+        if info.path == f"{MANIFEST_DIR}{name}":
+            found.append("")
+        elif info.path.startswith(prefix) and info.path.endswith(name):
+            found.append(info.path[len(prefix) : -len(name)])
+    return found
+
+
+def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: float = 60.0) -> tuple[str, ...]:
+    """Delete the empty manifests of partitions that the metastore has dropped.
+
+    A partition that has got files again meanwhile keeps its manifest.
+
+    Returns:
+        The directories whose manifest was deleted.
+
+    Raises:
+        ManifestsBusyError, LeaseLostError, StorageError: As ``publish``.
+    """
+    wanted = set(directories)
+    store = log.store
+    state = read_state(store)
+    if state is None or not wanted & set(state.emptied):
+        return ()
+    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=wait_seconds, done=lambda: False)
+    assert lease is not None
+    try:
+        state = read_state(store)
+        gone = sorted(wanted & set(state.emptied)) if state else []
+        if state is None or not gone:
+            return ()
+        _delete_all(store, [manifest_path(name) for name in gone], lease)
+        after = msgspec.structs.replace(
+            state,
+            generation=lease.generation,
+            partitions={name: version for name, version in state.partitions.items() if name not in gone},
+            emptied=tuple(name for name in state.emptied if name not in gone),
+        )
+        lease.check()
+        store.put(STATE_PATH, after.encode())
+        return tuple(gone)
+    finally:
+        lease.release()

@@ -1,0 +1,76 @@
+"""``_pydelta/manifests.json``: which version of the table each published manifest is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from pydelta.errors import ObjectNotFoundError
+from pydelta.storage import Store
+
+__all__ = ["GENERATOR", "STATE_PATH", "ManifestState", "read_state"]
+
+STATE_PATH: Final = "_pydelta/manifests.json"
+GENERATOR: Final = 1
+"""Raised when the contents of manifests change their form: tables published by an older one are published anew."""
+
+
+class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is published.
+
+    Args:
+        table_id: Id of the table in its metadata.
+        location: Where the table lay: lines are absolute, so manifests that were copied with a table are of no use.
+        version: Every partition is of this version at least.
+        generation: How often the lease was held until then.
+        generator: See ``GENERATOR``.
+        partition_columns: Of the table at that version.
+        schemes: Rewritten schemes.
+        partitions: Directory -> version at which its manifest was last written.
+        emptied: Directories without files whose manifest stays, empty, until the metastore has dropped the partition.
+    """
+
+    table_id: str
+    location: str
+    version: int
+    generation: int
+    generator: int = GENERATOR
+    partition_columns: tuple[str, ...] = ()
+    schemes: dict[str, str] = {}
+    partitions: dict[str, int] = {}
+    emptied: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """JSON, as it lies in the table."""
+        return msgspec.json.encode(self)
+
+    def spread(self) -> tuple[int, int]:
+        """Oldest and newest version that a partition's manifest was written at; both ``version`` without any."""
+        versions = self.partitions.values() or (self.version,)
+        return min(versions), max(versions)
+
+    def why_not_from(
+        self, *, table_id: str, location: str, partition_columns: tuple[str, ...], schemes: Mapping[str, str]
+    ) -> str | None:
+        """Why the difference since this state is not enough, as a phrase; None when it is."""
+        if self.table_id != table_id:
+            return "another table was published here before"
+        if self.location != location:
+            return f"the table lay at {self.location} when it was published"
+        if self.generator != GENERATOR:
+            return f"the manifests were written by generator {self.generator}"
+        if self.partition_columns != partition_columns:
+            return "the partition columns have changed"
+        if self.schemes != dict(schemes):
+            return "the rewriting of schemes has changed"
+        return None
+
+
+def read_state(store: Store) -> ManifestState | None:
+    """The state beside a table; None where there is none, or it cannot be read: then everything is published anew."""
+    try:
+        return msgspec.json.decode(store.read(STATE_PATH), type=ManifestState)
+    except (ObjectNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None

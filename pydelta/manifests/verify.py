@@ -1,0 +1,143 @@
+"""Published manifests against the log: every line a live file that exists, no live file missing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.errors import ObjectNotFoundError, VersionNotFoundError
+from pydelta.log import DeltaLog
+from pydelta.manifests.contents import MANIFEST_DIR, MANIFEST_NAME, manifest_path, manifests_of
+from pydelta.manifests.publish import directories_with_manifest
+from pydelta.manifests.state import read_state
+from pydelta.protocol.paths import decode_log_path, is_absolute_path
+
+__all__ = ["ManifestReport", "verify_manifests"]
+
+_READERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestReport:
+    """What is wrong with the manifests; ``ok`` when nothing is.
+
+    Args:
+        table_version: The table's newest version.
+        version: Version that the manifests are of; None where nothing is published.
+        partitions: Manifests compared.
+        lines: Lines in them.
+        missing_lines: Live files that no manifest names.
+        extra_lines: Lines that name no live file.
+        missing_manifests: Partitions with files and without a manifest.
+        stray_manifests: Manifests of partitions without files, other than the empty ones that are kept on purpose.
+        other_files: Files in the manifests' folders that are none, and that readers would take for some.
+        absent_files: Live files that are not in the store, as far as was looked.
+        checked_files: How many files were looked for.
+    """
+
+    table_version: int
+    version: int | None
+    partitions: int = 0
+    lines: int = 0
+    missing_lines: tuple[str, ...] = ()
+    extra_lines: tuple[str, ...] = ()
+    missing_manifests: tuple[str, ...] = ()
+    stray_manifests: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
+    absent_files: tuple[str, ...] = ()
+    checked_files: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether readers of the manifests get the rows of ``version``."""
+        return self.version is not None and not (
+            self.missing_lines
+            or self.extra_lines
+            or self.missing_manifests
+            or self.stray_manifests
+            or self.other_files
+            or self.absent_files
+        )
+
+
+def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestReport:
+    """Read every manifest and compare it with the log at the version that is published.
+
+    Args:
+        log: The table.
+        files: How many data files to look for in the store, evenly spread; None for all of them.
+
+    Raises:
+        VersionNotFoundError: The log cannot rebuild the published version any more: publish again first.
+        StorageError: The store failed.
+    """
+    newest = log.update().version
+    store = log.store
+    state = read_state(store)
+    if state is None:
+        return ManifestReport(table_version=newest, version=None)
+    try:
+        snapshot = log.snapshot(version=state.version)
+    except VersionNotFoundError as error:
+        error.hint = "The manifests are older than what the log retains: publish them again, then verify."
+        raise
+    expected = manifests_of(snapshot, snapshot.files.core, schemes=state.schemes)
+    present = set(directories_with_manifest(store))
+    may_be_empty = set(state.emptied) | ({""} if not snapshot.partition_columns else set())
+
+    def lines_of(directory: str) -> tuple[str, list[str]]:
+        try:
+            return directory, store.read(manifest_path(directory)).decode().splitlines()
+        except ObjectNotFoundError:
+            return directory, []
+
+    missing_lines: list[str] = []
+    extra_lines: list[str] = []
+    stray: list[str] = []
+    lines = 0
+    with ThreadPoolExecutor(_READERS) as pool:
+        for directory, found in pool.map(lines_of, sorted(present)):
+            lines += len(found)
+            manifest = expected.get(directory)
+            wanted = manifest.text.decode().splitlines() if manifest else []
+            if manifest is None and (directory not in may_be_empty or found):
+                stray.append(directory)
+            missing_lines += sorted(set(wanted) - set(found))
+            extra_lines += sorted(set(found) - set(wanted))
+            extra_lines += (
+                sorted({line for line in found if found.count(line) > 1}) if len(set(found)) < len(found) else []
+            )
+        absent, checked = _absent(log, snapshot.files.core["path"].to_list(), files, pool)
+    return ManifestReport(
+        table_version=newest,
+        version=state.version,
+        partitions=len(present),
+        lines=lines,
+        missing_lines=tuple(missing_lines),
+        extra_lines=tuple(extra_lines),
+        missing_manifests=tuple(sorted(set(expected) - present)),
+        stray_manifests=tuple(stray),
+        other_files=tuple(_other_files(log)),
+        absent_files=absent,
+        checked_files=checked,
+    )
+
+
+def _absent(
+    log: DeltaLog, paths: list[str], limit: int | None, pool: ThreadPoolExecutor
+) -> tuple[tuple[str, ...], int]:
+    if limit is not None and limit < len(paths):
+        paths = [paths[at * len(paths) // limit] for at in range(limit)]
+
+    def exists(path: str) -> bool:
+        return log.file_exists(path) if is_absolute_path(path) else log.store.head(decode_log_path(path)) is not None
+
+    return tuple(path for path, there in zip(paths, pool.map(exists, paths), strict=True) if not there), len(paths)
+
+
+def _other_files(log: DeltaLog) -> list[str]:
+    """Readers skip names that begin with ``_`` or ``.``, and take every other file in a folder for a manifest."""
+    names = (info.path for info in log.store.list_all(MANIFEST_DIR))
+    found = [(path, path.rpartition("/")[2]) for path in names]
+    return sorted(path for path, name in found if name != MANIFEST_NAME and not name.startswith(("_", ".")))
