@@ -3,6 +3,7 @@
 ::
 
     Snapshot --physical schema--> HadoopFsRelation(DeltaFileIndex, ParquetFileFormat)
+                                    `--deletion vectors, where there are some--> vectors.vector_scan
                                     `--projection--> logical names, hidden columns dropped
 
 The projection is there only when it does something: column mapping, void columns or hidden columns.
@@ -26,18 +27,23 @@ from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.schema import logical_to_physical, physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
-from pydelta.spark.index import DeltaFileIndex, HiddenColumn, IndexIdentity, Pruner, ScanFiles
+from pydelta.spark.index import VECTOR_COLUMNS, DeltaFileIndex, HiddenColumn, IndexIdentity, Pruner, ScanFiles
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.row_tracking import TRACKING_HIDDEN, tracked_fields, tracking_columns
+from pydelta.spark.vectors import SnapshotVectors, vector_scan
 
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
-__all__ = ["FILE_ROW_COLUMN", "make_relation", "scan_dataframe"]
+__all__ = ["FILE_ROW_COLUMN", "ROW_INDEX_COLUMN", "physical_scan", "scan_dataframe"]
 
 FILE_ROW_COLUMN: Final = "__pydelta_file_row"
 """Column that ``with_file_identity`` adds: the file's position in the frame that was given."""
 
+ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
+"""Column that ``with_row_index`` adds: the row's position in its file, deleted rows counted."""
+
+_VECTOR_TYPES: Final = ("binary", "long", "long")
 _DROPPED_METADATA: Final = ("delta.", "EXISTS_DEFAULT")
 _FIELD_ID: Final = "parquet.field.id"
 
@@ -49,6 +55,7 @@ def scan_dataframe(
     pinned: bool,
     files: pl.DataFrame | None = None,
     with_file_identity: bool = False,
+    with_row_index: bool = False,
     with_row_tracking: bool = False,
 ) -> DataFrame:
     """The rows of a snapshot, read by the JVM.
@@ -59,13 +66,15 @@ def scan_dataframe(
         pinned: The user named the version: caches over it are never rebuilt.
         files: Rows of ``snapshot.files.core``: scan these files alone; None for all.
         with_file_identity: Add ``FILE_ROW_COLUMN`` (bigint): the position in ``files`` of the row's file.
+        with_row_index: Add ``ROW_INDEX_COLUMN`` (bigint): the position of the row in its file.
         with_row_tracking: Add ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` (bigint); null for a row that has none.
 
     Returns:
-        A DataFrame with the table's columns in the table's order; ``_metadata`` can be selected.
+        A DataFrame with the table's columns in the table's order, without the rows that deletion vectors delete;
+        ``_metadata`` can be selected.
 
     Raises:
-        UnsupportedFeatureError: A file to be read has a deletion vector; its rows would come back.
+        UnsupportedFeatureError: A column's type was changed in a way that Spark's reader may not follow.
 
     Protocol: "Reader Requirements for Column Mapping", "Reader Requirement for Deletion Vectors".
     """
@@ -82,14 +91,14 @@ def scan_dataframe(
         frame = with_row_ids(snapshot.files, frame)
         tracked, hidden = tracked_fields(snapshot.properties), (*hidden, *TRACKING_HIDDEN)
         subset += "+rows"
-    relation = make_relation(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset, tracked=tracked)
-    jvm = Jvm.of(spark)
-    scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
+    scanned = physical_scan(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset, tracked=tracked)
     extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
+    if with_row_index:
+        extra = (scanned.metadataColumn("_metadata").getField("row_index").alias(ROW_INDEX_COLUMN), *extra)
     return _project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
 
 
-def make_relation(
+def physical_scan(
     spark: SparkSession,
     snapshot: Snapshot,
     *,
@@ -98,14 +107,57 @@ def make_relation(
     hidden: tuple[HiddenColumn, ...] = (),
     subset: str = "",
     tracked: tuple[StructField, ...] = (),
-) -> Any:
-    """The ``HadoopFsRelation`` of a snapshot, with physical names; ``tracked`` are data columns beside the table's."""
+    ids: dict[str, Any] | None = None,
+) -> DataFrame:
+    """The live rows of files, with physical names.
+
+    Files without a deletion vector keep the plain scan; those with one are a relation of their own.
+
+    Args:
+        spark: A classic session.
+        snapshot: What to read.
+        pinned: See ``scan_dataframe``.
+        frame: The files; None for all.
+        hidden: Values a file to be carried along, columns of ``frame``.
+        subset: What tells the scan from others of the version; empty for a plain one of all files.
+        tracked: Data columns beside the table's.
+        ids: Ids that the columns shall have if there are vectors, by name.
+    """
     jvm = Jvm.of(spark)
+    frame = snapshot.files.core if frame is None else frame
+
+    def relation(files: pl.DataFrame, subset: str, *, vectors: bool, shared: bool) -> Any:
+        return _make_relation(
+            jvm, snapshot, pinned=pinned, frame=files, hidden=hidden, subset=subset, tracked=tracked, vectors=vectors,
+            shared=shared,
+        )  # fmt: skip
+
+    has_vector = frame["dv_id"].is_not_null()
+    if not has_vector.any():
+        plain = relation(frame, subset, vectors=False, shared=not subset)
+        return DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)
+    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors=True, shared=not subset)
+    if has_vector.all():
+        return vector_scan(jvm, plain=None, marked=marked, ids=ids)
+    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", vectors=False, shared=not subset)
+    return vector_scan(jvm, plain=plain, marked=marked, ids=ids)
+
+
+def _make_relation(
+    jvm: Jvm,
+    snapshot: Snapshot,
+    *,
+    pinned: bool,
+    frame: pl.DataFrame,
+    hidden: tuple[HiddenColumn, ...],
+    subset: str,
+    tracked: tuple[StructField, ...],
+    vectors: bool,
+    shared: bool,
+) -> Any:
+    """A ``HadoopFsRelation`` over files of a snapshot; with ``vectors``, ``VECTOR_COLUMNS`` are its last columns."""
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
-    if frame is None:
-        frame = snapshot.files.core
-    _refuse_live_vectors(snapshot, frame)
     _refuse_unknown_widening(snapshot, snapshot.schema)
     physical = _readable(logical_to_physical(snapshot.schema, mode), keep_ids=mode == "id")
     logical_names = {name.lower() for name in snapshot.partition_columns}
@@ -114,7 +166,10 @@ def make_relation(
     }
     partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
     assert len(partition_fields) == len(logical_names)
-    extra = tuple({"name": item.name, "type": item.spark_type, "nullable": True, "metadata": {}} for item in hidden)
+    beside = [(item.name, item.spark_type) for item in hidden]
+    if vectors:
+        beside += zip(VECTOR_COLUMNS, _VECTOR_TYPES, strict=True)
+    extra = tuple({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in beside)
     identity = IndexIdentity(
         table_id=snapshot.metadata.id, location=snapshot.table_uri, version=snapshot.version, subset=subset
     )
@@ -129,6 +184,8 @@ def make_relation(
             size_bytes=int(frame["size"].sum() or 0),
             pinned=pinned,
             prune=_pruner(jvm, snapshot, mode),
+            vectors=SnapshotVectors(jvm, snapshot) if vectors else None,
+            shared=shared,
         ),
         partition_schema,
     )
@@ -157,21 +214,6 @@ def _logical_paths(
         yield paths
         if isinstance(field.data_type, StructType):
             yield from _logical_paths(field.data_type, *paths)
-
-
-def _refuse_live_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
-    """Until vectors are applied, a file that has one is not read at all."""
-    if frame["dv_id"].null_count() == frame.height:
-        return
-    path = frame.filter(pl.col("dv_id").is_not_null())["path"][0]
-    raise UnsupportedFeatureError(
-        f"The file {path!r} has a deletion vector, and this version of the engine does not read deletionVectors.",
-        features=("deletionVectors",),
-        hint="Rewrite the table without deletion vectors (REORG TABLE … APPLY (PURGE) in the engine that wrote them), "
-        "or read an older version with versionAsOf.",
-        table=snapshot.table_uri,
-        version=snapshot.version,
-    )
 
 
 def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
