@@ -39,6 +39,7 @@ __all__ = [
     "RECORD_SCHEMA",
     "FileRecord",
     "PartitionColumn",
+    "TaskWriter",
     "WriteTask",
     "record_batch",
     "run_task",
@@ -107,6 +108,7 @@ class WriteTask:
         change_data: Whether the batches' last column is the kind of change.
         hidden_columns: How many of the last columns of ``file_schema`` are none of the table's (materialised row ids);
             the change data feed goes without them.
+        no_bounds: Dotted names of float columns that get no bounds from the first row group on: some row holds NaN.
         folder: Folder under the root that the files go to; empty for the root.
         file_prefix: Beginning of the files' names.
     """
@@ -127,6 +129,7 @@ class WriteTask:
     prefix_length: int = 0
     change_data: bool = False
     hidden_columns: int = 0
+    no_bounds: frozenset[str] = frozenset()
     folder: str = ""
     file_prefix: str = "part"
 
@@ -194,7 +197,7 @@ def run_task(
         SchemaError: A batch cannot be held by the files' schema.
     """
     tasks = task.halves() if task.change_data else (task,)
-    writers = [_TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
+    writers = [TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
     try:
         for batch in batches:
             parts = _by_kind(batch, task) if task.change_data else (batch,)
@@ -225,7 +228,7 @@ def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa
     return data.filter(kind.is_null()), changes.filter(kind.is_valid())
 
 
-class _TaskWriter:
+class TaskWriter:
     """The sinks of one task, one for each combination of partition values, and the bounds on them."""
 
     def __init__(self, task: WriteTask, *, partition_id: int, store: Store | None) -> None:
@@ -236,8 +239,10 @@ class _TaskWriter:
         self._buffered = 0
         self._records: list[FileRecord] = []
         self._previous: tuple[str | None, ...] | None = None
+        self.nan_columns: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows as ``WriteTask`` describes them."""
         width = len(self._task.file_schema)
         data = file_batch(batch, self._task.file_schema)
         if not self._task.partition_columns:
@@ -246,11 +251,20 @@ class _TaskWriter:
             keys = [batch.column(width + index) for index in range(len(self._task.partition_columns))]
             for values, rows in _split(keys, self._task.partition_columns, data):
                 self._append(values, rows)
+        self._hold_back_little()
+
+    def append(self, values: tuple[str | None, ...], rows: pa.RecordBatch) -> None:
+        """Take rows of one partition that have the files' columns and types already; partition values as texts."""
+        self._append(values, rows)
+        self._hold_back_little()
+
+    def _hold_back_little(self) -> None:
         if self._buffered > self._task.buffer_bytes:
             for sink in list(self._sinks.values()):
                 self._flush(sink)
 
     def finish(self) -> list[FileRecord]:
+        """Close what is open; the records of all files."""
         for sink in list(self._sinks.values()):
             self._close(sink)
         return self._records
@@ -309,6 +323,8 @@ class _TaskWriter:
         self._buffered -= sink.buffered_bytes
         arrow_bytes, sink.buffered_bytes, sink.buffered = sink.buffered_bytes, 0, []
         with_nan = {path for path, leaf in float_leaves(table) if pc.any(pc.is_nan(leaf)).as_py()}
+        self.nan_columns |= with_nan
+        with_nan |= self._task.no_bounds
         if sink.file is not None and with_nan - sink.file.without_statistics:
             # Readers may take a footer's maximum as a bound on NaN too, so this column goes without one from here.
             self._close_file(sink)
