@@ -93,7 +93,7 @@ SUPPORTED_READER: Final = frozenset(
         "variantType-preview",
     }
 )
-"""Reader features that this engine honours. A live deletion vector is still refused, at the scan."""
+"""Reader features that this engine honours."""
 
 SUPPORTED_WRITER: Final = frozenset(
     {

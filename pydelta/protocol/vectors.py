@@ -1,9 +1,12 @@
-"""A deletion vector's descriptor in, the file that it lies in out; with the bytes from there, the deleted rows.
+"""A deletion vector's descriptor in, its file and deleted rows out; and back.
 
 ::
 
     descriptor --vector_path--> file, or None: kept in the log
                --stored_range--> the bytes to read of it --deleted_rows--> positions
+
+    positions --inline_vector--> descriptor
+    positions of many files --pack_vectors--> descriptors and the bytes of one file
 
 Protocol: "Deletion Vector Descriptor Schema", "Deletion Vector File Storage Format".
 """
@@ -13,14 +16,17 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
+import numpy as np
+
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
-from pydelta.protocol.roaring import Positions, decode_bitmap
+from pydelta.protocol.roaring import Positions, decode_bitmap, encode_bitmap
 
-__all__ = ["deleted_rows", "stored_range", "vector_path"]
+__all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_path"]
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _FILLER: Final = "#"
@@ -83,6 +89,42 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
     return rows
 
 
+def inline_vector(rows: Positions) -> DeletionVectorDescriptor:
+    """The descriptor that holds the rows itself."""
+    data = encode_bitmap(rows)
+    return DeletionVectorDescriptor(
+        storage_type="i", path_or_inline_dv=_encoded(data), size_in_bytes=len(data), cardinality=len(np.unique(rows))
+    )
+
+
+def pack_vectors(
+    vectors: Sequence[Positions], *, file_id: uuid.UUID, folder: str = ""
+) -> tuple[bytes, list[DeletionVectorDescriptor]]:
+    """One file that holds many vectors.
+
+    Args:
+        vectors: Deleted rows of each data file.
+        file_id: Names the file.
+        folder: Directory under the table's root, without a slash; empty for the root.
+
+    Returns:
+        The file's bytes, and a descriptor for each vector; ``vector_path`` of any of them is the file's place.
+    """
+    place = folder + _encoded(file_id.bytes)
+    parts, at, described = [b"\x01"], 1, []
+    for rows in vectors:
+        data = encode_bitmap(rows)
+        parts += [struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))]
+        described.append(
+            DeletionVectorDescriptor(
+                storage_type="u", path_or_inline_dv=place, offset=at, size_in_bytes=len(data),
+                cardinality=len(np.unique(rows)),
+            )
+        )  # fmt: skip
+        at += len(data) + _AROUND_BYTES
+    return b"".join(parts), described
+
+
 _AROUND_BYTES: Final = 8  # the size before the bitmap and the checksum behind it
 
 
@@ -112,6 +154,19 @@ def _damaged(vector: DeletionVectorDescriptor, why: str) -> LogCorruptedError:
         f"The deletion vector {vector.unique_id!r} is damaged: {why}.",
         hint="Without it, deleted rows would come back: restore its file, or the commit that holds it, from a backup.",
     )
+
+
+def _encoded(data: bytes) -> str:
+    """Z85, filled up with zeros to whole groups of four bytes."""
+    data += bytes(-len(data) % 4)
+    text: list[str] = []
+    for (number,) in struct.iter_unpack(">I", data):
+        digits = []
+        for _ in range(5):
+            number, digit = divmod(number, 85)
+            digits.append(_DIGITS[digit])
+        text += reversed(digits)
+    return "".join(text)
 
 
 def _decoded(text: str) -> bytes:

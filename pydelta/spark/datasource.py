@@ -9,17 +9,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pydelta.log import Snapshot
+    from pydelta.protocol.actions import DeletionVectorDescriptor
+
+    _File: TypeAlias = tuple[str, tuple[tuple[str, str | None], ...], DeletionVectorDescriptor | None]
 
 __all__ = ["DeltaDataSource"]
 
@@ -53,11 +56,11 @@ class DeltaDataSource(DataSource):
 
 @dataclass
 class _Files(InputPartition):
-    """Some files of the table: (path as the log spells it, partition values by physical name)."""
+    """Some files of the table: (path as the log spells it, partition values by physical name, vector)."""
 
-    files: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
+    files: tuple[_File, ...]
 
-    def __init__(self, files: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]) -> None:
+    def __init__(self, files: tuple[_File, ...]) -> None:
         super().__init__(None)
         self.files = files
 
@@ -68,21 +71,16 @@ class _Reader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Files, a few a partition. Refuses live deletion vectors."""
+        """Files, a few a partition."""
         snapshot = _snapshot(self._options)
         core = snapshot.files.core
-        if core["dv_id"].null_count() < core.height:
-            raise UnsupportedFeatureError(
-                "A file of the table has a deletion vector, and this engine does not read deletionVectors yet.",
-                features=("deletionVectors",),
-                hint="Rewrite the table without deletion vectors in the engine that wrote them.",
-                table=snapshot.table_uri,
-            )
         paths = core["path"].to_list()
         names = [name for name in core.columns if name.startswith("pv:")]
         rows = core.select(names).rows() if names else [()] * len(paths)
+        marked = core.filter(core["dv_id"].is_not_null())
+        vectors = {add.path: add.deletion_vector for add in snapshot.files.adds(marked)}
         files = [
-            (path, tuple(zip((name.removeprefix("pv:") for name in names), row, strict=True)))
+            (path, tuple(zip((name.removeprefix("pv:") for name in names), row, strict=True)), vectors.get(path))
             for path, row in zip(paths, rows, strict=True)
         ]
         return [
@@ -91,13 +89,13 @@ class _Reader(DataSourceReader):
         ] or [_Files(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the files, partition columns filled in."""
+        """Arrow batches of the files, partition columns filled in, rows that vectors delete left out."""
         from pydelta.spark.datasource_read import read_file
 
         assert isinstance(partition, _Files)
         snapshot = _snapshot(self._options)
-        for path, values in partition.files:
-            yield from read_file(snapshot, path, dict(values), self._options)
+        for path, values, vector in partition.files:
+            yield from read_file(snapshot, path, dict(values), self._options, vector)
 
 
 def _snapshot(options: Mapping[str, str]) -> Snapshot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from pydelta.storage import open_store
 
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
+    from pydelta.protocol.actions import DeletionVectorDescriptor
 
 __all__ = ["read_file"]
 
@@ -24,7 +26,11 @@ _BATCH_ROWS: Final = 10_000
 
 
 def read_file(
-    snapshot: Snapshot, path: str, values: Mapping[str, str | None], options: Mapping[str, str]
+    snapshot: Snapshot,
+    path: str,
+    values: Mapping[str, str | None],
+    options: Mapping[str, str],
+    vector: DeletionVectorDescriptor | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one data file.
 
@@ -33,11 +39,14 @@ def read_file(
         path: As the log spells it.
         values: Partition values as text, by physical name.
         options: Storage options.
+        vector: The file's deletion vector.
 
     Yields:
         Batches with the table's columns in its order; a column that the file lacks is null.
     """
     target = to_arrow(snapshot.schema)
+    gone = _deleted(snapshot.table_uri, vector, options)
+    first = 0
     partitions = {name.lower() for name in snapshot.partition_columns}
     mapped = snapshot.column_mapping_mode != "none"
     file = pq.ParquetFile(pa.BufferReader(_read(snapshot.table_uri, path, options)))
@@ -56,7 +65,23 @@ def read_file(
             else:
                 value = parse_partition_value(values.get(name), field.data_type) if name in values else None
                 columns.append(_constant(value, arrow.type, batch.num_rows))
-        yield pa.RecordBatch.from_arrays(columns, schema=target)
+        rows = pa.RecordBatch.from_arrays(columns, schema=target)
+        if len(gone):
+            here = gone[np.searchsorted(gone, first) : np.searchsorted(gone, first + rows.num_rows)]
+            live = np.ones(rows.num_rows, dtype=bool)
+            live[here - first] = False
+            rows = rows.filter(pa.array(live))
+        first += batch.num_rows
+        yield rows
+
+
+def _deleted(root: str, vector: DeletionVectorDescriptor | None, options: Mapping[str, str]) -> Any:
+    if vector is None:
+        return np.empty(0, dtype=np.int64)
+    from pydelta.log.vectors import read_deleted_rows
+
+    rows = read_deleted_rows([vector], store=open_store(root, options), root=root, options=options)
+    return rows[0].astype(np.int64)
 
 
 def _read(root: str, path: str, options: Mapping[str, str]) -> bytes:

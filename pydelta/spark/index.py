@@ -27,7 +27,7 @@ from pydelta.spark.filters import to_expressions
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 
-__all__ = ["DeltaFileIndex", "HiddenColumn", "IndexIdentity", "ScanFiles", "find_index"]
+__all__ = ["VECTOR_COLUMNS", "DeltaFileIndex", "HiddenColumn", "IndexIdentity", "ScanFiles", "find_index"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,12 @@ _ORDINAL: Final = "__pydelta_partition"
 _SERIALS: Final = itertools.count(1)
 _LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
 _TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
+_ROWS_BYTES: Final = 32 * 1024 * 1024
 _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
+
+
+VECTOR_COLUMNS: Final = ("__pydelta_vector", "__pydelta_vector_start", "__pydelta_vector_end")
+"""Hidden columns of files with a deletion vector: bits (binary), row of the first bit, row behind the last (bigint)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +64,6 @@ class IndexIdentity:
 class HiddenColumn:
     """A value a file that the scan carries as one more partition column, such as a file's ordinal.
 
-    A deletion vector's bitmap goes the same way: ``binary``, null where the file has none.
-
     Args:
         name: Its name in the scan; the projection above drops it.
         spark_type: ``long``, ``integer``, ``string`` or ``binary``.
@@ -70,6 +73,13 @@ class HiddenColumn:
     name: str
     spark_type: str
     column: str
+
+
+class VectorReader(Protocol):
+    """Reads the deletion vectors of files, when it is known which files a query is left with."""
+
+    def __call__(self, files: pl.DataFrame) -> pa.Table:
+        """Columns ``VECTOR_COLUMNS`` for rows of a scan's frame, in their order."""
 
 
 class Pruner(Protocol):
@@ -92,6 +102,8 @@ class ScanFiles:
         size_bytes: Sum of the sizes.
         pinned: The version was asked for by the user: never replaced by a later one.
         prune: Narrows by statistics.
+        vectors: Every file has a deletion vector, and this reads them; None for a scan of files without.
+        shared: A whole table's files, so that other scans of the version may use the same partition rows.
     """
 
     identity: IndexIdentity
@@ -101,6 +113,8 @@ class ScanFiles:
     size_bytes: int
     pinned: bool
     prune: Pruner
+    vectors: VectorReader | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,16 +175,16 @@ class DeltaFileIndex:
             rows = partitions.rows
             ordinals = partitions.ordinals
             frame = frame.with_columns(ordinals.alias(_ORDINAL))
-            filters = jvm.to_list(partitionFilters)
+            filters = self._decidable(partitionFilters)
             if filters:
                 kept = self._matching(filters, partitions)
                 if len(kept) < partitions.count:
                     frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
-        elif partitionFilters.size():  # constant conditions on a table without partition columns
-            filters = jvm.to_list(partitionFilters)
-            if not self._constant(filters):
-                frame = frame.head(0)
+        elif not self._constant(self._decidable(partitionFilters)):  # as a table without partition columns may have
+            frame = frame.head(0)
         frame = self._skip(frame, dataFilters)
+        if files.vectors is not None:
+            rows, frame = self._rows_with_vectors(frame, files.vectors)
         uris = file_uris(frame["path"], self._root)
         owners = None if rows is None else frame[_ORDINAL]
         blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
@@ -236,8 +250,40 @@ class DeltaFileIndex:
             return frame
 
     def _constant(self, filters: Sequence[Any]) -> bool:
+        if not filters:
+            return True
         row = self._jvm.empty_row
         return all(bool(item.eval(row)) for item in filters)
+
+    def _decidable(self, partition_filters: Any) -> list[Any]:
+        """Filters over partition columns, without those that Spark infers from the test of a vector itself."""
+        filters = self._jvm.to_list(partition_filters)
+        if self.files.vectors is None:
+            return filters
+        return [item for item in filters if not set(self._jvm.reference_names(item)) & set(VECTOR_COLUMNS)]
+
+    def _rows_with_vectors(self, frame: pl.DataFrame, read: VectorReader) -> tuple[Any, pl.DataFrame]:
+        """A partition row a file, with its bitmap, and the frame numbered accordingly."""
+        jvm = self._jvm
+        frame = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
+        names, arrays, casts = self._row_columns(frame)
+        vectors = read(frame)
+        table = pa.Table.from_arrays([*arrays, *vectors.columns], names=[*names, *VECTOR_COLUMNS])
+        rows = jvm.new_list()
+        step = max(1, frame.height * _ROWS_BYTES // max(table.nbytes, 1))
+        for start in range(0, frame.height, step):  # what one job may hand to the driver is limited
+            part = table.slice(start, step)
+            rows.addAll(jvm.rows_list(jvm.rows_of(part, [*casts, *("" for _ in VECTOR_COLUMNS)])))
+        return rows, frame
+
+    def _row_columns(self, frame: pl.DataFrame) -> tuple[list[str], list[pa.Array], list[str]]:
+        """Names, text or typed values, and casts of the columns of partition rows."""
+        columns = self._columns()
+        types = [pa.string()] * len(self.files.partition_types)
+        types += [_HIDDEN_ARROW[item.spark_type] for item in self.files.hidden]
+        arrays = [frame[name].to_arrow().cast(kind) for name, kind in zip(columns, types, strict=True)]
+        names = [f"c{position}" for position in range(len(columns))]
+        return names, arrays, [*self.files.partition_types.values(), *("" for _ in self.files.hidden)]
 
     def _matching(self, filters: Sequence[Any], partitions: _Partitions) -> list[int]:
         """Positions of the partitions for which Spark finds all filters true."""
@@ -245,7 +291,7 @@ class DeltaFileIndex:
         for item in filters:
             for attribute in self._jvm.to_list(item.references().toSeq()):
                 by_name[str(attribute.name())] = attribute
-        own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())
+        own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
         attributes = [by_name.get(str(attribute.name()), attribute) for attribute in own]
         if self._ordinal_attribute is None:
             schema = self._jvm.struct(Jvm.struct_json(pa.schema([(_ORDINAL, pa.int32())])))
@@ -255,10 +301,10 @@ class DeltaFileIndex:
     def _load_partitions(self) -> _Partitions:
         with self._lock:
             if self._partitions is None:
-                if self.files.identity.subset:  # scanned once, by the command that chose the files
-                    self._partitions = self._make_partitions()
-                else:
+                if self.files.shared:
                     self._partitions = self._jvm.recent_partitions(self._cache_key(), self._make_partitions)
+                else:  # scanned once, by the command that chose the files
+                    self._partitions = self._make_partitions()
             return self._partitions
 
     def _cache_key(self) -> tuple[Any, ...]:
@@ -274,11 +320,7 @@ class DeltaFileIndex:
         ordinals = (
             frame.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")
         )[_ORDINAL]
-        types = [pa.string()] * len(self.files.partition_types)
-        types += [_HIDDEN_ARROW[item.spark_type] for item in self.files.hidden]
-        arrays = [distinct[name].to_arrow().cast(kind) for name, kind in zip(columns, types, strict=True)]
-        names = [f"c{position}" for position in range(len(columns))]
-        casts = [*self.files.partition_types.values(), *("" for _ in self.files.hidden)]
+        names, arrays, casts = self._row_columns(distinct)
         table = pa.Table.from_arrays(arrays, names=names)
         numbered = table.append_column(_ORDINAL, distinct[_ORDINAL].to_arrow().cast(pa.int32()))
         jvm = self._jvm

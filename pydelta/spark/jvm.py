@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.errors import DeltaEnvironmentError
 
@@ -77,6 +77,14 @@ class Jvm:
         self.local_relation: Any = _module(plans, "LocalRelation")
         self.filter: Any = plans.Filter
         self.project: Any = plans.Project
+        self._project_object: Any = _module(plans, "Project")
+        self._union: Any = plans.Union
+        self._alias: Any = _module(catalyst.expressions, "Alias")
+        self._named: Any = _module(catalyst.expressions, "NamedExpression")
+        self._literal: Any = _module(catalyst.expressions, "Literal")
+        self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
+        self._expression_utils: Any = _module(sql.classic, "ExpressionUtils")
+        self._tag: Any = catalyst.trees.TreeNodeTag
         self.subquery_alias: Any = _module(plans, "SubqueryAlias")
         self.and_expression: Any = catalyst.expressions.And
         self.table_identifier: Any = _module(catalyst, "TableIdentifier")
@@ -168,6 +176,11 @@ class Jvm:
                     options[key] = self.view.java.lang.String.valueOf(password)
         return options
 
+    def store_options(self) -> dict[str, str]:
+        """``hadoop_options``, and the log stores that settings of the session name."""
+        conf = self.session_conf()
+        return {**self.hadoop_options(), **{k: v for k, v in conf.items() if k.startswith("spark.pydelta.logStore.")}}
+
     def qualify(self, path: str) -> str:
         """A location as a user writes it -> with scheme: a bare path is on the default file system."""
         if _scheme(path) is not None:
@@ -209,6 +222,29 @@ class Jvm:
             result = self.and_expression(result, expression)
         return result
 
+    def bit_is_set(self, bits: Column, position: Column) -> Column:
+        """Whether a bit of a binary column is set, by a function of Spark's own that generated code calls directly.
+
+        Args:
+            bits: Words of 64 bits, little-endian; there is no check of bounds.
+            position: An integer from 0.
+        """
+        function = self.view.java.lang.Class.forName("org.apache.spark.unsafe.bitset.BitSetMethods")
+        offset = self._literal.apply(int(self.view.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET))
+        offset = self.view.org.apache.spark.sql.catalyst.expressions.Cast(
+            offset, self.data_type.fromJson('"long"'), self.none, self._legacy()
+        )
+        arguments = self.seq([self._expression(bits), offset, self._expression(position)])
+        given = [function, self.data_type.fromJson('"boolean"'), "isSet", arguments]
+        rest = [self.seq([]), True, True, True, self.none]
+        return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
+
+    def _legacy(self) -> Any:
+        return _module(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
+
+    def _expression(self, column: Column) -> Any:
+        return self.session.expression(column._jc)
+
     def to_list(self, seq: Any) -> list[Any]:
         """A short Scala ``Seq`` -> list (one call an item)."""
         return [seq.apply(position) for position in range(seq.size())]
@@ -231,6 +267,23 @@ class Jvm:
     def frame(self, plan: Any) -> DataFrame:
         """A logical plan -> DataFrame; a command in it runs at once."""
         return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
+
+    def alias(self, attribute: Any, expression_id: Any | None = None) -> Any:
+        """An attribute under its own name with another id: the one given, or a new one."""
+        chosen = self._named.newExprId() if expression_id is None else expression_id
+        return self._alias.apply(attribute, attribute.name(), chosen, self.seq([]), self.none, self.seq([]))
+
+    def union(self, plans: Sequence[Any]) -> Any:
+        """``UNION ALL`` by position."""
+        return self._union(self.seq(plans), False, False)
+
+    def hide_column(self, project: Any, attribute: Any) -> None:
+        """Let a projection leave a column out that can still be selected by name, as ``_metadata`` of a scan can."""
+        project.setTagValue(self._project_object.hiddenOutputTag(), self.seq([attribute]))
+
+    def tag(self, name: str) -> Any:
+        """A mark that nodes of a plan can carry."""
+        return self._tag(name)
 
     def parse(self, text: str) -> Any:
         """Spark's own parser."""
@@ -268,6 +321,10 @@ class Jvm:
         names = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long", pa.binary(): "binary"}
         fields = [{"name": f.name, "type": names[f.type], "nullable": True, "metadata": {}} for f in schema]
         return json.dumps({"type": "struct", "fields": fields})
+
+    def new_list(self) -> Any:
+        """An empty ``java.util.List``."""
+        return self.view.java.util.ArrayList()
 
     def rows_list(self, rows: Any) -> Any:
         """``InternalRow[]`` -> ``java.util.List``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,10 @@ from py4j.protocol import Py4JError
 from pydelta.errors import DeltaError
 from pydelta.spark.index import DeltaFileIndex, find_index
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.vectors import is_vector_scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pydelta.log import Snapshot
 
@@ -93,7 +93,11 @@ def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
 
 
 def with_newest(
-    spark: SparkSession, plan: Any, newest: Callable[[str], Snapshot | None], *, relation_of: Callable[[Snapshot], Any]
+    spark: SparkSession,
+    plan: Any,
+    newest: Callable[[str], Snapshot | None],
+    *,
+    scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame],
 ) -> Any:
     """An analysed plan with each unpinned scan moved to the newest version of its table.
 
@@ -101,7 +105,7 @@ def with_newest(
         spark: The session.
         plan: Analysed plan.
         newest: Root URI -> its newest snapshot; None to leave scans of that table as they are.
-        relation_of: Snapshot -> its ``HadoopFsRelation``.
+        scan_of: Snapshot -> its ``physical_scan``, whose columns have the ids given where it applies vectors.
 
     Returns:
         The plan itself when nothing was stale; None when a table's columns changed, so that the plan, which was
@@ -112,7 +116,11 @@ def with_newest(
 
     def replace(node: Any, name: str) -> Any:
         index = _index_of(node, name)
-        if index is None or index.files.pinned or index.files.identity.subset:
+        if index is None and name == "Project" and is_vector_scan(jvm, node):
+            index = next((item for item in indexes_in(node) if item.files.shared), None)
+        elif index is not None and index.files.identity.subset:  # below the top of a scan with vectors, or a command's
+            return None
+        if index is None or index.files.pinned:
             return None
         snapshot = newest(index.files.identity.location)
         identity = index.files.identity
@@ -122,21 +130,48 @@ def with_newest(
             or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id)
         ):
             return None
-        relation = relation_of(snapshot)
-        old = node.relation()
-        same = json.loads(str(relation.schema().json())) == json.loads(str(old.schema().json()))
-        if not same or not relation.partitionSchema().equals(old.partitionSchema()):
-            changed["columns"] = True
-            return None
-        changed["any"] = True
-        return node.copy(
-            relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4)
-        )
+        moved = _moved(jvm, node, name, snapshot, scan_of)
+        changed["columns" if moved is None else "any"] = True
+        return moved
 
     result = transform(plan, replace)
     if changed["columns"]:
         return None
     return result if changed["any"] else plan
+
+
+def _moved(
+    jvm: Jvm, node: Any, name: str, snapshot: Snapshot, scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame]
+) -> Any | None:
+    """The scan of a snapshot in the place of an older one, with the same columns; None when those have changed."""
+    output = {str(item.name()): item for item in jvm.to_list(node.output())}
+    ids = {column: item.exprId() for column, item in output.items()}
+    scanned = scan_of(snapshot, ids)._jdf.queryExecution().analyzed()
+    if not _same_columns(jvm, scanned.output(), node.output()):
+        return None
+    if is_vector_scan(jvm, scanned):
+        return scanned
+    if name == "Project":  # it had vectors and has none now
+        columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
+        if "_metadata" in output:
+            columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
+            scanned = scanned.withMetadataColumns()
+        return jvm.project(jvm.seq([jvm.alias(columns[column], ids[column]) for column in output]), scanned)
+    relation = scanned.relation()
+    if not relation.partitionSchema().equals(node.relation().partitionSchema()):
+        return None
+    return node.copy(relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4))
+
+
+def _same_columns(jvm: Jvm, first: Any, second: Any) -> bool:
+    def described(output: Any) -> list[tuple[str, str, str]]:
+        return [
+            (str(item.name()), str(item.dataType().json()), str(item.metadata().json()))
+            for item in jvm.to_list(output)
+            if str(item.name()) != "_metadata"
+        ]
+
+    return described(first) == described(second)
 
 
 def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> int:
@@ -155,7 +190,7 @@ def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> 
     """
     del table_id  # scans are recognised by location: a replaced table has a new id at the old place
     from pydelta.spark.facade import log_for_path
-    from pydelta.spark.scan import make_relation
+    from pydelta.spark.scan import physical_scan
 
     jvm = Jvm.of(spark)
     manager = jvm.session.sharedState().cacheManager()
@@ -170,11 +205,14 @@ def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> 
             latest.append(log_for_path(spark, table_uri).update())
         return latest[0]
 
+    def scan_of(snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
+        return physical_scan(spark, snapshot, pinned=False, ids=ids)
+
     touched = 0
     for entry in jvm.cached_entries(manager):
         plan = entry.plan()
         try:
-            moved = with_newest(spark, plan, newest, relation_of=lambda s: make_relation(spark, s, pinned=False))
+            moved = with_newest(spark, plan, newest, scan_of=scan_of)
         except (DeltaError, Py4JError) as error:
             _log.warning("a cached plan over %s could not be rebuilt and is dropped: %s", table_uri, error)
             moved = None

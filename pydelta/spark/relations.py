@@ -14,11 +14,11 @@ from pydelta.errors import BindError, SchemaMismatchError
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
-from pydelta.spark.scan import make_relation, scan_dataframe
+from pydelta.spark.scan import physical_scan, scan_dataframe
 from pydelta.spark.travel import TimeTravel, open_snapshot, split_path_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pydelta.log import Snapshot
 
@@ -83,7 +83,7 @@ class RelationResolver:
 
     def _view(self, view: ViewEntry) -> Any | None:
         if view.plan is not None:
-            plan = with_newest(self._spark, view.plan, self._newest, relation_of=self._relation)
+            plan = with_newest(self._spark, view.plan, self._newest, scan_of=self._physical)
             if plan is None:
                 raise SchemaMismatchError(
                     f"The view {'.'.join(view.qualifier)} was made of a DataFrame over a Delta table whose columns "
@@ -105,8 +105,8 @@ class RelationResolver:
         frame = self._jvm.frame(plan).toDF(*view.columns)
         return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
 
-    def _relation(self, snapshot: Snapshot) -> Any:
-        return make_relation(self._spark, snapshot, pinned=False)
+    def _physical(self, snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
+        return physical_scan(self._spark, snapshot, pinned=False, ids=ids)
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
         jvm = self._jvm

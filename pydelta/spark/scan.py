@@ -27,7 +27,15 @@ from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.schema import logical_to_physical, physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
-from pydelta.spark.index import VECTOR_COLUMNS, DeltaFileIndex, HiddenColumn, IndexIdentity, Pruner, ScanFiles
+from pydelta.spark.index import (
+    VECTOR_COLUMNS,
+    DeltaFileIndex,
+    HiddenColumn,
+    IndexIdentity,
+    Pruner,
+    ScanFiles,
+    VectorReader,
+)
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.row_tracking import TRACKING_HIDDEN, tracked_fields, tracking_columns
 from pydelta.spark.vectors import SnapshotVectors, vector_scan
@@ -35,7 +43,7 @@ from pydelta.spark.vectors import SnapshotVectors, vector_scan
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
-__all__ = ["FILE_ROW_COLUMN", "ROW_INDEX_COLUMN", "physical_scan", "scan_dataframe"]
+__all__ = ["FILE_ROW_COLUMN", "ROW_INDEX_COLUMN", "make_relation", "physical_scan", "project", "scan_dataframe"]
 
 FILE_ROW_COLUMN: Final = "__pydelta_file_row"
 """Column that ``with_file_identity`` adds: the file's position in the frame that was given."""
@@ -95,7 +103,7 @@ def scan_dataframe(
     extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
     if with_row_index:
         extra = (scanned.metadataColumn("_metadata").getField("row_index").alias(ROW_INDEX_COLUMN), *extra)
-    return _project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
+    return project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
 
 
 def physical_scan(
@@ -126,24 +134,25 @@ def physical_scan(
     jvm = Jvm.of(spark)
     frame = snapshot.files.core if frame is None else frame
 
-    def relation(files: pl.DataFrame, subset: str, *, vectors: bool, shared: bool) -> Any:
-        return _make_relation(
+    def relation(files: pl.DataFrame, subset: str, *, vectors: VectorReader | None, shared: bool) -> Any:
+        return make_relation(
             jvm, snapshot, pinned=pinned, frame=files, hidden=hidden, subset=subset, tracked=tracked, vectors=vectors,
             shared=shared,
         )  # fmt: skip
 
     has_vector = frame["dv_id"].is_not_null()
     if not has_vector.any():
-        plain = relation(frame, subset, vectors=False, shared=not subset)
+        plain = relation(frame, subset, vectors=None, shared=not subset)
         return DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)
-    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors=True, shared=not subset)
+    bitmaps = SnapshotVectors(jvm, snapshot)
+    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors=bitmaps, shared=not subset)
     if has_vector.all():
         return vector_scan(jvm, plain=None, marked=marked, ids=ids)
-    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", vectors=False, shared=not subset)
+    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", vectors=None, shared=not subset)
     return vector_scan(jvm, plain=plain, marked=marked, ids=ids)
 
 
-def _make_relation(
+def make_relation(
     jvm: Jvm,
     snapshot: Snapshot,
     *,
@@ -152,10 +161,14 @@ def _make_relation(
     hidden: tuple[HiddenColumn, ...],
     subset: str,
     tracked: tuple[StructField, ...],
-    vectors: bool,
+    vectors: VectorReader | None,
     shared: bool,
+    prune: Pruner | None = None,
 ) -> Any:
-    """A ``HadoopFsRelation`` over files of a snapshot; with ``vectors``, ``VECTOR_COLUMNS`` are its last columns."""
+    """A ``HadoopFsRelation`` over files of a snapshot; with ``vectors``, ``VECTOR_COLUMNS`` are its last columns.
+
+    Files that are not the snapshot's own come with a ``prune`` of their own.
+    """
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
     _refuse_unknown_widening(snapshot, snapshot.schema)
@@ -167,7 +180,7 @@ def _make_relation(
     partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
     assert len(partition_fields) == len(logical_names)
     beside = [(item.name, item.spark_type) for item in hidden]
-    if vectors:
+    if vectors is not None:
         beside += zip(VECTOR_COLUMNS, _VECTOR_TYPES, strict=True)
     extra = tuple({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in beside)
     identity = IndexIdentity(
@@ -183,8 +196,8 @@ def _make_relation(
             hidden=hidden,
             size_bytes=int(frame["size"].sum() or 0),
             pinned=pinned,
-            prune=_pruner(jvm, snapshot, mode),
-            vectors=SnapshotVectors(jvm, snapshot) if vectors else None,
+            prune=prune or _pruner(jvm, snapshot, mode),
+            vectors=vectors,
             shared=shared,
         ),
         partition_schema,
@@ -288,7 +301,7 @@ def _schema_json(fields: Sequence[StructField], extra: Sequence[dict[str, Any]])
 # --- physical rows -> logical rows -------------------------------------------------------------------------
 
 
-def _project(
+def project(
     frame: DataFrame, schema: StructType, mode: str, hidden: tuple[HiddenColumn, ...], extra: Sequence[Column] = ()
 ) -> DataFrame:
     """Give the columns their logical names; frames that have them already stay as they are."""

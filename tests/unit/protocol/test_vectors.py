@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
-from pydelta.protocol.vectors import deleted_rows, stored_range, vector_path
+from pydelta.protocol.vectors import deleted_rows, inline_vector, pack_vectors, stored_range, vector_path
 
 # The rows 0 and 5, and the row 3 with a last group as Rust writes it: both are in tables that another engine wrote.
 ZERO_AND_FIVE = "^Bg9^0rr910000000000iXQKl0rr91000315c8Xg000f5"
@@ -177,3 +178,26 @@ def test_a_vector_file_is_named_by_its_uuid_under_its_prefix():
     assert vector_path(vector) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     with pytest.raises(LogCorruptedError, match="names no file"):
         vector_path(vector.replace(path_or_inline_dv="#" + "0" * 19))
+
+
+def test_a_vector_for_the_log_is_the_text_that_another_engine_writes():
+    assert inline_vector(np.array([5, 0], dtype=np.uint64)) == inline(ZERO_AND_FIVE, 36, 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 100_000), min_size=1, max_size=60), min_size=1, max_size=6), st.uuids())
+def test_many_vectors_in_one_file_there_and_back(sets, file_id):
+    vectors = [np.array(sorted(rows), dtype=np.uint64) for rows in sets]
+    data, described = pack_vectors(vectors, file_id=file_id, folder="ab")
+    assert data[0] == 1
+    for rows, vector in zip(vectors, described, strict=True):
+        start, length = stored_range(vector)
+        assert deleted_rows(vector, data[start : start + length]).tolist() == rows.tolist()
+        assert vector_path(vector) == f"ab/deletion_vector_{file_id}.bin"
+    assert len({vector.unique_id for vector in described}) == len(vectors)
+    assert stored_range(described[-1])[0] + stored_range(described[-1])[1] == len(data)
+
+
+def test_the_example_of_the_protocol_names_its_file():
+    _, (vector,) = pack_vectors([np.array([1])], file_id=uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61"), folder="ab")
+    assert vector.path_or_inline_dv == "ab^-aqEH.-t@S}K{vb[*k^"

@@ -1,0 +1,121 @@
+"""Descriptors of deletion vectors in, the deleted rows out: each file is opened once, its ranges read together.
+
+Protocol: "Deletion Vector File Storage Format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError
+from pydelta.log.columns import canonical_path
+from pydelta.protocol.actions import DeletionVectorDescriptor
+from pydelta.protocol.paths import is_absolute_path, resolve_data_path
+from pydelta.protocol.roaring import Positions
+from pydelta.protocol.vectors import deleted_rows, stored_range, vector_path
+from pydelta.storage import Store, open_store
+
+__all__ = ["read_deleted_rows"]
+
+_FORMAT_VERSION: Final = 1
+_GAP_BYTES: Final = 64 * 1024
+_LARGEST_READ: Final = 64 * 1024 * 1024
+_WORKERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """One request to a store, and which vectors (by position in what was asked for) lie in it."""
+
+    path: str
+    start: int
+    end: int
+    vectors: tuple[int, ...]
+
+
+def read_deleted_rows(
+    vectors: Sequence[DeletionVectorDescriptor],
+    *,
+    store: Store,
+    root: str,
+    options: Mapping[str, str] | None = None,
+) -> list[Positions]:
+    """The deleted rows of each vector, in the order given.
+
+    Args:
+        vectors: Descriptors; several may lie in one file.
+        store: The table's.
+        root: The table's URI.
+        options: Storage options for vectors that lie elsewhere.
+
+    Raises:
+        LogCorruptedError: A vector is damaged, or its file is no longer there: the rows that it deletes would come
+            back.
+        StorageError: The store failed.
+    """
+    found: dict[int, Positions] = {
+        number: deleted_rows(vector) for number, vector in enumerate(vectors) if vector_path(vector) is None
+    }
+
+    def fetch(read: _Read) -> list[tuple[int, Positions]]:
+        data = _fetch(read, store=store, root=root, options=options)
+        if read.start == 0 and data[:1] != bytes([_FORMAT_VERSION]):
+            raise LogCorruptedError(
+                f"The deletion vector file {read.path!r} is of format {data[0] if data else 'nothing'}, not 1.",
+                hint="It is damaged, or newer than this engine. Restore it from a backup.",
+            )
+        decoded = []
+        for number in read.vectors:
+            where = stored_range(vectors[number])
+            assert where is not None
+            begin = where[0] - read.start
+            decoded.append((number, deleted_rows(vectors[number], data[begin : begin + where[1]])))
+        return decoded
+
+    reads = list(_reads(vectors))
+    if len(reads) == 1:
+        found.update(fetch(reads[0]))
+    elif reads:
+        with ThreadPoolExecutor(max_workers=min(_WORKERS, len(reads))) as pool:
+            for part in pool.map(fetch, reads):
+                found.update(part)
+    return [found[number] for number in range(len(vectors))]
+
+
+def _reads(vectors: Sequence[DeletionVectorDescriptor]) -> Iterator[_Read]:
+    """Neighbours in one file share a request; the format's version goes along where it is near."""
+    by_path: dict[str, list[tuple[int, int, int]]] = {}
+    for number, vector in enumerate(vectors):
+        path, where = vector_path(vector), stored_range(vector)
+        if path is not None and where is not None:
+            by_path.setdefault(path, []).append((where[0], where[0] + where[1], number))
+    for path, ranges in by_path.items():
+        ranges.sort()
+        start, end, members = 0 if ranges[0][0] <= _GAP_BYTES else ranges[0][0], 0, list[int]()
+        for begin, stop, number in ranges:
+            if members and (begin > end + _GAP_BYTES or stop - start > _LARGEST_READ):
+                yield _Read(path=path, start=start, end=end, vectors=tuple(members))
+                start, end, members = begin, 0, []
+            end = max(end, stop)
+            members.append(number)
+        yield _Read(path=path, start=start, end=end, vectors=tuple(members))
+
+
+def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] | None) -> bytes:
+    inside = resolve_data_path(root, "")
+    location = canonical_path(read.path, root) if is_absolute_path(read.path) else resolve_data_path(root, read.path)
+    path = location.removeprefix(inside)
+    if path == location:
+        folder, _, path = location.rpartition("/")
+        store = open_store(folder, options)
+    try:
+        return store.read_range(path, read.start, read.end - read.start)
+    except ObjectNotFoundError as error:
+        raise LogCorruptedError(
+            f"The deletion vector file {read.path!r} is no longer there, and the rows that it deletes would come back.",
+            hint="Restore it from a backup, or read a version before it with versionAsOf.",
+            table=root,
+        ) from error

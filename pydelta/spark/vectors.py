@@ -1,0 +1,196 @@
+"""Deletion vectors in a scan: files with vectors apart from those without, and Spark's own test of a bit between.
+
+::
+
+    files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
+    files with one --> scan + bitmap a file --filter: bit of the row not set----+
+
+No row goes through Python. Protocol: "Reader Requirement for Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.log.vectors import read_deleted_rows
+from pydelta.protocol.roaring import Positions
+from pydelta.spark.index import VECTOR_COLUMNS
+from pydelta.spark.jvm import Jvm
+from pydelta.storage import open_store
+
+if TYPE_CHECKING:
+    from pydelta.log import Snapshot
+
+__all__ = ["Bitmap", "SnapshotVectors", "is_vector_scan", "make_bitmap", "vector_scan"]
+
+_METADATA: Final = "_metadata"
+_WORD_BITS: Final = 64
+_MAX_BITS: Final = (1 << 31) - _WORD_BITS
+_CACHE_BYTES: Final = 128 * 1024 * 1024
+_MARK: Final = "pydelta.vectors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bitmap:
+    """Deleted rows as bits.
+
+    Args:
+        bits: Words of 64 bits, little-endian.
+        start: The row that the first bit is of, a multiple of 64.
+        end: The first row behind the last bit.
+    """
+
+    bits: bytes
+    start: int
+    end: int
+
+
+def make_bitmap(rows: Positions) -> Bitmap:
+    """Positions of deleted rows -> the bits between the first and the last of them. Pure.
+
+    Raises:
+        UnsupportedFeatureError: They are further apart than Spark's function can address.
+    """
+    if not len(rows):
+        return Bitmap(bits=bytes(_WORD_BITS // 8), start=0, end=_WORD_BITS)
+    start = int(rows[0]) // _WORD_BITS * _WORD_BITS
+    end = (int(rows[-1]) // _WORD_BITS + 1) * _WORD_BITS
+    if end - start > _MAX_BITS:
+        raise UnsupportedFeatureError(
+            f"A deletion vector deletes rows from {rows[0]} to {rows[-1]} of one file, too far apart to be applied.",
+            features=("deletionVectors",),
+            hint="Rewrite the file in the engine that wrote it (REORG TABLE … APPLY (PURGE)).",
+        )
+    bits = np.zeros(end - start, dtype=np.uint8)
+    bits[(rows - np.uint64(start)).astype(np.int64)] = 1
+    return Bitmap(bits=np.packbits(bits, bitorder="little").tobytes(), start=start, end=end)
+
+
+class _Recent:
+    """Bitmaps of the vectors used last, up to a number of bytes. A vector never changes, so none goes stale."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._kept: OrderedDict[tuple[str, str], Bitmap] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> Bitmap | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[str, str], bitmap: Bitmap) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = bitmap
+            self._bytes += len(bitmap.bits)
+            while self._bytes > self._limit:
+                _, dropped = self._kept.popitem(last=False)
+                self._bytes -= len(dropped.bits)
+
+
+_RECENT: Final = _Recent(_CACHE_BYTES)
+
+
+class SnapshotVectors:
+    """Reads the bitmaps of the files that a query is left with; the index calls it when Spark plans.
+
+    Args:
+        jvm: The session's bindings, for its storage options.
+        snapshot: Where the descriptors are.
+    """
+
+    def __init__(self, jvm: Jvm, snapshot: Snapshot) -> None:
+        self._jvm = jvm
+        self._snapshot = snapshot
+
+    def __call__(self, files: pl.DataFrame) -> pa.Table:
+        """Columns ``VECTOR_COLUMNS``, a row a file."""
+        bitmaps = self._bitmaps(files)
+        columns = [
+            pa.array([item.bits for item in bitmaps], type=pa.binary()),
+            pa.array([item.start for item in bitmaps], type=pa.int64()),
+            pa.array([item.end for item in bitmaps], type=pa.int64()),
+        ]
+        return pa.Table.from_arrays(columns, names=list(VECTOR_COLUMNS))
+
+    def _bitmaps(self, files: pl.DataFrame) -> list[Bitmap]:
+        root = self._snapshot.table_uri
+        keys = [(root, dv_id) for dv_id in files["dv_id"].to_list()]
+        found = {key: bitmap for key in set(keys) if (bitmap := _RECENT.get(key)) is not None}
+        missing = files.filter(~pl.col("dv_id").is_in([key[1] for key in found])).unique("dv_id", maintain_order=True)
+        if missing.height:
+            adds = self._snapshot.files.adds(missing.select(self._snapshot.files.core.columns))
+            vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
+            options = self._jvm.store_options()
+            store = open_store(root, options)
+            for vector, rows in zip(
+                vectors, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True
+            ):
+                key = (root, vector.unique_id)
+                found[key] = make_bitmap(rows)
+                _RECENT.put(key, found[key])
+        return [found[key] for key in keys]
+
+
+def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any] | None = None) -> DataFrame:
+    """The rows of two relations, those that vectors delete left out.
+
+    Args:
+        jvm: The session's bindings.
+        plain: ``HadoopFsRelation`` over the files without a vector; None when there is none.
+        marked: The same over the files with one; ``VECTOR_COLUMNS`` are its last columns.
+        ids: Ids that columns shall have, by name, so that the frame can take another's place in a plan.
+
+    Returns:
+        A frame with the columns of ``plain``, in its order; ``_metadata`` can be selected.
+    """
+    spark = jvm.spark
+    scanned = DataFrame(jvm.session.baseRelationToDataFrame(marked), spark)
+    metadata = scanned.metadataColumn(_METADATA)
+    row = metadata.getField("row_index")
+    bits, start, end = (F.col(name) for name in VECTOR_COLUMNS)
+    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
+    kept = scanned.filter((row < start) | (row >= end) | ~is_set)
+    shown = [f"`{name.replace('`', '``')}`" for name in scanned.columns if name not in VECTOR_COLUMNS]
+    branch = kept.select(*(kept[name] for name in shown), metadata.alias(_METADATA))._jdf.queryExecution().analyzed()
+    *columns, hidden = jvm.to_list(branch.output())
+    if plain is None:
+        return jvm.frame(_top(jvm, branch, columns, hidden, ids))
+    other = DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)._jdf.queryExecution().analyzed()
+    # Spark adds hidden metadata below a union by its id in the first branch: the second must know it by the same id.
+    shared = jvm.to_list(other.metadataOutput())[0]
+    inner = jvm.project(jvm.seq([*columns, jvm.alias(hidden, shared.exprId())]), branch)
+    outer = jvm.project(jvm.seq(columns), inner)
+    jvm.hide_column(outer, jvm.to_list(inner.output())[-1])
+    union = jvm.union([other, outer])
+    return jvm.frame(_top(jvm, union, jvm.to_list(union.output()), shared, ids))
+
+
+def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, Any] | None) -> Any:
+    """The node that stands for the whole scan: ``refresh`` knows it by its mark."""
+    listed = [*columns, hidden] if ids is not None and _METADATA in ids else columns
+    items = [jvm.alias(item, None if ids is None else ids.get(str(item.name()))) for item in listed]
+    top = jvm.project(jvm.seq(items), plan)
+    if listed is columns:
+        jvm.hide_column(top, hidden)
+    top.setTagValue(jvm.tag(_MARK), True)
+    return top
+
+
+def is_vector_scan(jvm: Jvm, node: Any) -> bool:
+    """Whether a node of an analysed plan is the top of a ``vector_scan``."""
+    return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
