@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
+from pydelta.commands.optimize_plan import Layout
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
 
-__all__ = ["BoundCondition", "Engine", "RewriteOutput"]
+__all__ = ["BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +96,37 @@ class Engine(Protocol):
 
     def committed(self, snapshot: Snapshot) -> None:
         """Called after each commit: refresh what the engine caches over the table."""
+
+
+@runtime_checkable
+class RearrangingEngine(Engine, Protocol):
+    """An engine that also rewrites files without changing a row."""
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """Write the live rows of each bin into one new file, in their order; ids and versions of rows go along.
+
+        Args:
+            snapshot: The table.
+            files: What is rewritten.
+            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32); the files of a
+                bin are of one partition.
+            max_bytes: Most bytes that a bin was meant to hold.
+
+        Raises:
+            StorageError: A file is missing or damaged, or the store refused. No new file is left.
+        """
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput:
+        """Write the live rows of the files into new ones of about ``target_bytes``, in the order of ``layout``.
+
+        Args:
+            snapshot: The table.
+            files: What is rewritten.
+            plan: The same files as rows of the file table, in the same order, with ``bin`` (UInt32), one a partition.
+            layout: Columns and curve.
+            target_bytes: Bytes of old files that go into one new file.
+        """

@@ -23,6 +23,9 @@ BIN: Final = "bin"
 """Column of a plan: which files become one new file (compaction), or are laid out together (clustering)."""
 
 
+_FEWEST: Final = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimits:
     """What a new file may hold, and which files are left alone. Sizes in bytes.
@@ -32,14 +35,14 @@ class SizeLimits:
         min_bytes: Files smaller than this are candidates.
         max_deleted_ratio: Files of which more than this part is deleted are candidates, whatever their size.
         max_files_per_partition: Most files of a partition taken in one run, the smallest first; None for all.
-        min_files: Fewest files that make a bin.
+        min_files: Fewest candidates of a partition for anything to be done in it.
     """
 
     target_bytes: int
     min_bytes: int
     max_deleted_ratio: float = 0.05
     max_files_per_partition: int | None = None
-    min_files: int = 2
+    min_files: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +50,11 @@ class Layout:
     """How rows are put in order before they are written.
 
     Args:
-        columns: Logical names (dotted for nested fields), the first no more important than the last.
+        columns: Logical paths, the first no more important than the last.
         curve: ``zorder`` or ``hilbert``; of no account with one column.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
     curve: str
 
 
@@ -109,13 +112,15 @@ def plan_compaction(files: pl.DataFrame, *, partition_by: Sequence[str], limits:
     """
     many_deleted = pl.col("deleted_ratio") > limits.max_deleted_ratio
     candidates = files.filter((pl.col("size") < limits.min_bytes) | many_deleted)
+    keys: list[Any] = [*partition_by] or [pl.lit(0)]
+    if limits.min_files > _FEWEST:
+        candidates = candidates.filter(pl.len().over(keys) >= limits.min_files)
     if limits.max_files_per_partition is not None:
-        keys: list[Any] = [*partition_by] or [pl.lit(0)]
         candidates = candidates.sort(["size", "path"]).filter(
             pl.int_range(pl.len()).over(keys) < limits.max_files_per_partition
         )
     packed = pack(candidates, partition_by=partition_by, target_bytes=limits.target_bytes)
-    useful = packed.filter((pl.len().over(BIN) >= limits.min_files) | many_deleted.any().over(BIN))
+    useful = packed.filter((pl.len().over(BIN) >= _FEWEST) | many_deleted.any().over(BIN))
     return useful.with_columns(pl.col(BIN).rle_id().alias(BIN))
 
 

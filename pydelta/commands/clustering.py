@@ -1,0 +1,200 @@
+"""Columns that rows are ordered by: names in, checked paths out; and how a clustered table keeps them. Pure.
+
+Protocol: "Clustered Table": the columns' physical paths are in the metadata domain ``delta.clustering``, and files in
+that order name who put them so in ``clusteringProvider``. Provider and tags are those of the reference engine, so that
+each knows the other's files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from pydelta.errors import BindError, InvalidArgumentError
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import DomainMetadata, encode_json
+from pydelta.protocol.schema import physical_name
+from pydelta.protocol.stats import has_bounds, indexed_leaves
+from pydelta.protocol.types import DataType, StructField, StructType
+from pydelta.settings import TableProperties
+
+__all__ = [
+    "CLUSTERING_DOMAIN",
+    "MAX_CLUSTERING_COLUMNS",
+    "PROVIDER",
+    "ZCUBE_COLUMNS",
+    "ZCUBE_ID",
+    "Path",
+    "check_order_columns",
+    "clustering_domain",
+    "clustering_paths",
+    "layout_paths",
+    "path_text",
+]
+
+CLUSTERING_DOMAIN: Final = "delta.clustering"
+PROVIDER: Final = "liquid"
+"""``clusteringProvider`` of the reference engine and of this one."""
+ZCUBE_ID: Final = "ZCUBE_ID"
+"""Tag: the run that put a file in order."""
+ZCUBE_COLUMNS: Final = "ZCUBE_ZORDER_BY"
+"""Tag: the columns of that order, as a JSON list."""
+MAX_CLUSTERING_COLUMNS: Final = 4
+
+Path: TypeAlias = tuple[str, ...]
+"""Names of a column from the top level down."""
+
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def path_text(path: Path) -> str:
+    r"""A path as users write it: dotted, odd names in backticks.
+
+    Example:
+        >>> path_text(("a", "b c"))
+        'a.`b c`'
+    """
+    quoted = ["`" + part.replace("`", "``") + "`" for part in path]
+    return ".".join(part if _PLAIN.fullmatch(part) else text for part, text in zip(path, quoted, strict=True))
+
+
+def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:
+    """Logical paths of the columns that the table is clustered by; empty where it is not."""
+    domain = snapshot.domain_metadata.get(CLUSTERING_DOMAIN)
+    if domain is None:
+        return ()
+    try:
+        columns = json.loads(domain.configuration)["clusteringColumns"]
+    except (ValueError, KeyError, TypeError):
+        return ()
+    return tuple(_logical(snapshot.schema, path) for path in columns if isinstance(path, list))
+
+
+def _logical(schema: StructType, physical: Sequence[Any]) -> Path:
+    names: list[str] = []
+    level: Any = schema
+    for part in physical:
+        fields = level.fields if isinstance(level, StructType) else ()
+        field = next((item for item in fields if physical_name(item) == part), None)
+        names.append(field.name if field else str(part))
+        level = field.data_type if field else None
+    return tuple(names)
+
+
+def clustering_domain(schema: StructType, columns: Sequence[Path]) -> DomainMetadata:
+    """The domain action that says what a table is clustered by; no columns say that it is not any more."""
+    physical = [[physical_name(field) for field in _fields(schema, path) or ()] for path in columns]
+    configuration = encode_json({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN})
+    return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
+
+
+def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:
+    """Names of columns -> their paths, checked; see ``check_order_columns``."""
+    return check_order_columns(
+        snapshot.schema,
+        names,
+        partition_columns=snapshot.partition_columns,
+        properties=snapshot.properties,
+        purpose=purpose,
+    )
+
+
+def check_order_columns(
+    schema: StructType,
+    names: Sequence[str],
+    *,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    purpose: str,
+) -> tuple[Path, ...]:
+    """Names of columns -> their logical paths, if rows can be ordered by them to any use.
+
+    Args:
+        schema: The table's logical schema.
+        names: Dotted for nested fields, backticks around odd ones, case ignored.
+        partition_columns: Logical names.
+        properties: Which columns get statistics.
+        purpose: ``ZORDER BY`` or ``CLUSTER BY``, for the messages.
+
+    Raises:
+        BindError: The table has no such column.
+        InvalidArgumentError: A partition column, one named twice, or one without statistics: its order would help no
+            query.
+    """
+    found: list[Path] = []
+    with_stats = {
+        tuple(part.lower() for part in path): data_type
+        for path, data_type in indexed_leaves(
+            schema,
+            num_indexed=properties.data_skipping_num_indexed_cols,
+            stats_columns=properties.data_skipping_stats_columns,
+            partition_columns=partition_columns,
+        )
+    }
+    for name in names:
+        fields = _resolve(schema, name)
+        if fields is None:
+            raise BindError(
+                f"{purpose} names the column {name!r}, which the table does not have.",
+                hint=f"The table's columns are: {', '.join(field.name for field in schema.fields)}.",
+            )
+        path = tuple(field.name for field in fields)
+        if len(path) == 1 and path[0].lower() in {column.lower() for column in partition_columns}:
+            raise InvalidArgumentError(
+                f"{purpose} names {path_text(path)}, which is a partition column: each of its values has files of its "
+                "own already.",
+                hint="Name other columns.",
+            )
+        if path in found:
+            raise InvalidArgumentError(f"{purpose} names {path_text(path)} twice.", hint="Name each column once.")
+        _refuse_without_statistics(path, fields[-1].data_type, with_stats, purpose)
+        found.append(path)
+    return tuple(found)
+
+
+def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict[Path, DataType], purpose: str) -> None:
+    if not has_bounds(data_type):
+        raise InvalidArgumentError(
+            f"{purpose} names {path_text(path)} of type {data_type}, for which files keep no minimum and maximum.",
+            hint="Name columns of numbers, texts, dates or times.",
+        )
+    if tuple(part.lower() for part in path) not in with_stats:
+        raise InvalidArgumentError(
+            f"{purpose} names {path_text(path)}, and no statistics are kept of it: its order would let no query skip "
+            "a file.",
+            hint="Add it to delta.dataSkippingStatsColumns, or raise delta.dataSkippingNumIndexedCols.",
+        )
+
+
+def _resolve(schema: StructType, name: str) -> tuple[StructField, ...] | None:
+    whole = _fields(schema, (name,))
+    if whole is not None:
+        return whole
+    parts: list[str] = []
+    position = 0
+    while position < len(name):
+        match = _PART.match(name, position)
+        if match is None:
+            return None
+        parts.append(match.group(1).replace("``", "`") if match.group(1) else match.group(2))
+        position = match.end()
+        if position < len(name) and (name[position] != "." or position + 1 == len(name)):
+            return None
+        position += 1
+    return _fields(schema, tuple(parts)) if parts else None
+
+
+def _fields(schema: StructType, path: Path) -> tuple[StructField, ...] | None:
+    """The fields along a path, ignoring case."""
+    fields: list[StructField] = []
+    level: DataType = schema
+    for part in path:
+        field = level.field(part) if isinstance(level, StructType) else None
+        if field is None:
+            return None
+        fields.append(field)
+        level = field.data_type
+    return tuple(fields)
