@@ -1,1 +1,27 @@
-"""Keeps a Hive Metastore in step with Delta tables."""
+"""A Delta log in, the metastore entries by which Trino, Presto and Spark find the table out. Never MSCK.
+
+::
+
+    snapshot --twin--> what the metastore should say        metastore (Thrift) --> what it says
+                                   `------- diff (pure) --------'
+                                                |
+    sync: manifests --> create, alter --> add partitions --> drop partitions --> forgotten manifests --> version, last
+"""
+
+from catalog_sync.diff import SyncPlan, plan_sync
+from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.sync import SyncOptions, SyncResult, TableName, sync_table
+from catalog_sync.twin import Twin, twin_of
+
+__all__ = [
+    "Metastore",
+    "MetastoreAddress",
+    "SyncOptions",
+    "SyncPlan",
+    "SyncResult",
+    "TableName",
+    "Twin",
+    "plan_sync",
+    "sync_table",
+    "twin_of",
+]

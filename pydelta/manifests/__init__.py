@@ -7,20 +7,38 @@
                  `-- publish, under a lease, never backwards --> _pydelta/manifests.json (version of each partition)
 """
 
-from pydelta.manifests.contents import Manifest, manifests_of
-from pydelta.manifests.publish import ManifestOptions, PublishResult, forget_emptied, publish
+from pydelta.manifests.contents import MANIFEST_DIR, Manifest, check_publishable, manifests_of, values_of_directory
+from pydelta.manifests.lease import Lease, LeaseLostError, ManifestsBusyError
+from pydelta.manifests.publish import (
+    ManifestOptions,
+    PublishResult,
+    forget_emptied,
+    forget_under,
+    holding,
+    publish,
+    publish_under,
+)
 from pydelta.manifests.state import ManifestState, read_state
 from pydelta.manifests.verify import ManifestReport, verify_manifests
 
 __all__ = [
+    "MANIFEST_DIR",
+    "Lease",
+    "LeaseLostError",
     "Manifest",
     "ManifestOptions",
     "ManifestReport",
     "ManifestState",
+    "ManifestsBusyError",
     "PublishResult",
+    "check_publishable",
     "forget_emptied",
+    "forget_under",
+    "holding",
     "manifests_of",
     "publish",
+    "publish_under",
     "read_state",
+    "values_of_directory",
     "verify_manifests",
 ]

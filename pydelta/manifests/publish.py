@@ -10,8 +10,9 @@ A crash at any point leaves the old state: the next run writes the same partitio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,7 +40,16 @@ from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predi
 from pydelta.protocol.partitions import partition_dir, typed_frame
 from pydelta.storage import Store
 
-__all__ = ["ManifestOptions", "PublishResult", "directories_with_manifest", "forget_emptied", "publish"]
+__all__ = [
+    "ManifestOptions",
+    "PublishResult",
+    "directories_with_manifest",
+    "forget_emptied",
+    "forget_under",
+    "holding",
+    "publish",
+    "publish_under",
+]
 
 _WRITERS: Final = 16
 MANY_FILES: Final = 1000
@@ -129,15 +139,40 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
     def published() -> bool:
         return not options.full and options.where is None and _is_current(read_state(store), snapshot, options)
 
-    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=options.wait_seconds, done=published)
-    if lease is None:
-        return PublishResult(version=snapshot.version, previous=before.version if before else None)
+    with holding(log, wait_seconds=options.wait_seconds, done=published) as lease:
+        if lease is None:
+            return PublishResult(version=snapshot.version, previous=before.version if before else None)
+        result, _ = publish_under(log, options, lease)
+        return result
+
+
+@contextmanager
+def holding(log: DeltaLog, *, wait_seconds: float, done: Callable[[], bool] = lambda: False) -> Iterator[Lease | None]:
+    """The table's lease for as long as the block lasts; None when ``done`` said so while this waited.
+
+    Raises:
+        ManifestsBusyError: Another process held it all the time.
+    """
+    store = log.store
+    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=wait_seconds, done=done)
     try:
-        state = read_state(store)
-        # what was committed meanwhile goes out with it, so that those who wait for the lease find it done
-        return _publish(log, _newest(log), state, options, lease)
+        yield lease
     finally:
-        lease.release()
+        if lease is not None:
+            lease.release()
+
+
+def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tuple[PublishResult, ManifestState]:
+    """``publish`` for one who holds the lease: what was committed meanwhile goes out as well.
+
+    Returns:
+        What was done, and the state that now lies beside the table.
+    """
+    state, snapshot = read_state(log.store), _newest(log)
+    if options.where is None and not options.full and _is_current(state, snapshot, options):
+        assert state is not None
+        return PublishResult(version=state.version, previous=state.version), state
+    return _publish(log, snapshot, state, options, lease)
 
 
 def _newest(log: DeltaLog) -> Snapshot:
@@ -180,7 +215,7 @@ def _is_current(state: ManifestState | None, snapshot: Snapshot, options: Manife
 
 def _publish(
     log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, options: ManifestOptions, lease: Lease
-) -> PublishResult:
+) -> tuple[PublishResult, ManifestState]:
     plan = _plan(log, snapshot, state, options)
     store = log.store
     known = None if plan.full else state
@@ -216,7 +251,7 @@ def _publish(
     )
     lease.check()
     store.put(STATE_PATH, after.encode())
-    return PublishResult(
+    result = PublishResult(
         version=after.version,
         previous=state.version if state else None,
         full=plan.full,
@@ -227,6 +262,7 @@ def _publish(
         files=sum(manifest.num_files for manifest in plan.manifests.values()),
         crowded={name: item.num_files for name, item in plan.manifests.items() if item.num_files > MANY_FILES},
     )
+    return result, after
 
 
 # --- what to write -----------------------------------------------------------------------------------------
@@ -380,26 +416,28 @@ def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: f
         ManifestsBusyError, LeaseLostError, StorageError: As ``publish``.
     """
     wanted = set(directories)
-    store = log.store
-    state = read_state(store)
+    state = read_state(log.store)
     if state is None or not wanted & set(state.emptied):
         return ()
-    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=wait_seconds, done=lambda: False)
-    assert lease is not None
-    try:
-        state = read_state(store)
-        gone = sorted(wanted & set(state.emptied)) if state else []
-        if state is None or not gone:
-            return ()
-        _delete_all(store, [manifest_path(name) for name in gone], lease)
-        after = msgspec.structs.replace(
-            state,
-            generation=lease.generation,
-            partitions={name: version for name, version in state.partitions.items() if name not in gone},
-            emptied=tuple(name for name in state.emptied if name not in gone),
-        )
-        lease.check()
-        store.put(STATE_PATH, after.encode())
-        return tuple(gone)
-    finally:
-        lease.release()
+    with holding(log, wait_seconds=wait_seconds) as lease:
+        assert lease is not None
+        return forget_under(log, wanted, lease)
+
+
+def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tuple[str, ...]:
+    """``forget_emptied`` for one who holds the lease."""
+    store = log.store
+    state = read_state(store)
+    gone = sorted(set(directories) & set(state.emptied)) if state else []
+    if state is None or not gone:
+        return ()
+    _delete_all(store, [manifest_path(name) for name in gone], lease)
+    after = msgspec.structs.replace(
+        state,
+        generation=lease.generation,
+        partitions={name: version for name, version in state.partitions.items() if name not in gone},
+        emptied=tuple(name for name in state.emptied if name not in gone),
+    )
+    lease.check()
+    store.put(STATE_PATH, after.encode())
+    return tuple(gone)

@@ -1,0 +1,302 @@
+"""A table's log in, its manifests and its metastore entry brought to the newest version out.
+
+::
+
+    already at that version? -> one call, done
+    lease -> manifests -> create / alter -> add -> move -> drop -> forget the manifests of dropped partitions
+                                                                   -> version and schema hash, last
+A crash anywhere leaves the old version in the entry: the next run does the same again, and every step of it may be done
+twice. The lease keeps two syncs of one table apart, so that none drops a partition that the other has just filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from catalog_sync.diff import SyncPlan, TableAction, check_ours, plan_sync, why_full
+from catalog_sync.errors import MetastoreError
+from catalog_sync.metastore import Metastore, found_partition, found_table, partition_entry, table_entry
+from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests import (
+    Lease,
+    ManifestOptions,
+    ManifestState,
+    PublishResult,
+    forget_under,
+    holding,
+    publish_under,
+    read_state,
+)
+from pydelta.manifests.changes import changed_partitions
+from pydelta.manifests.contents import DEFAULT_SCHEMES, hive_values
+from pydelta.protocol.partitions import partition_dir
+
+__all__ = ["SyncOptions", "SyncResult", "TableName", "sync_table", "twin_name"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A name in the metastore, in lower case."""
+
+    database: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read ``database.table``.
+
+        Raises:
+            InvalidArgumentError: It is none.
+        """
+        database, dot, name = text.strip().lower().replace("`", "").partition(".")
+        if not dot or not database or not name or "." in name:
+            raise InvalidArgumentError(f"{text!r} is no name of a table.", hint="Write it as database.table.")
+        return cls(database=database, name=name)
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+def twin_name(native: TableName, rule: str = "{db}_symlink.{table}") -> TableName:
+    """The twin's name by a rule in which ``{db}`` and ``{table}`` stand for those of the native entry.
+
+    Raises:
+        InvalidArgumentError: The rule gives no name.
+    """
+    return TableName.parse(rule.replace("{db}", native.database).replace("{table}", native.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncOptions:
+    """How to sync.
+
+    Args:
+        dry_run: Plan only; manifests are not published either.
+        full: Write every manifest and compare every partition.
+        prune: Drop partitions that somebody else added.
+        adopt: Take over the twin of an earlier table at the same location.
+        schemes: Scheme of a location -> scheme in manifests.
+        wait_seconds: How long to wait for another sync of the table.
+    """
+
+    dry_run: bool = False
+    full: bool = False
+    prune: bool = False
+    adopt: bool = False
+    schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
+    wait_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """What a sync did, or with ``dry_run`` would do.
+
+    Args:
+        twin: Name of the entry.
+        version: Version of the table that manifests and entry are of now.
+        previous: Version that the entry carried; None when there was none.
+        plan: What was changed in the metastore.
+        manifests: What was published; None in a dry run.
+        calls: How many Thrift calls it took.
+    """
+
+    twin: TableName
+    version: int
+    previous: int | None
+    plan: SyncPlan
+    manifests: PublishResult | None
+    calls: int
+
+
+def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: SyncOptions | None = None) -> SyncResult:
+    """Bring manifests and twin to the newest version.
+
+    Args:
+        log: The table.
+        metastore: Where the twin is.
+        twin: Its name.
+        options: How; see there.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        SchemaError: Columns that Hive cannot have. Nothing was changed.
+        UnsupportedFeatureError: Deletion vectors, or columns with other names in the files. Nothing was changed.
+        NotOursError: The metastore has something else of that name. Nothing was changed.
+        MetastoreUnavailableError, MetastoreError, StorageError: Run it again; it goes on from there.
+    """
+    options = options or SyncOptions()
+    before = len(metastore.calls)
+    snapshot = _newest(log)
+    wanted = twin_of(snapshot)
+    entry = metastore.table(twin.database, twin.name)
+    previous = None
+    if entry is not None:
+        found = found_table(entry)
+        check_ours(wanted, found, str(twin), adopt=options.adopt)
+        previous = found.version
+        if not options.dry_run and _is_current(log, wanted, entry, options):
+            done = SyncPlan()
+            return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
+    if options.dry_run:
+        plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
+        manifests = None
+        version = wanted.version
+    else:
+        with holding(log, wait_seconds=options.wait_seconds) as lease:
+            assert lease is not None
+            version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
+    return SyncResult(
+        twin=twin,
+        version=version,
+        previous=previous,
+        plan=plan,
+        manifests=manifests,
+        calls=len(metastore.calls) - before,
+    )
+
+
+def _newest(log: DeltaLog) -> Snapshot:
+    snapshot = log.update()
+    if snapshot.version < 0:
+        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.", table=log.uri)
+    return snapshot
+
+
+def _is_current(log: DeltaLog, twin: Twin, entry: Any, options: SyncOptions) -> bool:
+    """Whether nothing is to be done: told from one metastore call and the small state file."""
+    found = found_table(entry)
+    if found.version != twin.version or why_full(twin, found, full=options.full or options.prune):
+        return False
+    if found.parameters.get(SCHEMA_KEY) != twin.schema_hash or found.columns != twin.columns:
+        return False
+    state = read_state(log.store)
+    return (
+        state is not None
+        and state.version == twin.version
+        and not state.emptied
+        and state.location == twin.table_location
+        and state.table_id == twin.table_id
+        and state.schemes == dict(options.schemes)
+    )
+
+
+def _sync(
+    log: DeltaLog, metastore: Metastore, name: TableName, entry: Any, options: SyncOptions, lease: Lease
+) -> tuple[int, SyncPlan, PublishResult]:
+    how = ManifestOptions(keep_emptied=True, schemes=options.schemes, full=options.full)
+    manifests, state = publish_under(log, how, lease)
+    snapshot = log.snapshot(version=manifests.version)
+    twin = twin_of(snapshot)
+    plan = _plan(log, snapshot, twin, metastore, name, entry, options, state=state)
+    plan = replace(plan, drop=tuple(sorted({*plan.drop, *(d for d in state.emptied if entry is not None)})))
+    stamped = {VERSION_KEY: str(twin.version), SCHEMA_KEY: twin.schema_hash, GENERATOR_KEY: GENERATOR}
+    lease.check()
+    if plan.table is TableAction.RECREATE:
+        metastore.drop(name.database, name.name)
+    if plan.table in (TableAction.CREATE, TableAction.RECREATE):
+        _create(metastore, twin, name)
+    elif plan.table is TableAction.ALTER:
+        kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
+        altered = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | kept, before=entry)
+        metastore.alter(altered, cascade=bool(twin.partition_columns))
+    lease.check()
+    metastore.add_partitions(name.database, name.name, _entries(twin, name, plan.add))
+    lease.check()
+    metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
+    lease.check()
+    metastore.drop_partitions(name.database, name.name, plan.drop)
+    if twin.partition_columns:
+        forget_under(log, plan.drop, lease)
+    lease.check()
+    if plan.stamp:
+        before = entry if plan.table in (TableAction.NONE, TableAction.ALTER) else None
+        last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=before)
+        metastore.alter(last)
+    return twin.version, plan, manifests
+
+
+def _create(metastore: Metastore, twin: Twin, name: TableName) -> None:
+    """Create the entry, without a version yet: whoever finds it so compares everything."""
+    fresh = table_entry(twin, name.database, name.name, parameters=twin.identity())
+    try:
+        metastore.create(fresh)
+    except MetastoreError:
+        if metastore.database_exists(name.database):
+            raise
+        parent = twin.table_location.rpartition("/")[0]
+        metastore.create_database(name.database, f"{parent}/{name.database}")
+        metastore.create(fresh)
+
+
+def _entries(twin: Twin, name: TableName, directories: Iterable[str]) -> list[Any]:
+    return [partition_entry(twin, name.database, name.name, directory) for directory in directories]
+
+
+def _plan(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    twin: Twin,
+    metastore: Metastore,
+    name: TableName,
+    entry: Any,
+    options: SyncOptions,
+    *,
+    state: ManifestState | None,
+) -> SyncPlan:
+    if entry is None:
+        return plan_sync(twin, None, changed=None, live=_live(snapshot, state))
+    found = found_table(entry)
+    full = options.full or options.prune
+    changed = None
+    reason = why_full(twin, found, full=full)
+    if reason is None and twin.partition_columns:
+        assert found.version is not None
+        changed = _changed(log, snapshot, found.version, state)
+    if twin.partition_columns and (reason is not None or changed is None):
+        existing = {}
+        if [column.name for column in found.partition_columns] == [column.name for column in twin.partition_columns]:
+            names = metastore.partition_names(name.database, name.name)
+            parts = metastore.partitions(name.database, name.name, names)
+            keys = snapshot.partition_columns
+            existing = {item.directory: item for item in (found_partition(part, keys) for part in parts)}
+        return plan_sync(
+            twin,
+            found,
+            changed=None,
+            existing=existing,
+            live=_live(snapshot, state),
+            full=full,
+            prune=options.prune,
+        )
+    return plan_sync(twin, found, changed=changed or {}, full=full)
+
+
+def _live(snapshot: Snapshot, state: ManifestState | None) -> set[str]:
+    """Partitions with files."""
+    if state is not None:
+        return {name for name in state.partitions if name and name not in set(state.emptied)}
+    keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
+    if not keys:
+        return set()
+    return {_directory(snapshot, row) for row in snapshot.files.core.select(keys).unique().iter_rows()}
+
+
+def _directory(snapshot: Snapshot, values: Iterable[str | None]) -> str:
+    types = [item.data_type for item in snapshot.files.spec.partition_schema().fields]
+    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
+
+
+def _changed(log: DeltaLog, snapshot: Snapshot, since: int, state: ManifestState | None) -> dict[str, bool] | None:
+    """Partitions that commits after ``since`` touched -> whether they have files; None where the log cannot tell."""
+    try:
+        changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec.physical_names)
+    except VersionNotFoundError:
+        return None
+    if changes.unknown is not None:
+        return None
+    live = _live(snapshot, state)
+    return {name: name in live for name in (_directory(snapshot, values) for values in changes.values)}

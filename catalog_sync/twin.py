@@ -1,0 +1,125 @@
+"""A snapshot in, the external table that the metastore should have for it out. Pure.
+
+The twin is an external table over the manifests: Trino and Presto take its files from them. ``ours`` means that its
+parameters name the table's location and id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from catalog_sync.hive_types import hive_type, unsupported_columns
+from pydelta.errors import SchemaError
+from pydelta.log import Snapshot
+from pydelta.manifests import MANIFEST_DIR, check_publishable
+
+__all__ = [
+    "GENERATOR",
+    "GENERATOR_KEY",
+    "ID_KEY",
+    "LOCATION_KEY",
+    "SCHEMA_KEY",
+    "VERSION_KEY",
+    "HiveColumn",
+    "Twin",
+    "twin_of",
+]
+
+LOCATION_KEY: Final = "pydelta.table.location"
+ID_KEY: Final = "pydelta.table.id"
+VERSION_KEY: Final = "pydelta.sync.version"
+SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
+GENERATOR_KEY: Final = "pydelta.sync.generator"
+GENERATOR: Final = "1"
+"""Raised when what this package writes changes: entries of an older one are brought up to date in full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveColumn:
+    """A column of a Hive table; its name in lower case, as Hive keeps it."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """What the metastore should say.
+
+    Args:
+        location: Where the manifests lie.
+        columns: Without the partition columns.
+        partition_columns: In order.
+        comment: The table's description.
+        table_location: Root of the Delta table.
+        table_id: Id in its metadata.
+        version: Of the snapshot.
+    """
+
+    location: str
+    columns: tuple[HiveColumn, ...]
+    partition_columns: tuple[HiveColumn, ...]
+    comment: str | None
+    table_location: str
+    table_id: str
+    version: int
+    _hash: str = field(default="", repr=False)
+
+    @property
+    def schema_hash(self) -> str:
+        """A digest of the columns, types and comments, and of the table's comment."""
+        return (
+            self._hash
+            or hashlib.sha256(repr((self.columns, self.partition_columns, self.comment)).encode()).hexdigest()[:16]
+        )
+
+    def identity(self) -> Mapping[str, str]:
+        """The parameters that say whose twin it is."""
+        return {LOCATION_KEY: self.table_location, ID_KEY: self.table_id}
+
+    def partition_location(self, directory: str) -> str:
+        """Where a partition's manifest lies."""
+        return f"{self.location}/{directory}"
+
+
+def twin_of(snapshot: Snapshot) -> Twin:
+    """The twin of a table.
+
+    Raises:
+        SchemaError: Columns that a Hive table cannot have, all of them named.
+        UnsupportedFeatureError: Column mapping gave a column another name in the files.
+    """
+    check_publishable(snapshot)
+    refused = list(unsupported_columns(snapshot.schema, snapshot.partition_columns))
+    if refused:
+        listed = "; ".join(f"{name!r}: {why}" for name, why in refused)
+        raise SchemaError(
+            f"A table in the metastore cannot have these columns: {listed}.",
+            hint="Read the table through Trino's Delta connector, or keep such columns in a table of their own.",
+            table=snapshot.table_uri,
+            version=snapshot.version,
+        )
+    assert snapshot.metadata is not None
+    by_name = {item.name.lower(): item for item in snapshot.schema.fields}
+    partitions = [name.lower() for name in snapshot.partition_columns]
+
+    def column(name: str) -> HiveColumn:
+        item = by_name[name]
+        comment = item.metadata.get("comment")
+        return HiveColumn(
+            name=name, type=hive_type(item.name, item.data_type), comment=str(comment) if comment else None
+        )
+
+    return Twin(
+        location=f"{snapshot.table_uri}/{MANIFEST_DIR}",
+        columns=tuple(column(name) for name in by_name if name not in partitions),
+        partition_columns=tuple(column(name) for name in partitions),
+        comment=snapshot.metadata.description,
+        table_location=snapshot.table_uri,
+        table_id=snapshot.metadata.id,
+        version=snapshot.version,
+    )
