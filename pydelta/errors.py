@@ -34,6 +34,7 @@
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
     └ CatalogSyncError
@@ -58,6 +59,7 @@ from contextlib import contextmanager
 __all__ = [
     "BindError",
     "CatalogSyncError",
+    "ChangeDataNotRecordedError",
     "CommitError",
     "CommitStateUnknownError",
     "ConcurrentAppendException",
@@ -389,6 +391,12 @@ class CommitStateUnknownError(CommitError):
     ) -> None:
         super().__init__(message, hint=hint, table=table, version=version)
         self.txn_id = txn_id
+
+
+class ChangeDataNotRecordedError(DeltaError):
+    """A version in the range that was asked for was made while the change data feed was off."""
+
+    code = "DELTA_MISSING_CHANGE_DATA"
 
 
 class UnsafeOperationError(DeltaError):

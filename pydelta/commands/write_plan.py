@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydelta.commands.changes import refuse_reserved_names
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.errors import (
     InvalidArgumentError,
@@ -262,6 +263,8 @@ def new_metadata(
             hint="Leave the property out.",
         )
     validate_names(schema)
+    if TableProperties.parse(configuration).enable_change_data_feed:
+        refuse_reserved_names(schema.fields)
     partitions = tuple(_partition_field(schema, column).name for column in partition_columns)
     if len({column.lower() for column in partitions}) < len(partitions):
         raise SchemaError(f"A partition column is named twice: {', '.join(partitions)}.", hint="Name each once.")
@@ -351,6 +354,8 @@ def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Met
             hint="Write without mergeSchema.",
         )
     validate_names(merged)
+    if snapshot.properties.enable_change_data_feed:
+        refuse_reserved_names(merged.fields)
     return snapshot.metadata.replace(schema_string=merged.to_json())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Final
 
 from pydelta.errors import (
@@ -21,7 +22,14 @@ from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.columns import canonical_path
 from pydelta.log.commit_info import commit_info
 from pydelta.log.deltas import build_delta
-from pydelta.log.history import CommitRecord, CommitTimes, find_version, read_commit_info, read_history
+from pydelta.log.history import (
+    CommitRecord,
+    CommitTimes,
+    find_version,
+    monotonised_times_ms,
+    read_commit_info,
+    read_history,
+)
 from pydelta.log.load import LogReader
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.segment import CommitFile, Listing, LogSegment
@@ -37,6 +45,7 @@ __all__ = ["DeltaLog"]
 
 _CACHED_LOGS: Final = 64
 _CACHED_VERSIONS: Final = 4
+_READERS: Final = 8
 
 
 class DeltaLog:
@@ -107,6 +116,11 @@ class DeltaLog:
         """Forget the process's logs; snapshots in use stay as they are."""
         with cls._cache_lock:
             cls._cache.clear()
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The storage options; they may hold secrets."""
+        return self._options
 
     def file_exists(self, path: str) -> bool:
         """Whether the file is there that the log names so: escaped, relative to the table or a location of its own.
@@ -411,6 +425,27 @@ class DeltaLog:
         """
         for version in range(base + 1, head + 1):
             yield version, self.actions(version)
+
+    def commits(self, first: int, last: int) -> list[tuple[CommitRecord, tuple[Action, ...]]]:
+        """The commits of a range of versions, both ends included, oldest first: times as in the history, and lines.
+
+        Raises:
+            VersionNotFoundError: One of them is no longer (or not yet) in the log.
+            LogCorruptedError: One of them is damaged.
+        """
+        with self._lock, error_context(table=self.uri):
+            times = self._times()
+            file_times = monotonised_times_ms(sorted(self._reader.listing().commits.items()))
+        versions = range(first, last + 1)
+        with ThreadPoolExecutor(max_workers=max(min(_READERS, len(versions)), 1)) as pool:
+            read = list(pool.map(self.actions, versions))
+        found = []
+        for version, actions in zip(versions, read, strict=True):
+            info = next((action for action in actions if isinstance(action, CommitInfo)), None)
+            own = info.in_commit_timestamp if info is not None and times.is_in_commit(version) else None
+            time_ms = file_times.get(version, 0) if own is None else own
+            found.append((CommitRecord(version=version, timestamp_ms=time_ms, commit_info=info), actions))
+        return found
 
     # -- maintenance ----------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]]
     (errors.TableNotFoundError, AnalysisException),
     (errors.TableAlreadyExistsError, AnalysisException),
     (errors.VersionNotFoundError, AnalysisException),
+    (errors.ChangeDataNotRecordedError, AnalysisException),
     (errors.UnsupportedFeatureError, AnalysisException),
     (errors.InvalidArgumentError, AnalysisException),
     (errors.UnsafeOperationError, AnalysisException),

@@ -15,8 +15,9 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.catalog import parse_identifier
+from pydelta.spark.changes import changes_from_options, read_changes
 from pydelta.spark.errors import raised_in
-from pydelta.spark.facade import user_errors
+from pydelta.spark.facade import log_for_name, log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.relations import RelationResolver
@@ -51,6 +52,7 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
             and ``scan_dataframe``.
     """
     travel = travel_from_options(options)
+    changes = changes_from_options(spark, options)
     by_path = split_path_version(spark, path)
     if by_path[1] is not None:
         if travel is not None:
@@ -66,6 +68,13 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
                 hint=f"Set spark.hadoop.{name} on the session instead.",
             )
     with error_context(table=path):
+        if changes is not None:
+            if travel is not None:
+                raise InvalidArgumentError(
+                    "A change data feed and a version to travel to are both asked for.",
+                    hint="Leave the version out of the path.",
+                )
+            return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)
         snapshot = open_snapshot(spark, path, travel, storage)
         return scan_dataframe(spark, snapshot, pinned=travel is not None)
 
@@ -203,7 +212,13 @@ def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
         if not is_enabled(self._spark):
             return original(self, tableName)
         with user_errors():
-            frame = read_table(self._spark, tableName, _reader_options(self))
+            options = _reader_options(self)
+            changes = changes_from_options(self._spark, options)
+            if changes is not None and read_table(self._spark, tableName) is not None:
+                log = log_for_name(self._spark, tableName)
+                with error_context(table=log.uri):
+                    return read_changes(self._spark, log, changes)
+            frame = read_table(self._spark, tableName, options)
         return original(self, tableName) if frame is None else frame
 
     return table

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["TimeTravel", "open_snapshot", "split_path_version", "travel_from_options"]
+__all__ = ["TimeTravel", "epoch_ms", "open_snapshot", "split_path_version", "travel_from_options"]
 
 _AT_VERSION: Final = re.compile(r"^(?P<path>.+)@[vV](?P<version>\d+)$", re.DOTALL)
 _AT_TIME: Final = re.compile(r"^(?P<path>.+)@(?P<time>\d{17})$", re.DOTALL)
@@ -98,10 +98,15 @@ def open_snapshot(
                 f"{travel.version!r} is not a version.", hint="Versions are whole numbers from 0; see history()."
             )
         return log.snapshot(version=int(text))
-    return log.snapshot(timestamp_ms=_epoch_ms(spark, travel))
+    return log.snapshot(timestamp_ms=epoch_ms(spark, travel))
 
 
-def _epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
+def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
+    """The time that was named, in epoch milliseconds; without a zone it is in the session's.
+
+    Raises:
+        InvalidArgumentError: It is no time.
+    """
     if travel.timestamp_sql is not None:
         expression, shown = travel.timestamp_sql, travel.timestamp_sql
     else:
