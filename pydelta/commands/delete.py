@@ -8,6 +8,7 @@
                   -> files with a matching row (reads the condition's columns)
                        none -> no commit
                        some -> rewrite them without the rows -> remove + add in one commit
+                            -> or, where the table enables deletion vectors: hide the rows, rewrite nothing
 
 A row goes when the condition is true; one for which it is false or null stays.
 """
@@ -25,6 +26,7 @@ import msgspec
 import polars as pl
 
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.predicate import columns, is_partition_only
@@ -68,6 +70,9 @@ class DeleteResult:
     rewrite_time_ms: int
     execution_time_ms: int
     version: int | None
+    num_deletion_vectors_added: int = 0
+    num_deletion_vectors_removed: int = 0
+    num_deletion_vectors_updated: int = 0
 
     def as_dict(self) -> dict[str, str | int | None]:
         """The fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
@@ -124,6 +129,8 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
         )
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
+    if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):
+        return _hide_rows(txn, engine, plan, started)
     if plan.scope is DeleteScope.ROWS:
         return _delete_rows(txn, engine, plan, started)
     return _delete_files(txn, engine, plan, started)
@@ -155,6 +162,13 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
             "rewriteTimeMs": 0,
             "executionTimeMs": _elapsed_ms(started),
         }
+        if snapshot.properties.enable_deletion_vectors:
+            gone = sum(add.deletion_vector is not None for add in removed)
+            metrics |= {
+                "numDeletionVectorsAdded": 0,
+                "numDeletionVectorsRemoved": gone,
+                "numDeletionVectorsUpdated": 0,
+            }
         if deleted_rows is not None:
             metrics["numDeletedRows"] = deleted_rows
         version = _commit(txn, engine, plan, removed, RewriteOutput(adds=(), num_rows=0), metrics)
@@ -212,6 +226,59 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
     )
 
 
+def _hide_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
+    """Find the matching rows, and put deletion vectors on their files."""
+    assert plan.condition is not None
+    snapshot, log = txn.snapshot, txn.log
+    txn.rows_stand_alone()
+    candidates = _read_candidates(txn, engine, plan.condition)
+    positions = engine.match_rows(snapshot, candidates, plan.condition)
+    scanned = _elapsed_ms(started)
+    version, output, write_ms = None, VectorOutput(), 0
+    if positions:
+        places = sorted(positions)
+        adds = snapshot.files.adds(candidates[places])
+        found = {number: positions[place] for number, place in enumerate(places)}
+        output = mark_deleted(snapshot, log.store, adds, found, options=log.options)
+        write_ms = _elapsed_ms(started) - scanned
+        metrics = {
+            "numRemovedFiles": output.num_removed_files,
+            "numRemovedBytes": output.removed_bytes,
+            "numAddedFiles": 0,
+            "numAddedBytes": 0,
+            "numAddedChangeFiles": 0,
+            "numDeletedRows": output.num_deleted_rows,
+            "numCopiedRows": 0,
+            **output.metrics,
+            "scanTimeMs": scanned,
+            "rewriteTimeMs": write_ms,
+            "executionTimeMs": _elapsed_ms(started),
+        }
+        try:
+            committed = txn.commit(output.actions, _operation(plan, metrics))
+        except DeltaError:
+            if txn.surely_not_landed:
+                log.store.delete_many(output.files_written)
+            raise
+        engine.committed(committed.snapshot)
+        version = committed.version
+    return DeleteResult(
+        condition=plan.condition.sql,
+        num_files_total=snapshot.num_files,
+        num_touched_files=len(output.removes),
+        num_rewritten_files=0,
+        num_deleted_rows=output.num_deleted_rows,
+        num_copied_rows=0,
+        scan_time_ms=scanned,
+        rewrite_time_ms=write_ms,
+        execution_time_ms=_elapsed_ms(started),
+        version=version,
+        num_deletion_vectors_added=output.metrics["numDeletionVectorsAdded"],
+        num_deletion_vectors_removed=output.metrics["numDeletionVectorsRemoved"],
+        num_deletion_vectors_updated=output.metrics["numDeletionVectorsUpdated"],
+    )
+
+
 def _read_candidates(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> pl.DataFrame:
     """Files that partition values and statistics cannot rule out; the transaction records the reading."""
     partitions = tuple(txn.snapshot.partition_columns)
@@ -231,16 +298,19 @@ def _commit(
     now_ms = time.time_ns() // 1_000_000
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
     actions += rewritten.files
-    predicate = json.dumps([plan.condition.sql] if plan.condition else [])
-    operation = Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
     try:
-        committed = txn.commit(actions, operation)
+        committed = txn.commit(actions, _operation(plan, metrics))
     except DeltaError:
         if txn.surely_not_landed:
             engine.discard(txn.snapshot, rewritten.files)
         raise
     engine.committed(committed.snapshot)
     return committed.version
+
+
+def _operation(plan: DeletePlan, metrics: dict[str, int]) -> Operation:
+    predicate = json.dumps([plan.condition.sql] if plan.condition else [])
+    return Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
 
 
 def _records(adds: list[AddFile]) -> int | None:

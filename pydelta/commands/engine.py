@@ -16,6 +16,7 @@ from pydelta.commands.optimize_plan import Layout
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.roaring import Positions
 
 __all__ = ["BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
 
@@ -81,6 +82,13 @@ class Engine(Protocol):
 
         Returns:
             The rows of ``files`` that do, with one more column ``matched`` (Int64, rows that match, > 0).
+        """
+
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+        """Which live rows of ``files`` the condition is true for.
+
+        Returns:
+            Positions in the file, from 0 and ascending, by the file's place in ``files``; files without one are absent.
         """
 
     def rewrite_without(

@@ -1,29 +1,34 @@
-"""Descriptors of deletion vectors in, the deleted rows out: each file is opened once, its ranges read together.
+"""Descriptors of deletion vectors in, the deleted rows out, and back; neighbours in one file share a request.
 
 Protocol: "Deletion Vector File Storage Format".
 """
 
 from __future__ import annotations
 
+import contextlib
+import random
+import string
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from pydelta.errors import LogCorruptedError, ObjectNotFoundError
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
 from pydelta.log.columns import canonical_path
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.paths import is_absolute_path, resolve_data_path
 from pydelta.protocol.roaring import Positions
-from pydelta.protocol.vectors import deleted_rows, stored_range, vector_path
+from pydelta.protocol.vectors import deleted_rows, pack_vectors, stored_range, vector_path
 from pydelta.storage import Store, open_store
 
-__all__ = ["read_deleted_rows"]
+__all__ = ["place_of", "read_deleted_rows", "write_vectors"]
 
 _FORMAT_VERSION: Final = 1
 _GAP_BYTES: Final = 64 * 1024
 _LARGEST_READ: Final = 64 * 1024 * 1024
 _WORKERS: Final = 16
+_FILE_BYTES: Final = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +109,78 @@ def _reads(vectors: Sequence[DeletionVectorDescriptor]) -> Iterator[_Read]:
         yield _Read(path=path, start=start, end=end, vectors=tuple(members))
 
 
-def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] | None) -> bytes:
+def place_of(path: str, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> tuple[Store, str]:
+    """A path as the log spells it -> the store that holds the file and its path there.
+
+    Args:
+        path: Escaped, relative to the table or absolute.
+        store: The table's.
+        root: The table's URI.
+        options: Storage options for a file that lies elsewhere.
+    """
     inside = resolve_data_path(root, "")
-    location = canonical_path(read.path, root) if is_absolute_path(read.path) else resolve_data_path(root, read.path)
-    path = location.removeprefix(inside)
-    if path == location:
-        folder, _, path = location.rpartition("/")
-        store = open_store(folder, options)
+    location = canonical_path(path, root) if is_absolute_path(path) else resolve_data_path(root, path)
+    if location.startswith(inside):
+        return store, location.removeprefix(inside)
+    folder, _, name = location.rpartition("/")
+    return open_store(folder, options), name
+
+
+def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] | None) -> bytes:
+    holder, path = place_of(read.path, store=store, root=root, options=options)
     try:
-        return store.read_range(path, read.start, read.end - read.start)
+        return holder.read_range(path, read.start, read.end - read.start)
     except ObjectNotFoundError as error:
         raise LogCorruptedError(
             f"The deletion vector file {read.path!r} is no longer there, and the rows that it deletes would come back.",
             hint="Restore it from a backup, or read a version before it with versionAsOf.",
             table=root,
         ) from error
+
+
+def write_vectors(
+    vectors: Sequence[Positions], *, store: Store, random_folders: bool = False
+) -> tuple[list[DeletionVectorDescriptor], list[str]]:
+    """Put deletion vectors into as few files as their size allows.
+
+    Args:
+        vectors: Deleted rows of each data file, each with at least one.
+        store: The table's.
+        random_folders: Spread the files over folders with random names (``delta.randomizeFilePrefixes``).
+
+    Returns:
+        A descriptor for each vector, in the order given, and the files written, relative to the table.
+
+    Raises:
+        StorageError: The store refused; what was written before is deleted again.
+    """
+    described: list[DeletionVectorDescriptor] = []
+    written: list[str] = []
+    try:
+        for batch in _batches(vectors):
+            folder = "".join(random.choices(string.ascii_letters + string.digits, k=2)) if random_folders else ""
+            data, part = pack_vectors(batch, file_id=uuid.uuid4(), folder=folder)
+            path = vector_path(part[0])
+            assert path is not None
+            written.append(path)
+            store.put(path, data)
+            described += part
+    except BaseException:
+        with contextlib.suppress(StorageError):
+            store.delete_many(written)
+        raise
+    return described, written
+
+
+def _batches(vectors: Sequence[Positions]) -> Iterator[list[Positions]]:
+    """Runs of vectors that take about ``_FILE_BYTES`` together, at two bytes a row."""
+    batch: list[Positions] = []
+    size = 0
+    for rows in vectors:
+        if batch and size + 2 * len(rows) > _FILE_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(rows)
+        size += 2 * len(rows)
+    if batch:
+        yield batch

@@ -177,6 +177,9 @@ class _WithoutSpark:
     def count_matches(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
         raise NotImplementedError
 
+    def match_rows(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
+        raise NotImplementedError
+
     def rewrite_without(self, snapshot: Snapshot, files: Any, frame: Any, condition: Any) -> Any:
         raise NotImplementedError
 

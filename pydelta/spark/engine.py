@@ -11,14 +11,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.optimize_plan import Layout
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
+from pydelta.protocol.roaring import Positions
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.optimize import compact_files, lay_out_files
 from pydelta.spark.refresh import refresh_after_commit
-from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
+from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.vectors import collect_positions
 from pydelta.spark.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
@@ -114,6 +118,13 @@ class SparkEngine:
         numbered = files.with_row_index("__row")
         return numbered.join(matched, on="__row", how="inner", maintain_order="left").drop("__row")
 
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+        """See ``Engine.match_rows``. One job, which reads the condition's columns and nothing else."""
+        if not files.height:
+            return {}
+        rows = self._scan(snapshot, files, with_file_identity=True, with_row_index=True).filter(condition.native)
+        return collect_positions(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
+
     def rewrite_without(
         self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
     ) -> RewriteOutput:
@@ -136,6 +147,18 @@ class SparkEngine:
             properties=snapshot.properties,
         )
 
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.compact``."""
+        return compact_files(self._spark, snapshot, files, plan, max_bytes=max_bytes)
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.lay_out``."""
+        return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
+
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         if adds:
@@ -153,6 +176,7 @@ class SparkEngine:
         files: pl.DataFrame | None,
         *,
         with_file_identity: bool = False,
+        with_row_index: bool = False,
         with_row_tracking: bool = False,
     ) -> DataFrame:
         frame = scan_dataframe(
@@ -161,6 +185,7 @@ class SparkEngine:
             pinned=True,
             files=files,
             with_file_identity=with_file_identity,
+            with_row_index=with_row_index,
             with_row_tracking=with_row_tracking,
         )
         return frame.alias(self._alias) if self._alias else frame

@@ -5,7 +5,8 @@
     files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
     files with one --> scan + bitmap a file --filter: bit of the row not set----+
 
-No row goes through Python. Protocol: "Reader Requirement for Deletion Vectors".
+The other way round, ``collect_positions`` makes vectors of the rows that a query found. No row goes through Python.
+Protocol: "Reader Requirement for Deletion Vectors".
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pydelta.storage import open_store
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
-__all__ = ["Bitmap", "SnapshotVectors", "is_vector_scan", "make_bitmap", "vector_scan"]
+__all__ = ["Bitmap", "SnapshotVectors", "collect_positions", "is_vector_scan", "make_bitmap", "vector_scan"]
 
 _METADATA: Final = "_metadata"
 _WORD_BITS: Final = 64
@@ -194,3 +195,31 @@ def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, An
 def is_vector_scan(jvm: Jvm, node: Any) -> bool:
     """Whether a node of an analysed plan is the top of a ``vector_scan``."""
     return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
+
+
+def collect_positions(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, Positions]:
+    """Which rows of which files a frame holds, gathered by Spark as words of 64 bits.
+
+    Args:
+        rows: Any frame with the two columns.
+        file_column: A number for the file (bigint), as ``FILE_ROW_COLUMN``.
+        row_column: Position of the row in the file (bigint), as ``ROW_INDEX_COLUMN``.
+
+    Returns:
+        Ascending positions by file; each once, however often the frame holds it.
+    """
+    row = F.col(row_column)
+    word, bit = F.shiftright(row, 6), row.bitwiseAND(F.lit(_WORD_BITS - 1)).cast("int")
+    one = F.call_function("shiftleft", F.lit(1).cast("bigint"), bit)
+    words = (
+        rows.groupBy(F.col(file_column).alias("file"), word.alias("word")).agg(F.bit_or(one).alias("bits")).toArrow()
+    )
+    frame = pl.from_arrow(words)
+    assert isinstance(frame, pl.DataFrame)
+    found: dict[int, Positions] = {}
+    for (file,), part in frame.sort("file", "word").group_by("file", maintain_order=True):
+        bits = np.unpackbits(part["bits"].to_numpy().astype("<i8").view(np.uint8), bitorder="little")
+        at = np.flatnonzero(bits)
+        starts = part["word"].to_numpy().astype(np.uint64) * np.uint64(_WORD_BITS)
+        found[int(str(file))] = starts[at // _WORD_BITS] + (at % _WORD_BITS).astype(np.uint64)
+    return found

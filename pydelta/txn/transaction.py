@@ -123,6 +123,7 @@ class OptimisticTransaction:
         self._app_ids: set[str] = set()
         self._whole_table = False
         self._exactly = False
+        self._rows_stand_alone = False
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
         observer.at(READ)
@@ -211,6 +212,16 @@ class OptimisticTransaction:
         """
         self._require_open()
         self._files.append(files.select(pl.col("path").cast(pl.String), pl.col("dv_id").cast(pl.String)))
+
+    def rows_stand_alone(self) -> None:
+        """Say that what becomes of a row depends on that row alone, as in a DELETE or an UPDATE by a condition.
+
+        Then a winner that only hid other rows by deletion vectors is no conflict: where both put vectors on a file,
+        this transaction's are united with the winner's. A MERGE may say so if every target row that its source
+        matches is changed by it, or if it inserts nothing.
+        """
+        self._require_open()
+        self._rows_stand_alone = True
 
     def txn_version(self, app_id: str) -> int | None:
         """How far the application has got according to the snapshot; None if it never committed. Counts as read."""
@@ -379,6 +390,12 @@ class OptimisticTransaction:
             protocol = features.upgrade(stated, features.needed_features(metadata) | asked)
         else:
             protocol = stated
+        if staged.metadata is not None:
+            # Requests to the protocol are none of the table's properties: they would bring a dropped feature back.
+            kept = {key: value for key, value in metadata.configuration.items() if not features.is_request(key)}
+            if kept != metadata.configuration:
+                others = [action for action in staged.actions if not isinstance(action, Metadata)]
+                staged = Staged.of([metadata.replace(configuration=kept), *others])
         if protocol != stated:
             others = [action for action in staged.actions if not isinstance(action, Protocol)]
             staged = Staged.of([protocol, *others])
