@@ -10,7 +10,8 @@
 
 from catalog_sync.diff import SyncPlan, plan_sync
 from catalog_sync.metastore import Metastore, MetastoreAddress
-from catalog_sync.sync import SyncOptions, SyncResult, TableName, sync_table
+from catalog_sync.names import TableName, twin_name
+from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from catalog_sync.twin import Twin, twin_of
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Twin",
     "plan_sync",
     "sync_table",
+    "twin_name",
     "twin_of",
 ]

@@ -130,6 +130,22 @@ class Metastore:
         except types.NoSuchObjectException:
             return None
 
+    def tables(self, database: str) -> Iterator[Any]:
+        """All entries of a database, in batches.
+
+        Raises:
+            MetastoreError: There is no such database.
+        """
+        types = _types()
+        try:
+            names = self._call("get_all_tables", database)
+        except types.NoSuchObjectException:
+            names = []
+        if not names and not self.database_exists(database):
+            raise MetastoreError(f"The metastore has no database {database!r}.", hint="Check the name.")
+        for batch in _batches(sorted(names)):
+            yield from self._call("get_table_objects_by_name", database, list(batch))
+
     def database_exists(self, database: str) -> bool:
         """Whether there is such a database."""
         types = _types()

@@ -11,15 +11,16 @@ twice. The lease keeps two syncs of one table apart, so that none drops a partit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catalog_sync.diff import SyncPlan, TableAction, check_ours, plan_sync, why_full
+from catalog_sync.diff import FoundPartition, SyncPlan, TableAction, check_ours, plan_sync, why_full
 from catalog_sync.errors import MetastoreError
 from catalog_sync.metastore import Metastore, found_partition, found_table, partition_entry, table_entry
+from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
-from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
+from pydelta.errors import TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
     Lease,
@@ -28,6 +29,7 @@ from pydelta.manifests import (
     PublishResult,
     forget_under,
     holding,
+    publish_ahead,
     publish_under,
     read_state,
 )
@@ -35,39 +37,7 @@ from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import DEFAULT_SCHEMES, hive_values
 from pydelta.protocol.partitions import partition_dir
 
-__all__ = ["SyncOptions", "SyncResult", "TableName", "sync_table", "twin_name"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableName:
-    """A name in the metastore, in lower case."""
-
-    database: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> TableName:
-        """Read ``database.table``.
-
-        Raises:
-            InvalidArgumentError: It is none.
-        """
-        database, dot, name = text.strip().lower().replace("`", "").partition(".")
-        if not dot or not database or not name or "." in name:
-            raise InvalidArgumentError(f"{text!r} is no name of a table.", hint="Write it as database.table.")
-        return cls(database=database, name=name)
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.name}"
-
-
-def twin_name(native: TableName, rule: str = "{db}_symlink.{table}") -> TableName:
-    """The twin's name by a rule in which ``{db}`` and ``{table}`` stand for those of the native entry.
-
-    Raises:
-        InvalidArgumentError: The rule gives no name.
-    """
-    return TableName.parse(rule.replace("{db}", native.database).replace("{table}", native.name))
+__all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +127,32 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
         manifests=manifests,
         calls=len(metastore.calls) - before,
     )
+
+
+def add_partition(log: DeltaLog, metastore: Metastore, twin: TableName, values: Mapping[str, str | None]) -> str:
+    """Add a partition before it has rows, with an empty manifest, after a sync.
+
+    Args:
+        log: The table.
+        metastore: Where the twin is.
+        twin: Its name.
+        values: Partition column -> value as the log spells it.
+
+    Returns:
+        The partition's directory.
+
+    Raises:
+        InvalidArgumentError, LogCorruptedError: Not just the partition columns; no value of a column's type.
+        Others as ``sync_table``.
+    """
+    sync_table(log, metastore, twin)
+    with holding(log, wait_seconds=60.0) as lease:
+        assert lease is not None
+        directory = publish_ahead(log, values, ManifestOptions(keep_emptied=True), lease)
+        current = twin_of(_newest(log))
+        lease.check()
+        metastore.add_partitions(twin.database, twin.name, _entries(current, twin, [directory]))
+        return directory
 
 
 def _newest(log: DeltaLog) -> Snapshot:
@@ -259,10 +255,7 @@ def _plan(
     if twin.partition_columns and (reason is not None or changed is None):
         existing = {}
         if [column.name for column in found.partition_columns] == [column.name for column in twin.partition_columns]:
-            names = metastore.partition_names(name.database, name.name)
-            parts = metastore.partitions(name.database, name.name, names)
-            keys = snapshot.partition_columns
-            existing = {item.directory: item for item in (found_partition(part, keys) for part in parts)}
+            existing = partitions_of(metastore, name, snapshot.partition_columns)
         return plan_sync(
             twin,
             found,
@@ -278,7 +271,7 @@ def _plan(
 def _live(snapshot: Snapshot, state: ManifestState | None) -> set[str]:
     """Partitions with files."""
     if state is not None:
-        return {name for name in state.partitions if name and name not in set(state.emptied)}
+        return state.live()
     keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
     if not keys:
         return set()
@@ -300,3 +293,10 @@ def _changed(log: DeltaLog, snapshot: Snapshot, since: int, state: ManifestState
         return None
     live = _live(snapshot, state)
     return {name: name in live for name in (_directory(snapshot, values) for values in changes.values)}
+
+
+def partitions_of(metastore: Metastore, name: TableName, columns: Sequence[str]) -> dict[str, FoundPartition]:
+    """All partitions of an entry by directory; ``columns`` are its partition columns as the table spells them."""
+    names = metastore.partition_names(name.database, name.name)
+    found = (found_partition(part, columns) for part in metastore.partitions(name.database, name.name, names))
+    return {partition.directory: partition for partition in found}

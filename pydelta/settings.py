@@ -167,6 +167,7 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
     {
         "delta.autoOptimize",
         "delta.columnMapping.hasDroppedOrRenamed",
+        "delta.dropFeatureTruncateHistory.retentionDuration",
         "delta.enableFullRetentionRollback",
         "delta.enableIcebergCompatV1",
         "delta.enableIcebergCompatV2",
@@ -285,9 +286,11 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "sync.name": ("sync_name", lambda text, *, name: text),
+    "sync.metastore": ("sync_metastore", lambda text, *, name: text),
 }
 _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {
+    "spark.hadoop.hive.metastore.uris": "sync.metastore",
     "spark.databricks.delta.schema.autoMerge.enabled": "schema.autoMerge",
     "spark.databricks.delta.retentionDurationCheck.enabled": "vacuum.retentionCheck",
     "spark.databricks.delta.commitInfo.userMetadata": "commit.userMetadata",
@@ -324,6 +327,8 @@ class Settings:
         auto_compact_min_file_bytes: It leaves files of this size and larger alone; None: half its target.
         auto_compact_min_files: Small files that a partition must have for it.
         default_properties: ``delta.*`` properties that a new table gets.
+        sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
+        sync_metastore: Address of the metastore that tables are synced to after a commit.
     """
 
     max_snapshot_chain: int = 50
@@ -346,6 +351,7 @@ class Settings:
     retention_check: bool = True
     user_metadata: str | None = None
     sync_name: str = "{database}_symlink"
+    sync_metastore: str | None = None
     default_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

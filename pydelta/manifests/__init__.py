@@ -16,6 +16,7 @@ from pydelta.manifests.publish import (
     forget_under,
     holding,
     publish,
+    publish_ahead,
     publish_under,
 )
 from pydelta.manifests.state import ManifestState, read_state
@@ -37,6 +38,7 @@ __all__ = [
     "holding",
     "manifests_of",
     "publish",
+    "publish_ahead",
     "publish_under",
     "read_state",
     "values_of_directory",

@@ -48,6 +48,7 @@ __all__ = [
     "forget_under",
     "holding",
     "publish",
+    "publish_ahead",
     "publish_under",
 ]
 
@@ -221,10 +222,18 @@ def _publish(
     known = None if plan.full else state
     stale = list(plan.without_files)
     emptied = set(known.emptied if known else ())
+    assert snapshot.metadata is not None
+    ahead: set[str] = set()
+    if state is not None and (state.table_id, state.partition_columns) == (
+        snapshot.metadata.id,
+        snapshot.partition_columns,
+    ):
+        ahead = set(state.ahead) - set(plan.manifests)
     if plan.full and not plan.partial:
         stale += [name for name in directories_with_manifest(store) if name not in plan.manifests and name not in stale]
     elif not options.keep_emptied:
         stale += [name for name in emptied if name not in plan.manifests and name not in stale]
+    stale = [name for name in stale if name not in ahead]
     kept_empty = stale if options.keep_emptied else []
     if not snapshot.partition_columns and "" in stale:
         kept_empty = [""]  # readers of an unpartitioned table must find it without rows, not without a manifest
@@ -236,9 +245,10 @@ def _publish(
     partitions = dict(known.partitions) if known else {}
     for name in (*plan.manifests, *kept_empty):
         partitions[name] = snapshot.version
+    for name in ahead:
+        partitions.setdefault(name, snapshot.version)
     for name in removed:
         partitions.pop(name, None)
-    assert snapshot.metadata is not None
     after = ManifestState(
         table_id=snapshot.metadata.id,
         location=snapshot.table_uri,
@@ -248,6 +258,7 @@ def _publish(
         schemes=dict(options.schemes),
         partitions=partitions,
         emptied=tuple(sorted((emptied | set(kept_empty)) - set(plan.manifests) - set(removed) - {""})),
+        ahead=tuple(sorted(ahead)),
     )
     lease.check()
     store.put(STATE_PATH, after.encode())
@@ -402,6 +413,50 @@ def directories_with_manifest(store: Store) -> list[str]:
         elif info.path.startswith(prefix) and info.path.endswith(name):
             found.append(info.path[len(prefix) : -len(name)])
     return found
+
+
+def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: ManifestOptions, lease: Lease) -> str:
+    """Publish an empty manifest for a partition that will have rows; one that has some is left as it is.
+
+    Args:
+        log: The table; its manifests are published by now.
+        values: Partition column -> value as the log spells it.
+        options: As for ``publish``.
+        lease: Held by the caller.
+
+    Returns:
+        The partition's directory.
+
+    Raises:
+        InvalidArgumentError: Not just the table's partition columns.
+        LogCorruptedError: A value that is none of its column's type.
+    """
+    _, state = publish_under(log, options, lease)
+    snapshot = log.snapshot(version=state.version)
+    by_name = {name.lower(): value for name, value in values.items()}
+    columns = snapshot.partition_columns
+    if not columns or set(by_name) != {name.lower() for name in columns}:
+        raise InvalidArgumentError(
+            f"A partition of this table is named by {', '.join(columns) or 'nothing: it has no partition columns'}; "
+            f"given were {', '.join(values) or 'no values'}.",
+            hint="Write each as column=value.",
+            table=snapshot.table_uri,
+        )
+    directory = _directory(snapshot, [by_name[name.lower()] for name in columns])
+    if directory in state.live():
+        return directory
+    lease.check()
+    log.store.put(manifest_path(directory), b"")
+    after = msgspec.structs.replace(
+        state,
+        generation=lease.generation,
+        partitions={**state.partitions, directory: state.version},
+        emptied=tuple(name for name in state.emptied if name != directory),
+        ahead=tuple(sorted({*state.ahead, directory})),
+    )
+    lease.check()
+    log.store.put(STATE_PATH, after.encode())
+    return directory
 
 
 def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: float = 60.0) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         schemes: Rewritten schemes.
         partitions: Directory -> version at which its manifest was last written.
         emptied: Directories without files whose manifest stays, empty, until the metastore has dropped the partition.
+        ahead: Directories without files whose partition was asked for before its first rows; they stay.
     """
 
     table_id: str
@@ -41,10 +42,15 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     schemes: dict[str, str] = {}
     partitions: dict[str, int] = {}
     emptied: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """JSON, as it lies in the table."""
         return msgspec.json.encode(self)
+
+    def live(self) -> set[str]:
+        """Directories that a metastore should have as partitions."""
+        return {name for name in self.partitions if name} - set(self.emptied)
 
     def spread(self) -> tuple[int, int]:
         """Oldest and newest version that a partition's manifest was written at; both ``version`` without any."""

@@ -1,0 +1,379 @@
+"""Arguments in; tables synced, verified, shown. Starts no JVM.
+
+::
+
+    catalog_sync sync TABLE…        manifests and metastore to the newest version
+    catalog_sync status TABLE…      versions and lag
+    catalog_sync verify TABLE       every line, every partition
+    catalog_sync preview TABLE      the first rows that readers of the manifests get
+    catalog_sync add-partition TABLE day=2024-01-01
+    catalog_sync ddl TABLE          the statement, for those who apply it themselves
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from catalog_sync.diff import SyncPlan, described
+from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.native import sync_native
+from catalog_sync.sync import SyncOptions, SyncResult, add_partition, sync_table
+from catalog_sync.targets import Target, find_targets
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.settings import Settings
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="catalog_sync",
+    help="Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_Tables = Annotated[list[str] | None, typer.Argument(help="Locations, or names of Delta tables in the metastore.")]
+_OneTable = Annotated[str, typer.Argument(help="A location, or the name of a Delta table in the metastore.")]
+_Database = Annotated[
+    list[str] | None, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
+]
+_Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry: database.table.")]
+_TwinName = Annotated[
+    str | None, typer.Option("--twin", help="Name of the external table; by rule <database>_symlink.")
+]
+_MetastoreUri = Annotated[
+    str | None, typer.Option("--metastore", help="thrift://host:9083; by default what PYDELTA_METASTORE says.")
+]
+_Tls = Annotated[bool, typer.Option("--tls", help="Speak TLS to the metastore.")]
+_Ca = Annotated[str | None, typer.Option("--ca", help="Certificates to trust, PEM.")]
+_Kerberos = Annotated[
+    str | None, typer.Option("--kerberos", help="Service of the metastore's principal, such as hive.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_Storage = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint."),
+]
+
+
+def _connect(uris: str | None, *, tls: bool, ca: str | None, kerberos: str | None) -> Metastore:
+    return Metastore(MetastoreAddress.parse(uris, tls=tls, ca_file=ca, kerberos_service=kerberos))
+
+
+def _pairs(options: Sequence[str] | None) -> dict[str, str]:
+    pairs = {}
+    for option in options or ():
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError("A storage option has no value.", hint="Write --option NAME=VALUE.")
+        pairs[name] = value
+    return pairs
+
+
+def _targets(
+    metastore: Metastore,
+    tables: Sequence[str] | None,
+    databases: Sequence[str] | None,
+    name: str | None,
+    twin: str | None,
+    storage: Sequence[str] | None,
+) -> list[Target]:
+    if not tables and not databases:
+        raise InvalidArgumentError("No table was named.", hint="Give a location, a name, or --database.")
+    return find_targets(
+        metastore,
+        tables or (),
+        databases=databases or (),
+        name=name,
+        twin=twin,
+        rule=Settings.resolve().sync_name,
+        options=_pairs(storage),
+    )
+
+
+@app.command()
+def sync(
+    tables: _Tables = None,
+    database: _Database = None,
+    table: _Name = None,
+    twin: _TwinName = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed, no more.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Drop partitions that somebody else added.")] = False,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Take over the twin of an earlier table here.")] = False,
+    every: Annotated[int | None, typer.Option("--every", min=1, help="Again after so many seconds.")] = None,
+    metastore: _MetastoreUri = None,
+    tls: _Tls = False,
+    ca: _Ca = None,
+    kerberos: _Kerberos = None,
+    as_json: _Json = False,
+    option: _Storage = None,
+) -> None:
+    """Bring manifests and metastore to the newest version of each table."""
+    how = SyncOptions(dry_run=dry_run, full=full, prune=prune, adopt=adopt)
+
+    def once() -> int:
+        with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
+            targets = _targets(client, tables, database, table, twin, option)
+            return _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json)
+
+    raise typer.Exit(once() if every is None else _repeat(once, every))
+
+
+def _sync_one(client: Metastore, target: Target, how: SyncOptions) -> dict[str, Any]:
+    result = sync_table(target.log, client, target.twin, how)
+    changed = False
+    if target.native is not None and not how.dry_run:
+        changed = sync_native(client, target.native, target.log.update())
+    return _shown(target, result) | {"nativeEntryChanged": changed}
+
+
+def _shown(target: Target, result: SyncResult) -> dict[str, Any]:
+    written = result.manifests
+    return {
+        "table": target.log.uri,
+        "twin": str(result.twin),
+        "version": result.version,
+        "previous": result.previous,
+        "manifestsWritten": len(written.written) if written else 0,
+        "plan": list(described(result.plan)) if result.plan != SyncPlan() else ["nothing to change"],
+        "drift": [f"{drift.partition}: {drift.what}" for drift in result.plan.drift],
+        "crowded": dict(written.crowded) if written else {},
+        "calls": result.calls,
+    }
+
+
+def _each(targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool) -> int:
+    """Do the work for each table; one that fails stops no other. The exit code of the worst."""
+    rows, code = [], 0
+    for target in targets:
+        try:
+            row = work(target)
+        except DeltaError as error:
+            code = max(code, error.exit_code)
+            row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
+            print(f"Error: {error}", file=sys.stderr)
+        rows.append(row)
+        if not as_json and "error" not in row:
+            steps = row["plan"]
+            shown = steps if len(steps) <= 12 else [*steps[:10], f"… and {len(steps) - 10} more"]
+            print(f"{row['twin']}: version {row['version']}, {'; '.join(shown)} ({row['calls']} calls)")
+            for directory, files in row["crowded"].items():
+                print(f"  {directory or 'it'} has {files} files; Trino plans slowly beyond 1000. Next: OPTIMIZE it.")
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+    return code
+
+
+def _repeat(once: Callable[[], int], every: int) -> int:
+    """Once every so many seconds until the process is told to end; an error is said and the next turn tries again."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    while not stop.is_set():
+        began = time.monotonic()
+        try:
+            once()
+        except DeltaError as error:
+            print(f"Error: {error}", file=sys.stderr)
+        sys.stdout.flush()
+        stop.wait(max(every - (time.monotonic() - began), 0))
+    return 0
+
+
+@app.command()
+def status(
+    tables: _Tables = None,
+    database: _Database = None,
+    table: _Name = None,
+    twin: _TwinName = None,
+    metastore: _MetastoreUri = None,
+    tls: _Tls = False,
+    ca: _Ca = None,
+    kerberos: _Kerberos = None,
+    as_json: _Json = False,
+    option: _Storage = None,
+) -> None:
+    """Version of the table, of its manifests and of its entry; how far behind they are."""
+    from catalog_sync.inspect import sync_status
+
+    with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
+        found = [
+            sync_status(target.log, client, target.twin, now_ms=time.time_ns() // 1_000_000)
+            for target in _targets(client, tables, database, table, twin, option)
+        ]
+    if as_json:
+        _print_json([_plain(item) for item in found])
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table("twin", "table", "manifests", "metastore", "behind", "since", "partitions", box=box.SIMPLE_HEAD)
+    for item in found:
+        behind = "not synced" if item.lag_versions is None else f"{item.lag_versions} versions"
+        since = "" if not item.lag_seconds else f"{item.lag_seconds:.0f} s"
+        versions = (item.table_version, item.manifest_version, item.metastore_version)
+        texts = ["-" if version is None else str(version) for version in versions]
+        shown.add_row(item.twin, *texts, behind, since, str(item.partitions))
+    Console(soft_wrap=True).print(shown)
+
+
+@app.command()
+def verify(
+    table: _OneTable,
+    name: _Name = None,
+    twin: _TwinName = None,
+    files: Annotated[int | None, typer.Option("--files", help="Look for so many data files only.")] = None,
+    metastore: _MetastoreUri = None,
+    tls: _Tls = False,
+    ca: _Ca = None,
+    kerberos: _Kerberos = None,
+    as_json: _Json = False,
+    option: _Storage = None,
+) -> None:
+    """Compare manifests with the log, and the metastore with the manifests. Exit code 4 when something is wrong."""
+    from catalog_sync.inspect import verify_sync
+
+    with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
+        (target,) = _targets(client, [table], None, name, twin, option)
+        report = verify_sync(target.log, client, target.twin, files=files)
+    if as_json:
+        _print_json({"ok": report.ok} | _plain(report))
+    elif report.ok:
+        found = report.manifests
+        print(
+            f"{target.twin} is right: version {found.version} of {found.table_version}, {found.partitions} manifests, "
+            f"{found.lines} lines, {found.checked_files} files looked for."
+        )
+    else:
+        problems = _plain(report) | _plain(report.manifests)
+        for field, items in problems.items():
+            for item in items if isinstance(items, (list, tuple)) else ():
+                print(f"{field}: {item or 'of the table'}", file=sys.stderr)
+        if report.manifests.version is None:
+            print("nothing is published", file=sys.stderr)
+        print("Next: catalog_sync sync --full", file=sys.stderr)
+    raise typer.Exit(0 if report.ok else 4)
+
+
+@app.command()
+def preview(
+    table: _OneTable,
+    partition: Annotated[str, typer.Argument(help="Partition, such as day=2024-01-01.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 10,
+    as_json: _Json = False,
+    name: _Name = None,
+    metastore: _MetastoreUri = None,
+    option: _Storage = None,
+) -> None:
+    """The first rows that readers of the manifests get; only a name needs a metastore."""
+    from catalog_sync.inspect import preview as first_rows
+    from pydelta.log import DeltaLog
+
+    if "/" in table:
+        log = DeltaLog.for_table(table, options=_pairs(option))
+    else:
+        with _connect(metastore, tls=False, ca=None, kerberos=None) as client:
+            (target,) = _targets(client, [table], None, name, None, option)
+            log = target.log
+    rows = first_rows(log, partition, limit=limit)
+    if as_json:
+        _print_json(rows)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = Table(*map(escape, rows[0] if rows else ("no rows",)), box=box.SIMPLE_HEAD)
+    for row in rows:
+        shown.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
+    Console(soft_wrap=True).print(shown)
+
+
+@app.command("add-partition")
+def add_partition_command(
+    table: _OneTable,
+    values: Annotated[list[str], typer.Argument(help="column=value, one for each partition column.")],
+    name: _Name = None,
+    twin: _TwinName = None,
+    metastore: _MetastoreUri = None,
+    tls: _Tls = False,
+    ca: _Ca = None,
+    kerberos: _Kerberos = None,
+    as_json: _Json = False,
+    option: _Storage = None,
+) -> None:
+    """Add a partition before its first rows, with an empty manifest: queries for it then find it, and no rows."""
+    pairs = _pairs(values)
+    with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
+        (target,) = _targets(client, [table], None, name, twin, option)
+        directory = add_partition(target.log, client, target.twin, dict(pairs))
+    if as_json:
+        _print_json({"twin": str(target.twin), "partition": directory})
+    else:
+        print(f"{target.twin} has the partition {directory}.")
+
+
+@app.command()
+def ddl(
+    table: _OneTable,
+    name: _Name = None,
+    twin: _TwinName = None,
+    partitions: Annotated[bool, typer.Option("--partitions", help="The statements that add them, too.")] = False,
+    option: _Storage = None,
+) -> None:
+    """Print the statement that creates the external table; asks no metastore for a table given by its location."""
+    from catalog_sync.ddl import create_statement
+    from catalog_sync.twin import twin_of
+    from pydelta.manifests import read_state
+
+    offline = Metastore(MetastoreAddress(hosts=()))
+    with _connect(None, tls=False, ca=None, kerberos=None) if "/" not in table else offline as client:
+        (target,) = _targets(client, [table], None, name, twin, option)
+    state = read_state(target.log.store)
+    live = sorted(state.live()) if partitions and state is not None else ()
+    print(create_statement(twin_of(target.log.snapshot()), target.twin, live))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A result's fields by the names that JSON readers expect."""
+    found = {}
+    for field in dataclasses.fields(value):
+        head, *rest = field.name.split("_")
+        item = getattr(value, field.name)
+        shown = _plain(item) if dataclasses.is_dataclass(item) else item.value if isinstance(item, Enum) else item
+        found[head + "".join(part.capitalize() for part in rest)] = shown
+    return found
+
+
+def _print_json(value: object) -> None:
+    def plain(item: object) -> object:
+        return item.isoformat() if isinstance(item, dt.date | dt.datetime) else str(item)
+
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense."""
+    try:
+        app(args=None if argv is None else list(argv))
+    except DeltaError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""After a commit to a table with ``pydelta.sync.enabled=true``: its manifests and its metastore entry."""
+
+from __future__ import annotations
+
+from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.names import twin_name
+from catalog_sync.native import sync_native
+from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.targets import TABLE_PROPERTY, configured_name
+from pydelta.errors import InvalidArgumentError
+from pydelta.settings import Settings
+from pydelta.txn import HookContext
+
+__all__ = ["ENABLED_PROPERTY", "sync_after_commit"]
+
+ENABLED_PROPERTY = "pydelta.sync.enabled"
+_WAIT_SECONDS = 20.0
+
+
+def sync_after_commit(context: HookContext) -> None:
+    """See ``pydelta.txn.hooks``: what fails here fails no commit, and the next sync makes up for it.
+
+    Where the metastore is comes from the session (``spark.pydelta.sync.metastore``, or that of its catalog) or from
+    the environment (``PYDELTA_METASTORE``), never from the table: a table must not choose where its writers connect to.
+    """
+    metadata = context.snapshot.metadata
+    if metadata is None or metadata.configuration.get(ENABLED_PROPERTY, "").strip().lower() != "true":
+        return
+    native = configured_name(context.snapshot)
+    if native is None:
+        raise InvalidArgumentError(
+            f"{ENABLED_PROPERTY} is true, and which name the table has in the metastore is not known.",
+            hint=f"Set the table property {TABLE_PROPERTY} to database.table.",
+            table=context.log.uri,
+        )
+    settings: Settings = context.log.settings
+    with Metastore(MetastoreAddress.parse(settings.sync_metastore)) as metastore:
+        twin = twin_name(native, settings.sync_name)
+        sync_table(context.log, metastore, twin, SyncOptions(wait_seconds=_WAIT_SECONDS))
+        sync_native(metastore, native, context.log.update())

@@ -1,0 +1,189 @@
+"""A table beside what the metastore and its manifests say of it: how far behind, how right, and its first rows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalog_sync.diff import TableAction, compare_partitions
+from catalog_sync.metastore import Metastore, found_table
+from catalog_sync.names import TableName
+from catalog_sync.sync import partitions_of
+from catalog_sync.twin import ID_KEY, LOCATION_KEY, SCHEMA_KEY, twin_of
+from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
+from pydelta.log import DeltaLog
+from pydelta.manifests import ManifestReport, read_state, verify_manifests
+from pydelta.manifests.contents import manifest_path
+from pydelta.storage import open_store
+
+__all__ = ["SyncReport", "SyncStatus", "preview", "sync_status", "verify_sync"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncStatus:
+    """How far manifests and metastore are.
+
+    Args:
+        table: Location.
+        twin: Name of the entry.
+        table_version: Newest version.
+        manifest_version: Version that every manifest is of at least; None when none is published.
+        newest_manifest: Version of the manifest that was written last.
+        metastore_version: Version that the entry carries; None without an entry of this table.
+        lag_versions: Versions that the slower of the two is behind; None when one of them has nothing.
+        lag_seconds: Age of the oldest version that readers do not see yet; 0 when they see all.
+        partitions: Partitions with a manifest.
+    """
+
+    table: str
+    twin: str
+    table_version: int
+    manifest_version: int | None
+    newest_manifest: int | None
+    metastore_version: int | None
+    lag_versions: int | None
+    lag_seconds: float | None
+    partitions: int
+
+
+def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms: int) -> SyncStatus:
+    """Compare the versions; one metastore call, one small file, and the log.
+
+    Raises:
+        StorageError, MetastoreError: One of them does not answer.
+    """
+    snapshot = log.snapshot()
+    state = read_state(log.store)
+    entry = metastore.table(twin.database, twin.name)
+    synced = None
+    if entry is not None:
+        found = found_table(entry)
+        if found.parameters.get(LOCATION_KEY) == snapshot.table_uri:
+            synced = found.version
+    published = state.version if state is not None else None
+    seen = None if synced is None or published is None else min(synced, published)
+    waiting = None
+    if seen is not None:
+        late = log.history(limit=max(snapshot.version - seen, 0)) if seen < snapshot.version else []
+        waiting = max((now_ms - late[-1].timestamp_ms) / 1000, 0.0) if late else 0.0
+    return SyncStatus(
+        table=snapshot.table_uri,
+        twin=str(twin),
+        table_version=snapshot.version,
+        manifest_version=published,
+        newest_manifest=state.spread()[1] if state is not None else None,
+        metastore_version=synced,
+        lag_versions=None if seen is None else snapshot.version - seen,
+        lag_seconds=waiting,
+        partitions=len(state.partitions) if state is not None else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What is wrong; ``ok`` when nothing is.
+
+    Args:
+        manifests: See there.
+        entry: What is wrong with the entry itself, as phrases.
+        missing_partitions: Published, and not in the metastore.
+        extra_partitions: In the metastore without a manifest.
+        moved_partitions: With another location than their manifest's.
+    """
+
+    manifests: ManifestReport
+    entry: tuple[str, ...] = ()
+    missing_partitions: tuple[str, ...] = ()
+    extra_partitions: tuple[str, ...] = ()
+    moved_partitions: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether readers of the twin get the rows of the published version."""
+        wrong = (self.entry, self.missing_partitions, self.extra_partitions, self.moved_partitions)
+        return self.manifests.ok and not any(wrong)
+
+
+def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: int | None = None) -> SyncReport:
+    """Compare manifests with the log, and the metastore with the manifests, partition by partition.
+
+    Args:
+        log: The table.
+        metastore: Where the twin is.
+        twin: Its name.
+        files: How many data files to look for in the store; None for all.
+    """
+    manifests = verify_manifests(log, files=files)
+    entry = metastore.table(twin.database, twin.name)
+    if entry is None:
+        return SyncReport(manifests=manifests, entry=(f"there is no entry {twin}",))
+    state = read_state(log.store)
+    if state is None:
+        return SyncReport(manifests=manifests)
+    snapshot = log.snapshot(version=state.version)
+    wanted, found = twin_of(snapshot), found_table(entry)
+    wrong = []
+    if (found.parameters.get(LOCATION_KEY), found.parameters.get(ID_KEY)) != (wanted.table_location, wanted.table_id):
+        wrong.append("it is the twin of another table")
+    if found.location != wanted.location:
+        wrong.append(f"its location is {found.location}, the manifests lie at {wanted.location}")
+    if found.columns != wanted.columns or found.parameters.get(SCHEMA_KEY) != wanted.schema_hash:
+        wrong.append("its columns are not those of the table")
+    if [item.name for item in found.partition_columns] != [item.name for item in wanted.partition_columns]:
+        return SyncReport(manifests=manifests, entry=(*wrong, "its partition columns are not those of the table"))
+    if found.version != state.version:
+        wrong.append(f"it carries version {found.version}, the manifests are of {state.version}")
+    existing = partitions_of(metastore, twin, snapshot.partition_columns) if wanted.partition_columns else {}
+    plan = compare_partitions(wanted, existing, state.live(), table=TableAction.NONE, reason="verify", prune=True)
+    return SyncReport(
+        manifests=manifests,
+        entry=tuple(wrong),
+        missing_partitions=plan.add,
+        extra_partitions=plan.drop,
+        moved_partitions=plan.move,
+    )
+
+
+def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict[str, Any]]:
+    """The first rows that readers of a manifest get, by reading the files that it names. No engine is started.
+
+    Args:
+        log: The table.
+        directory: Partition, ``day=2024-01-01``; empty for an unpartitioned table.
+        limit: How many rows.
+
+    Raises:
+        InvalidArgumentError: The partition has no manifest; those there are are named.
+        ObjectNotFoundError: The manifest names a file that is not there.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        lines = log.store.read(manifest_path(directory)).decode().splitlines()
+    except ObjectNotFoundError as error:
+        state = read_state(log.store)
+        known = sorted(name for name in (state.partitions if state else {}) if name)
+        hint = f"There are: {', '.join(known[:5])}{' …' if len(known) > 5 else ''}." if known else "Publish it first."
+        raise InvalidArgumentError(f"{directory or 'The table'} has no manifest.", hint=hint, table=log.uri) from error
+    rows: list[dict[str, Any]] = []
+    for data in _contents(log, lines):
+        source = pq.ParquetFile(io.BytesIO(data))
+        for batch in source.iter_batches(batch_size=limit):
+            rows += batch.to_pylist()
+            if len(rows) >= limit:
+                return rows[:limit]
+    return rows
+
+
+def _contents(log: DeltaLog, lines: Sequence[str]) -> Iterator[bytes]:
+    state = read_state(log.store)
+    schemes: Mapping[str, str] = {new: old for old, new in (state.schemes if state else {}).items()}
+    scheme, _, _ = log.store.root.partition("://")
+    for line in lines:
+        head, _, rest = line.partition("://")
+        known = scheme if head != scheme and schemes.get(head) is not None else head
+        folder, _, name = f"{known}://{rest}".rpartition("/")
+        store = open_store(folder.replace("%", "%25") if known == "file" else folder, log.options)
+        yield store.read(name)

@@ -1,0 +1,47 @@
+"""Names in the metastore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydelta.errors import InvalidArgumentError
+
+__all__ = ["TableName", "twin_name"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A name in the metastore, in lower case."""
+
+    database: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read ``database.table``.
+
+        Raises:
+            InvalidArgumentError: It is none.
+        """
+        database, dot, name = text.strip().lower().replace("`", "").partition(".")
+        if not dot or not database or not name or "." in name:
+            raise InvalidArgumentError(f"{text!r} is no name of a table.", hint="Write it as database.table.")
+        return cls(database=database, name=name)
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
+    """The twin's name: its database by a rule (``spark.pydelta.sync.name``), its table as the native entry's.
+
+    Raises:
+        InvalidArgumentError: The rule gives the same database, which cannot hold two tables of one name.
+    """
+    database = rule.replace("{database}", native.database).strip().lower()
+    if not database or database == native.database:
+        raise InvalidArgumentError(
+            f"By the rule {rule!r} the twin of {native} would have its name.",
+            hint="Set spark.pydelta.sync.name to a rule such as {database}_symlink.",
+        )
+    return TableName(database=database, name=native.name)

@@ -1,0 +1,138 @@
+"""The entry under which Spark and Trino's Delta connector find the table itself, and not its manifests.
+
+Provider ``delta``, the location as SerDe parameter ``path``, and the real columns, which tools that only look at the
+metastore show. The log stays what counts: no reader of Delta takes the columns from here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from catalog_sync.errors import NotOursError
+from catalog_sync.hive_types import hive_type_or_none
+from catalog_sync.metastore import Metastore
+from catalog_sync.names import TableName
+from catalog_sync.twin import ID_KEY, LOCATION_KEY, SCHEMA_KEY
+from pydelta.log import Snapshot
+
+__all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_native"]
+
+PROVIDER_KEY: Final = "spark.sql.sources.provider"
+_SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
+_PART: Final = 4000
+"""Length that the metastore's databases hold in one parameter."""
+
+
+def native_location(entry: Any) -> str | None:
+    """Where the Delta table of an entry lies; None for an entry that is none of a Delta table."""
+    if str((entry.parameters or {}).get(PROVIDER_KEY, "")).lower() != "delta":
+        return None
+    path = (entry.sd.serdeInfo.parameters or {}).get("path") if entry.sd.serdeInfo else None
+    found = path or entry.sd.location
+    return str(found) if found else None
+
+
+def native_tables(metastore: Metastore, database: str) -> Iterator[tuple[TableName, str]]:
+    """The Delta tables of a database with their locations, those that Spark or Trino registered among them."""
+    for entry in metastore.tables(database):
+        location = native_location(entry)
+        if location is not None:
+            yield TableName(database=database, name=entry.tableName), location
+
+
+def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bool:
+    """Create the entry, or bring its columns to those of the snapshot.
+
+    Returns:
+        Whether anything was changed.
+
+    Raises:
+        NotOursError: There is something else of that name.
+        MetastoreError: The metastore refused.
+    """
+    before = metastore.table(name.database, name.name)
+    wanted = native_entry(name, snapshot, before=before)
+    if before is None:
+        if not metastore.database_exists(name.database):
+            metastore.create_database(name.database, f"{snapshot.table_uri.rpartition('/')[0]}/{name.database}")
+        metastore.create(wanted)
+        return True
+    location = native_location(before)
+    if location is None or _same_place(location) != _same_place(snapshot.table_uri):
+        what = f"a Delta table at {location}" if location else "no Delta table"
+        raise NotOursError(
+            f"The metastore has {name} already, and it is {what}.",
+            hint="Choose another name for the table, or drop that entry if it is of no use any more.",
+        )
+    if (before.parameters or {}).get(SCHEMA_KEY) == wanted.parameters[SCHEMA_KEY]:
+        return False
+    metastore.alter(wanted)
+    return True
+
+
+def _same_place(uri: str) -> str:
+    scheme, separator, rest = uri.rstrip("/").partition(":")
+    known = {"s3": "s3a", "s3n": "s3a"}
+    return f"{known.get(scheme, scheme)}:{rest.lstrip('/')}" if separator else rest
+
+
+def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> Any:
+    """The entry as Thrift has it; of ``before`` what is not ours stays."""
+    from pymetastore.hive_metastore import ttypes
+
+    assert snapshot.metadata is not None
+    columns = [
+        ttypes.FieldSchema(
+            name=item.name.lower(),
+            type=hive_type_or_none(item.data_type) or "string",
+            comment=str(item.metadata["comment"]) if item.metadata.get("comment") else None,
+        )
+        for item in snapshot.schema.fields
+    ]
+    storage = ttypes.StorageDescriptor(
+        cols=columns,
+        location=before.sd.location if before is not None else snapshot.table_uri,
+        inputFormat="org.apache.hadoop.mapred.SequenceFileInputFormat",
+        outputFormat="org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
+        compressed=False,
+        numBuckets=-1,
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+            parameters={"path": snapshot.table_uri, "serialization.format": "1"},
+        ),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+    old = dict(before.parameters or {}) if before is not None else {"EXTERNAL": "TRUE"}
+    kept = {key: value for key, value in old.items() if not key.startswith((_SCHEMA_PREFIX, "pydelta."))}
+    return ttypes.Table(
+        tableName=name.name,
+        dbName=name.database,
+        owner=before.owner if before is not None else "pydelta",
+        createTime=before.createTime if before is not None else int(time.time()),
+        lastAccessTime=0,
+        retention=0,
+        tableType=before.tableType if before is not None else "EXTERNAL_TABLE",
+        parameters=kept | {PROVIDER_KEY: "delta"} | dict(_schema_parameters(snapshot)),
+        partitionKeys=[],
+        sd=storage,
+    )
+
+
+def _schema_parameters(snapshot: Snapshot) -> Mapping[str, str]:
+    """The schema in Spark's own form, so that its catalog shows the real types; and whose entry it is."""
+    import hashlib
+
+    assert snapshot.metadata is not None
+    text = snapshot.schema.to_json()
+    parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
+    found = {f"{_SCHEMA_PREFIX}.part.{number}": part for number, part in enumerate(parts)}
+    found[f"{_SCHEMA_PREFIX}.numParts"] = str(len(parts))
+    digest = hashlib.sha256(json.dumps([text, snapshot.metadata.description]).encode()).hexdigest()[:16]
+    comment = {"comment": snapshot.metadata.description} if snapshot.metadata.description else {}
+    identity = {LOCATION_KEY: snapshot.table_uri, ID_KEY: snapshot.metadata.id, SCHEMA_KEY: digest}
+    return found | comment | identity

@@ -1,0 +1,118 @@
+"""What a user names in, tables with the names of their entries out.
+
+=========================  ==============================================================================
+``s3a://…``, ``/a/path``   a location; its name is given, or the table's property ``pydelta.sync.table`` says it
+``database.table``         an entry in the metastore, whose location is its own
+a whole database           every Delta table that is registered in it
+=========================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from catalog_sync.metastore import Metastore
+from catalog_sync.names import TableName, twin_name
+from catalog_sync.native import native_location, native_tables
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+
+__all__ = ["TABLE_PROPERTY", "Target", "configured_name", "find_targets"]
+
+TABLE_PROPERTY: Final = "pydelta.sync.table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A table to sync.
+
+    Args:
+        log: Its log.
+        native: Name of its own entry; None where it has none.
+        twin: Name of its twin.
+    """
+
+    log: DeltaLog
+    native: TableName | None
+    twin: TableName
+
+
+def configured_name(snapshot: Snapshot) -> TableName | None:
+    """The name that the table's property says."""
+    assert snapshot.metadata is not None
+    text = snapshot.metadata.configuration.get(TABLE_PROPERTY)
+    return TableName.parse(text) if text else None
+
+
+def find_targets(
+    metastore: Metastore,
+    tables: Sequence[str],
+    *,
+    databases: Sequence[str] = (),
+    name: str | None = None,
+    twin: str | None = None,
+    rule: str = "{database}_symlink",
+    options: Mapping[str, str] | None = None,
+) -> list[Target]:
+    """Find the tables that are meant.
+
+    Args:
+        metastore: Where names are looked up.
+        tables: Locations or names.
+        databases: Every Delta table of these.
+        name: Name of the entry of a table given by its location.
+        twin: Name of the twin, where the rule is not to be used.
+        rule: See ``twin_name``.
+        options: Storage options.
+
+    Raises:
+        InvalidArgumentError: A location without a name; a name for several tables.
+        TableNotFoundError: A name that is no Delta table in the metastore.
+    """
+    if (name or twin) and (len(tables) != 1 or databases):
+        raise InvalidArgumentError(
+            "A name was given, and not just one table.", hint="Sync tables one by one, or by rule."
+        )
+    found: list[Target] = []
+    for text in tables:
+        if "/" in text:
+            log = DeltaLog.for_table(text, options=options)
+            snapshot = log.update()
+            if snapshot.version < 0:
+                raise TableNotFoundError(f"{text} is not a Delta table.", hint="Check the location.", table=log.uri)
+            native = TableName.parse(name) if name else configured_name(snapshot)
+            if native is None and twin is None:
+                raise InvalidArgumentError(
+                    f"Which name {text} has in the metastore is not known.",
+                    hint=f"Give --table database.name, or set the table property {TABLE_PROPERTY}.",
+                )
+        else:
+            native = TableName.parse(text)
+            entry = metastore.table(native.database, native.name)
+            location = native_location(entry) if entry is not None else None
+            if location is None:
+                raise TableNotFoundError(
+                    f"The metastore has no Delta table {native}.",
+                    hint="Give its location and --table, which registers it.",
+                )
+            log = DeltaLog.for_table(_spark_scheme(location), options=options)
+        chosen = TableName.parse(twin) if twin else twin_name(_required(native), rule)
+        found.append(Target(log=log, native=native, twin=chosen))
+    for database in databases:
+        for native, location in native_tables(metastore, database):
+            log = DeltaLog.for_table(_spark_scheme(location), options=options)
+            found.append(Target(log=log, native=native, twin=twin_name(native, rule)))
+    return found
+
+
+def _required(name: TableName | None) -> TableName:
+    assert name is not None
+    return name
+
+
+def _spark_scheme(location: str) -> str:
+    """``s3://`` as Trino registers it is ``s3a://`` here: one table, one location."""
+    scheme, separator, rest = location.partition("://")
+    return f"s3a://{rest}" if separator and scheme in ("s3", "s3n") else location
