@@ -120,23 +120,27 @@ def _list_if_expired(reader: LogReader, cutoff: int) -> list[ObjectInfo]:
     return objects
 
 
-def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None) -> CleanupResult:
+def clean_up(
+    reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None, retention_ms: int | None = None
+) -> CleanupResult:
     """Delete what ``plan_cleanup`` chooses, after the checkpoint it leans on was read in full.
 
     Args:
         reader: Of the table's log.
         snapshot: The newest one, for the table's properties.
         now_ms: The clock, epoch milliseconds; None for now.
+        retention_ms: How long the log is kept; None for ``delta.logRetentionDuration``.
     """
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    cutoff = cutoff_ms(now, snapshot.properties.log_retention_ms)
+    retention = snapshot.properties.log_retention_ms if retention_ms is None else retention_ms
+    cutoff = cutoff_ms(now, retention)
     nothing = CleanupResult(deleted=0, cutoff_ms=cutoff)
     protocol = snapshot.protocol
-    if protocol is None or supports(protocol, "checkpointProtection") or supports(protocol, "catalogManaged"):
+    if protocol is None or supports(protocol, "catalogManaged"):
         return nothing
     objects = _list_if_expired(reader, cutoff)
     plan = plan_cleanup(objects, cutoff=cutoff)
-    if plan is None:
+    if plan is None or plan.checkpoint.version < _protected_before(snapshot):
         return nothing
     try:
         anchor = _read_in_full(reader, plan.checkpoint)
@@ -155,6 +159,15 @@ def clean_up(reader: LogReader, snapshot: Snapshot, *, now_ms: int | None = None
         oldest_version=plan.checkpoint.version,
         failed=(*report.failed, *(more.failed if more else ())),
     )
+
+
+def _protected_before(snapshot: Snapshot) -> int:
+    """The version before which nothing may go, unless all of it goes at once ("Checkpoint Protection")."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    if protocol is None or metadata is None or not supports(protocol, "checkpointProtection"):
+        return 0
+    text = metadata.configuration.get("delta.requireCheckpointProtectionBeforeVersion", "0").strip()
+    return int(text) if text.isdigit() else snapshot.version + 1
 
 
 def _read_in_full(reader: LogReader, files: CheckpointFiles) -> Checkpoint:

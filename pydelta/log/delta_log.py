@@ -467,14 +467,23 @@ class DeltaLog:
         with error_context(table=self.uri):
             return write_checksum(self.store, snapshot)
 
-    def cleanup(self, now_ms: int | None = None) -> CleanupResult:
+    def cleanup(self, now_ms: int | None = None, *, retention_ms: int | None = None) -> CleanupResult:
         """Delete log files that nothing needs any more ("Metadata Cleanup"), only behind a verified checkpoint.
+
+        Args:
+            now_ms: The clock, epoch milliseconds; None for now.
+            retention_ms: How long the log is kept; None for what the table says.
 
         Raises:
             TableNotFoundError: There is no table.
         """
         with error_context(table=self.uri):
-            return clean_up(self._reader, self.snapshot(), now_ms=now_ms)
+            return clean_up(self._reader, self.snapshot(), now_ms=now_ms, retention_ms=retention_ms)
+
+    def held(self) -> Listing:
+        """What the log directory holds."""
+        with error_context(table=self.uri):
+            return self._reader.listing()
 
 
 def _first_recreatable(listing: Listing) -> int | None:

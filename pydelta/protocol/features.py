@@ -18,12 +18,16 @@ __all__ = [
     "SUPPORTED_READER",
     "SUPPORTED_WRITER",
     "Feature",
+    "at_least",
     "ensure_readable",
     "ensure_writable",
     "implied_features",
+    "is_request",
     "required_protocol",
     "supports",
     "upgrade",
+    "with_feature",
+    "without_feature",
 ]
 
 
@@ -101,6 +105,7 @@ SUPPORTED_WRITER: Final = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
+        "checkpointProtection",
         "columnMapping",
         "deletionVectors",
         "domainMetadata",
@@ -254,6 +259,11 @@ def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
     return features, versions[0], versions[1]
 
 
+def is_request(name: str) -> bool:
+    """Whether a property asks for a protocol, and is none that a table keeps."""
+    return name.startswith("delta.feature.") or name in ("delta.minReaderVersion", "delta.minWriterVersion")
+
+
 def required_protocol(metadata: Metadata) -> Protocol:
     """The lowest protocol for a new table: (1, 2) unless a property or a type needs more.
 
@@ -279,13 +289,7 @@ def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
     wanted = set(features)
     for name in list(wanted):
         wanted.update(FEATURES[name].requires if name in FEATURES else ())
-    unknown = sorted(wanted - FEATURES.keys())
-    if unknown:
-        raise UnsupportedFeatureError(
-            f"There is no table feature called {', '.join(unknown)}.",
-            features=unknown,
-            hint=f"The features are: {', '.join(sorted(FEATURES))}.",
-        )
+    _refuse_undefined(wanted)
     have = implied_features(protocol)
     missing = wanted - have
     if not missing:
@@ -296,6 +300,71 @@ def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
             min_writer_version=max([protocol.min_writer_version, *(FEATURES[n].legacy_writer or 1 for n in missing)]),
         )
     return _listed(have | wanted, protocol.min_reader_version == _MAX_READER)
+
+
+def _refuse_undefined(names: Iterable[str]) -> None:
+    unknown = sorted(set(names) - FEATURES.keys())
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"There is no table feature called {', '.join(unknown)}.",
+            features=unknown,
+            hint=f"The features are: {', '.join(sorted(FEATURES))}.",
+        )
+
+
+def with_feature(protocol: Protocol, name: str) -> Protocol:
+    """The protocol with one more feature (and those it requires), always in lists.
+
+    Raises:
+        UnsupportedFeatureError: The protocol defines no such feature.
+    """
+    _refuse_undefined([name])
+    have = implied_features(protocol)
+    if name in have:
+        return protocol
+    return _listed(have | {name, *FEATURES[name].requires}, protocol.min_reader_version == _MAX_READER)
+
+
+def without_feature(protocol: Protocol, name: str) -> Protocol:
+    """The protocol without a feature, as low as the remaining ones allow: legacy versions where they say the same."""
+    left = implied_features(protocol) - {name}
+    for writer in range(1, _MAX_WRITER):
+        for reader in range(1, _MAX_READER):
+            legacy = Protocol(min_reader_version=reader, min_writer_version=writer)
+            if implied_features(legacy) == left and (reader == 1 or "columnMapping" in left):
+                return legacy
+    return _listed(left, False)
+
+
+def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
+    """The protocol raised to versions; what is higher already stays.
+
+    Raises:
+        InvalidArgumentError: Versions that there are not, or lists for readers without lists for writers.
+    """
+    for kind, version, top in (("reader", reader, _MAX_READER), ("writer", writer, _MAX_WRITER)):
+        if not 1 <= version <= top:
+            raise InvalidArgumentError(
+                f"There is no {kind} version {version} that this engine knows.", hint=f"Give one from 1 to {top}."
+            )
+    if reader == _MAX_READER and writer < _MAX_WRITER:
+        raise InvalidArgumentError(
+            f"Reader version {reader} lists features, and that takes writer version {_MAX_WRITER}, not {writer}.",
+            hint=f"Give writer version {_MAX_WRITER}.",
+        )
+    lists = max(writer, protocol.min_writer_version) == _MAX_WRITER
+    if not lists:
+        return Protocol(
+            min_reader_version=max(reader, protocol.min_reader_version),
+            min_writer_version=max(writer, protocol.min_writer_version),
+        )
+    asked: frozenset[str] = frozenset()
+    if writer < _MAX_WRITER:
+        asked = implied_features(Protocol(min_reader_version=reader, min_writer_version=writer))
+    have = implied_features(protocol)
+    if asked <= have and protocol.min_writer_version == _MAX_WRITER and reader <= protocol.min_reader_version:
+        return protocol
+    return _listed(have | asked, _MAX_READER in (reader, protocol.min_reader_version))
 
 
 def _listed(features: frozenset[str] | set[str], reader_lists: bool) -> Protocol:

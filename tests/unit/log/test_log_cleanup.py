@@ -105,10 +105,12 @@ def test_sidecars_go_when_no_checkpoint_left_names_them_and_they_are_old():
     assert log_of(store).snapshot().num_files == 45
 
 
-def test_protected_checkpoints_are_left_alone():
+@pytest.mark.parametrize(("before", "deletes"), [("11", False), ("10", True), ("0", True), ("odd", False)])
+def test_protected_checkpoints_are_left_alone_unless_all_of_them_go(before, deletes):
     protocol = V2_PROTOCOL.replace(writer_features=(*V2_PROTOCOL.writer_features, "checkpointProtection"))
-    store = daily_table(45, 10, 40, protocol=protocol)
-    assert log_of(store).cleanup(START + 45 * DAY_MS).deleted == 0
+    properties = {"requireCheckpointProtectionBeforeVersion": before}
+    store = daily_table(45, 10, 40, protocol=protocol, **properties)
+    assert (log_of(store).cleanup(START + 45 * DAY_MS).deleted > 0) == deletes
 
 
 def test_no_table_has_no_log_to_clean():

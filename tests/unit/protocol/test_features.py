@@ -7,12 +7,15 @@ import pytest
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.features import (
+    at_least,
     ensure_readable,
     ensure_writable,
     implied_features,
     required_protocol,
     supports,
     upgrade,
+    with_feature,
+    without_feature,
 )
 
 LONG = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -113,3 +116,72 @@ def test_an_upgrade_to_lists_keeps_what_the_versions_implied():
     assert set(upgraded.writer_features) == {"appendOnly", "invariants", "checkConstraints", "domainMetadata"}
     assert upgrade(upgraded, ["domainMetadata"]) == upgraded
     assert "domainMetadata" in upgrade(upgraded, ["clustering"]).writer_features
+
+
+def _protocol(reader, writer, *features):
+    """Versions, and the features listed: those of readers found out by the version."""
+    of_reader = tuple(name for name in features if name in ("deletionVectors", "v2Checkpoint", "columnMapping"))
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=writer,
+        reader_features=of_reader if reader == 3 else None,
+        writer_features=tuple(sorted(features)) if writer == 7 else None,
+    )
+
+
+_OLD = ("appendOnly", "invariants")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "expected"),
+    [
+        (_protocol(1, 2), "deletionVectors", _protocol(3, 7, *_OLD, "deletionVectors")),
+        (_protocol(1, 2), "rowTracking", _protocol(1, 7, *_OLD, "domainMetadata", "rowTracking")),
+        (_protocol(1, 2), "changeDataFeed", _protocol(1, 7, *_OLD, "changeDataFeed")),
+        (_protocol(1, 4), "changeDataFeed", _protocol(1, 4)),
+        (_protocol(2, 5), "v2Checkpoint", _protocol(3, 7, *_OLD, "changeDataFeed", "checkConstraints", "columnMapping",
+                                                    "generatedColumns", "v2Checkpoint")),
+    ],
+)  # fmt: skip
+def test_a_feature_is_added_to_lists(protocol, name, expected):
+    assert with_feature(protocol, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "expected"),
+    [
+        (_protocol(3, 7, *_OLD, "deletionVectors"), "deletionVectors", _protocol(1, 2)),
+        (_protocol(3, 7, *_OLD, "deletionVectors", "v2Checkpoint"), "v2Checkpoint",
+         _protocol(3, 7, *_OLD, "deletionVectors")),
+        (_protocol(1, 7, *_OLD, "changeDataFeed", "domainMetadata"), "domainMetadata",
+         _protocol(1, 7, *_OLD, "changeDataFeed")),
+        (_protocol(1, 3), "checkConstraints", _protocol(1, 2)),
+        (_protocol(3, 7, "deletionVectors"), "deletionVectors", _protocol(1, 1)),
+        (_protocol(2, 5), "columnMapping", _protocol(1, 4)),
+    ],
+)  # fmt: skip
+def test_without_a_feature_the_protocol_is_as_low_as_the_others_allow(protocol, name, expected):
+    assert without_feature(protocol, name) == expected
+    assert name not in implied_features(without_feature(protocol, name))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "versions", "expected"),
+    [
+        (_protocol(1, 2), (1, 2), _protocol(1, 2)),
+        (_protocol(1, 2), (2, 5), _protocol(2, 5)),
+        (_protocol(2, 5), (1, 2), _protocol(2, 5)),
+        (_protocol(1, 2), (1, 7), _protocol(1, 7, *_OLD)),
+        (_protocol(1, 2), (3, 7), _protocol(3, 7, *_OLD)),
+        (_protocol(1, 7, *_OLD), (1, 3), _protocol(1, 7, *_OLD, "checkConstraints")),
+        (_protocol(3, 7, *_OLD, "deletionVectors"), (1, 2), _protocol(3, 7, *_OLD, "deletionVectors")),
+    ],
+)
+def test_versions_are_raised_and_never_lowered(protocol, versions, expected):
+    assert at_least(protocol, reader=versions[0], writer=versions[1]) == expected
+
+
+@pytest.mark.parametrize("versions", [(0, 2), (4, 7), (1, 8), (3, 6)])
+def test_versions_that_there_are_not(versions):
+    with pytest.raises(InvalidArgumentError):
+        at_least(_protocol(1, 2), reader=versions[0], writer=versions[1])

@@ -1,0 +1,428 @@
+"""A table's protocol raised, a feature added, a feature dropped: a name in, at most a few commits on the log out.
+
+Dropping a feature, step by step::
+
+    it can be dropped, nothing needs it, nothing uses it now     else an error that says what to do first
+    writers alone had to know it      one commit: properties off, protocol lower
+    readers had to know it too        old versions still use it:
+        truncateHistory=False         checkpoint, commit, checkpoint; older log files are protected from then on
+        truncateHistory=True          properties off, log truncated; once no version uses it any more: commit
+
+Protocol: "Protocol Evolution", "Table Features", "Checkpoint Protection".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
+from pydelta.protocol.actions import (
+    Action,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    action_to_dict,
+    encode_json,
+)
+from pydelta.protocol.features import (
+    FEATURES,
+    at_least,
+    ensure_writable,
+    implied_features,
+    with_feature,
+    without_feature,
+)
+from pydelta.protocol.paths import LogFileKind
+from pydelta.settings import parse_interval_ms
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+
+__all__ = ["REMOVABLE", "FeatureResult", "Removal", "add_feature", "drop_feature", "upgrade_protocol"]
+
+_PROTECTION: Final = "checkpointProtection"
+_PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
+_RETENTION: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
+_DAY: Final = "interval 24 hours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureResult:
+    """``version`` is the one that the change made; None where the table was as asked for already."""
+
+    version: int | None
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What dropping a feature takes.
+
+    Args:
+        properties: Table properties that go with it (with a dot at the end: all that begin so).
+        problem: What in a snapshot still uses it, and what to do about that; None when nothing does.
+        used_by: Whether an action of the past uses it, so that its version takes a reader that knows the feature.
+    """
+
+    properties: tuple[str, ...] = ()
+    problem: Callable[[Snapshot], tuple[str, str] | None] = lambda snapshot: None
+    used_by: Callable[[Action], bool] = lambda action: False
+
+
+def upgrade_protocol(log: DeltaLog, *, reader_version: int, writer_version: int) -> FeatureResult:
+    """Raise the table's protocol to at least these versions; it never falls.
+
+    Args:
+        log: The table.
+        reader_version: 1 to 3.
+        writer_version: 1 to 7.
+
+    Raises:
+        InvalidArgumentError: Versions that there are not.
+        UnsupportedFeatureError: Versions that imply what this engine cannot write.
+        TableNotFoundError: There is no table.
+
+    Protocol: "Protocol Evolution".
+    """
+    with error_context(table=log.uri):
+        txn = _start(log)
+        wanted = at_least(_protocol(txn.snapshot), reader=reader_version, writer=writer_version)
+        operation = Operation(name="UPGRADE PROTOCOL", parameters={"newProtocol": _text(wanted)})
+        return _change_protocol(txn, wanted, operation)
+
+
+def add_feature(log: DeltaLog, name: str) -> FeatureResult:
+    """Let the table support a feature; that alone turns nothing on.
+
+    A feature that readers have to know needs protocol (3, 7), any other writer version 7; both are set.
+
+    Raises:
+        UnsupportedFeatureError: No such feature, or one that this engine cannot write.
+        TableNotFoundError: There is no table.
+
+    Protocol: "Table Features".
+    """
+    with error_context(table=log.uri):
+        txn = _start(log)
+        wanted = with_feature(_protocol(txn.snapshot), name)
+        properties = {f"delta.feature.{name}": "supported"}
+        operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(properties)})
+        return _change_protocol(txn, wanted, operation)
+
+
+def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Operation) -> FeatureResult:
+    if wanted == txn.snapshot.protocol:
+        return FeatureResult(version=None, protocol=wanted)
+    ensure_writable(wanted)
+    txn.update_protocol(wanted)
+    return FeatureResult(version=txn.commit([], operation).version, protocol=wanted)
+
+
+def drop_feature(
+    log: DeltaLog, name: str, *, truncate_history: bool = False, now_ms: int | None = None
+) -> FeatureResult:
+    """Take a feature out of the table's protocol.
+
+    Args:
+        log: The table.
+        name: The feature.
+        truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
+            that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
+        now_ms: The clock, epoch milliseconds; None for now.
+
+    Raises:
+        UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
+        UnsafeOperationError: Another feature needs it, something uses it, or older versions do (and
+            ``truncate_history``); the error says what to do first. In the last case its properties are off already.
+        DeltaConcurrentModificationException: Another transaction won.
+
+    Protocol: "Table Features", "Checkpoint Protection".
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    with error_context(table=log.uri):
+        txn = _start(log)
+        removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
+        if name == _PROTECTION:
+            _require_nothing_protected(log, txn.snapshot, truncate_history=truncate_history, now_ms=now)
+        elif truncate_history:
+            _turn_off(txn, removal)
+            _truncate(log, name, removal, now_ms=now)
+        protect = FEATURES[name].reader and not truncate_history
+        if protect or truncate_history:
+            # For readers that do not know the feature: nothing before this has to be replayed.
+            log.checkpoint(log.update())
+        committed = _drop(_start(log), name, removal, truncate_history=truncate_history, protect=protect)
+        if protect or truncate_history:
+            log.checkpoint(committed.snapshot)
+        return FeatureResult(version=committed.version, protocol=_protocol(committed.snapshot))
+
+
+def _drop(
+    txn: OptimisticTransaction, name: str, removal: Removal, *, truncate_history: bool, protect: bool
+) -> Committed:
+    """The commit that lowers the protocol. Whatever another writer changes in the meantime is a conflict."""
+    snapshot = txn.snapshot
+    metadata = snapshot.metadata
+    assert metadata is not None
+    txn.read_whole_table(exactly=True)
+    problem = removal.problem(snapshot)
+    if problem is not None:
+        raise _in_use(name, *problem)
+    protocol = without_feature(_protocol(snapshot), name)
+    configuration = _without_properties(metadata.configuration, (*removal.properties, f"delta.feature.{name}"))
+    if protect:
+        protocol = with_feature(protocol, _PROTECTION)
+        # A winner in between only moves the boundary forward, and it is a conflict here anyway.
+        configuration[_PROTECTED_BEFORE] = str(snapshot.version + 1)
+    txn.update_metadata(metadata.replace(configuration=configuration))
+    txn.update_protocol(protocol)
+    parameters = {"featureName": name, "truncateHistory": truncate_history}
+    return txn.commit(_clean_actions(snapshot, name), Operation(name="DROP FEATURE", parameters=parameters))
+
+
+def _clean_actions(snapshot: Snapshot, name: str) -> list[Action]:
+    """File and domain actions that take the last traces of a feature out of the state."""
+    if name != "rowTracking":
+        return []
+    tracked = with_row_ids(snapshot.files, snapshot.files.core)
+    tracked = tracked.filter(tracked[BASE_ROW_ID].is_not_null())
+    actions: list[Action] = [
+        add.replace(base_row_id=None, default_row_commit_version=None, data_change=False)
+        for add in snapshot.files.adds(tracked)
+    ]
+    domain = snapshot.domain_metadata.get("delta.rowTracking")
+    if domain is not None:
+        actions.append(DomainMetadata(domain=domain.domain, configuration=domain.configuration, removed=True))
+    return actions
+
+
+def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Removal:
+    """How the feature is dropped, once it is clear that it may be."""
+    present = implied_features(_protocol(snapshot))
+    if name not in FEATURES or name not in present:
+        raise UnsupportedFeatureError(
+            f"The table feature {name!r} is not in the table's protocol, so it cannot be dropped.",
+            features=(name,),
+            hint=f"The table has: {', '.join(sorted(present)) or 'none'}.",
+        )
+    if name not in REMOVABLE:
+        raise UnsupportedFeatureError(
+            f"The table feature {name} cannot be dropped.",
+            features=(name,),
+            hint=f"Those that can are: {', '.join(sorted(REMOVABLE))}.",
+        )
+    needing = sorted(other for other in present if name in FEATURES[other].requires)
+    if needing:
+        raise UnsafeOperationError(
+            f"The table feature {name} is needed by {', '.join(needing)}.", hint=f"Drop {', '.join(needing)} first."
+        )
+    if truncate_history and not FEATURES[name].reader and name != _PROTECTION:
+        raise UnsupportedFeatureError(
+            f"History is not truncated for {name}: only writers have to know this feature.",
+            features=(name,),
+            hint="Leave truncateHistory out.",
+        )
+    removal = REMOVABLE[name]
+    problem = removal.problem(snapshot)
+    if problem is not None:
+        raise _in_use(name, *problem)
+    return removal
+
+
+def _in_use(name: str, what: str, hint: str) -> UnsafeOperationError:
+    return UnsafeOperationError(f"The table feature {name} is in use: {what}.", hint=hint)
+
+
+def _turn_off(txn: OptimisticTransaction, removal: Removal) -> None:
+    """Take the feature's properties away, so that no new version uses it while the old ones run out."""
+    metadata = txn.snapshot.metadata
+    assert metadata is not None
+    left = _without_properties(metadata.configuration, removal.properties)
+    if left != metadata.configuration:
+        gone = sorted(metadata.configuration.keys() - left.keys())
+        txn.update_metadata(metadata.replace(configuration=left))
+        parameters = {"properties": encode_json(gone), "ifExists": True}
+        txn.commit([], Operation(name="UNSET TBLPROPERTIES", parameters=parameters))
+
+
+def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int) -> None:
+    """Delete what is older than the retention; refuse while a version that is left uses the feature."""
+    snapshot = log.update()
+    log.checkpoint(snapshot)
+    assert snapshot.metadata is not None
+    text = snapshot.metadata.configuration.get(_RETENTION, _DAY)
+    log.cleanup(now_ms, retention_ms=parse_interval_ms(text, name=_RETENTION))
+    using = _newest_use(log, name, removal, snapshot.version)
+    if using is not None:
+        raise UnsafeOperationError(
+            f"Version {using} is still in the log and uses the table feature {name}.",
+            hint=f"New versions do not. Try again when that version is older than {text} ({_RETENTION}), or drop the "
+            "feature without truncateHistory.",
+            version=using,
+        )
+
+
+def _newest_use(log: DeltaLog, name: str, removal: Removal, last: int) -> int | None:
+    """The newest version up to ``last`` that takes a reader who knows the feature."""
+    held = log.held()
+    if name == "v2Checkpoint":
+        found = [item.version for item in held.checkpoints if item.kind is LogFileKind.CHECKPOINT_V2]
+        if found:
+            return max(found)
+    for version in sorted((version for version in held.commits if version <= last), reverse=True):
+        if any(removal.used_by(action) for action in log.actions(version)):
+            return version
+    oldest = min((item.version for item in held.checkpoints), default=None)
+    if oldest is not None and oldest < last:
+        state = log.snapshot(version=oldest)
+        uses = removal.problem(state) is not None
+        if uses or (state.metadata is not None and removal.used_by(state.metadata)):
+            return oldest
+    return None
+
+
+def _require_nothing_protected(log: DeltaLog, snapshot: Snapshot, *, truncate_history: bool, now_ms: int) -> None:
+    metadata = snapshot.metadata
+    assert metadata is not None
+    text = metadata.configuration.get(_PROTECTED_BEFORE, "0").strip()
+    before = int(text) if text.isdigit() else snapshot.version
+    if truncate_history:
+        log.checkpoint(snapshot)
+        retention = metadata.configuration.get(_RETENTION, _DAY)
+        log.cleanup(now_ms, retention_ms=parse_interval_ms(retention, name=_RETENTION))
+    held = log.held()
+    oldest = min([*held.commits, *(item.version for item in held.checkpoints)], default=before)
+    if oldest < before:
+        raise UnsafeOperationError(
+            f"Log files from version {oldest} on are still there, and those before version {before} are protected.",
+            hint="Try again with truncateHistory=True when they are older than "
+            f"{metadata.configuration.get(_RETENTION, _DAY)}.",
+        )
+
+
+def _without_properties(configuration: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    prefixes = tuple(name for name in names if name.endswith("."))
+    return {
+        key: value
+        for key, value in configuration.items()
+        if key not in names and not (prefixes and key.startswith(prefixes))
+    }
+
+
+def _start(log: DeltaLog) -> OptimisticTransaction:
+    txn = start_transaction(log)
+    if txn.snapshot.version < 0:
+        raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
+    return txn
+
+
+def _protocol(snapshot: Snapshot) -> Protocol:
+    assert snapshot.protocol is not None
+    return snapshot.protocol
+
+
+def _text(protocol: Protocol) -> str:
+    body: dict[str, Any] = action_to_dict(protocol)["protocol"]
+    return encode_json(body)
+
+
+# --- what each feature leaves behind -----------------------------------------------------------------------
+
+
+def _live_vectors(snapshot: Snapshot) -> tuple[str, str] | None:
+    core = snapshot.files.core
+    count = core.height - core["dv_id"].null_count()
+    if not count:
+        return None
+    return (
+        f"{count} files have a deletion vector",
+        "Purge them: rewrite these files with DeltaTable.reorg().executePurge() (REORG TABLE … APPLY (PURGE)), after "
+        "setting delta.enableDeletionVectors to false, and drop the feature then.",
+    )
+
+
+def _has_vector(action: Action) -> bool:
+    if isinstance(action, (AddFile, RemoveFile)):
+        return action.deletion_vector is not None
+    return _sets(action, "delta.enableDeletionVectors", "true")
+
+
+def _sets(action: Action, name: str, value: str) -> bool:
+    return isinstance(action, Metadata) and action.configuration.get(name, "").strip().lower() == value
+
+
+def _mapped(snapshot: Snapshot) -> tuple[str, str] | None:
+    mode = snapshot.column_mapping_mode
+    if mode == "none":
+        return None
+    return (
+        f"delta.columnMapping.mode is {mode}, and the files' columns have other names than the table's",
+        "Write the table's rows to a new table without column mapping, or overwrite it with overwriteSchema.",
+    )
+
+
+def _widened(snapshot: Snapshot) -> tuple[str, str] | None:
+    assert snapshot.metadata is not None
+    if "delta.typeChanges" not in snapshot.metadata.schema_string:
+        return None
+    return (
+        "columns have changed their type, and files may still hold the old one",
+        "Overwrite the table with its own rows, which leaves the changes of type behind.",
+    )
+
+
+def _constrained(snapshot: Snapshot) -> tuple[str, str] | None:
+    assert snapshot.metadata is not None
+    prefix = "delta.constraints."
+    names = sorted(key.removeprefix(prefix) for key in snapshot.metadata.configuration if key.startswith(prefix))
+    return (f"the table has the constraints {', '.join(names)}", "Drop the constraints first.") if names else None
+
+
+def _has_domains(snapshot: Snapshot) -> tuple[str, str] | None:
+    names = sorted(snapshot.domain_metadata)
+    if not names:
+        return None
+    return f"the table has metadata domains: {', '.join(names)}", "Remove them with the applications they belong to."
+
+
+def _uses_widening(action: Action) -> bool:
+    changed = isinstance(action, Metadata) and "delta.typeChanges" in action.schema_string
+    return changed or _sets(action, "delta.enableTypeWidening", "true")
+
+
+def _uses_mapping(action: Action) -> bool:
+    return _sets(action, "delta.columnMapping.mode", "name") or _sets(action, "delta.columnMapping.mode", "id")
+
+
+_WIDENING: Final = Removal(properties=("delta.enableTypeWidening",), problem=_widened, used_by=_uses_widening)
+
+REMOVABLE: Final[Mapping[str, Removal]] = {
+    "checkConstraints": Removal(problem=_constrained),
+    _PROTECTION: Removal(properties=(_PROTECTED_BEFORE,)),
+    "columnMapping": Removal(properties=("delta.columnMapping.",), problem=_mapped, used_by=_uses_mapping),
+    "deletionVectors": Removal(properties=("delta.enableDeletionVectors",), problem=_live_vectors, used_by=_has_vector),
+    "domainMetadata": Removal(problem=_has_domains),
+    "inCommitTimestamp": Removal(
+        properties=(
+            "delta.enableInCommitTimestamps",
+            "delta.inCommitTimestampEnablementVersion",
+            "delta.inCommitTimestampEnablementTimestamp",
+        )
+    ),
+    "rowTracking": Removal(
+        properties=("delta.enableRowTracking", "delta.rowTrackingSuspended", "delta.rowTracking."),
+    ),
+    "typeWidening": _WIDENING,
+    "typeWidening-preview": _WIDENING,
+    "v2Checkpoint": Removal(
+        properties=("delta.checkpointPolicy",),
+        used_by=lambda action: _sets(action, "delta.checkpointPolicy", "v2"),
+    ),
+    "vacuumProtocolCheck": Removal(),
+}
+"""Features that can be dropped, and what that takes."""
