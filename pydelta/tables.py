@@ -4,6 +4,7 @@
 
     DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
                                     --> delete(condition)      at most one commit
+                                    --> optimize()             small files merged, rows in order
                                     --> history() / detail()   from the log alone
                                     --> restoreToVersion(n)    one commit
     DeltaTable.create(spark).location(path).addColumn(…).execute()
@@ -23,6 +24,7 @@ from pydelta.commands.restore import restore as run_restore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.spark import facade
+from pydelta.optimizing import DeltaOptimizeBuilder
 from pydelta.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaTable", "DeltaTableBuilder"]
+__all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
 
 class DeltaTable:
@@ -146,6 +148,14 @@ class DeltaTable:
             publish(self._log)
 
     def history(self, limit: int | None = None) -> DataFrame:
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+
+        Returns:
+            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
+        """
+        return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
+
         """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
 
         Args:

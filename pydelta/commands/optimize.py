@@ -33,10 +33,58 @@ from pydelta.protocol.stats import indexed_leaves
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["OptimizeResult", "compact_after_write", "optimize"]
+__all__ = ["OPTIMIZE_METRICS", "OptimizeResult", "compact_after_write", "optimize"]
 
 _logger = logging.getLogger(__name__)
 _GIB: Final = 1 << 30
+
+_SIZES: Final = {"min": "long", "max": "long", "avg": "double", "totalFiles": "long", "totalSize": "long"}
+_NUMBER_AND_SIZE: Final = {"num": "long", "size": "long"}
+_FILES_AND_SIZE: Final = {"numFiles": "long", "size": "long"}
+OPTIMIZE_METRICS: Final[Mapping[str, Any]] = {
+    "numFilesAdded": "long",
+    "numFilesRemoved": "long",
+    "filesAdded": _SIZES,
+    "filesRemoved": _SIZES,
+    "partitionsOptimized": "long",
+    "zOrderStats": {
+        "strategyName": "string",
+        "inputCubeFiles": _NUMBER_AND_SIZE,
+        "inputOtherFiles": _NUMBER_AND_SIZE,
+        "inputNumCubes": "long",
+        "mergedFiles": _NUMBER_AND_SIZE,
+        "numOutputCubes": "long",
+        "mergedNumCubes": "long",
+    },
+    "clusteringStats": {
+        "inputZCubeFiles": _FILES_AND_SIZE,
+        "inputOtherFiles": _FILES_AND_SIZE,
+        "inputNumZCubes": "long",
+        "mergedFiles": _FILES_AND_SIZE,
+        "numOutputZCubes": "long",
+    },
+    "numBins": "long",
+    "numBatches": "long",
+    "totalConsideredFiles": "long",
+    "totalFilesSkipped": "long",
+    "preserveInsertionOrder": "boolean",
+    "numFilesSkippedToReduceWriteAmplification": "long",
+    "numBytesSkippedToReduceWriteAmplification": "long",
+    "startTimeMs": "long",
+    "endTimeMs": "long",
+    "totalClusterParallelism": "long",
+    "totalScheduledTasks": "long",
+    "autoCompactParallelismStats": {
+        "maxClusterActiveParallelism": "long",
+        "minClusterActiveParallelism": "long",
+        "maxSessionActiveParallelism": "long",
+        "minSessionActiveParallelism": "long",
+    },
+    "deletionVectorStats": {"numDeletionVectorsRemoved": "long", "numDeletionVectorRowsRemoved": "long"},
+    "numTableColumns": "long",
+    "numTableColumnsWithStats": "long",
+}
+"""Names and types of the struct ``metrics``, as the reference engine has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +103,6 @@ class OptimizeResult:
     end_time_ms: int = 0
     layout: Layout | None = None
     clustered: bool = False
-    cubes_before: Mapping[str, int] = field(default_factory=dict)
     num_table_columns: int = 0
     num_table_columns_with_stats: int = 0
 

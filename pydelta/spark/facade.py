@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DoubleType,
     LongType,
     MapType,
     StringType,
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
+from pydelta.commands.optimize import OPTIMIZE_METRICS, OptimizeResult
 from pydelta.commands.restore import RestoreResult
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, SchemaError, error_context
 from pydelta.log import DeltaLog
@@ -43,6 +45,7 @@ __all__ = [
     "log_for_name",
     "log_for_path",
     "make_field",
+    "optimize_frame",
     "register_table",
     "resolve_target",
     "restore_frame",
@@ -213,6 +216,30 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
     )
     row = {name: getattr(result, name) for name in names}
     return _frame(spark, [row], names, dict.fromkeys(names, LongType()))
+
+
+def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
+    """The counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
+    schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
+    return spark.createDataFrame([(log.uri, _row(result.metrics(), OPTIMIZE_METRICS))], schema)
+
+
+def _struct(fields: Mapping[str, Any]) -> StructType:
+    kinds = {"long": LongType(), "double": DoubleType(), "boolean": BooleanType(), "string": StringType()}
+    return StructType(
+        [
+            StructField(name, _struct(kind) if isinstance(kind, Mapping) else kinds[kind])
+            for name, kind in fields.items()
+        ]
+    )
+
+
+def _row(values: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    if values is None:
+        return None
+    return tuple(
+        _row(values[name], kind) if isinstance(kind, Mapping) else values[name] for name, kind in fields.items()
+    )
 
 
 def _frame(

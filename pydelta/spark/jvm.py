@@ -83,6 +83,7 @@ class Jvm:
         self._named: Any = _module(catalyst.expressions, "NamedExpression")
         self._literal: Any = _module(catalyst.expressions, "Literal")
         self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
+        self._array_binary_search: Any = catalyst.expressions.ArrayBinarySearch
         self._expression_utils: Any = _module(sql.classic, "ExpressionUtils")
         self._tag: Any = catalyst.trees.TreeNodeTag
         self.subquery_alias: Any = _module(plans, "SubqueryAlias")
@@ -238,6 +239,11 @@ class Jvm:
         given = [function, self.data_type.fromJson('"boolean"'), "isSet", arguments]
         rest = [self.seq([]), True, True, True, self.none]
         return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
+
+    def binary_search(self, ascending: Column, value: Column) -> Column:
+        """Position of a value in a sorted array without nulls; ``-(first greater) - 1`` where it is not in it."""
+        search = self._array_binary_search(self._expression(ascending), self._expression(value))
+        return Column(self._expression_utils.column(search))
 
     def _legacy(self) -> Any:
         return _module(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()

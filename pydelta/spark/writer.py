@@ -36,7 +36,16 @@ from pydelta.storage import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CHANGE_COLUMN", "DataFrameSource", "write_files"]
+__all__ = [
+    "CHANGE_COLUMN",
+    "DataFrameSource",
+    "StagedPaths",
+    "clean_up",
+    "explain_failure",
+    "make_write_task",
+    "staged_note",
+    "write_files",
+]
 
 CHANGE_COLUMN: Final = "__pydelta_change"
 """A name for ``change_column`` that no table has."""
@@ -126,7 +135,7 @@ def write_files(
     settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
     options = options or WriteOptions(mode=WriteMode.APPEND)
     hidden = _tracking_columns(df, properties)
-    task = _task(
+    task = make_write_task(
         spark,
         table_uri,
         schema,
@@ -143,7 +152,7 @@ def write_files(
     rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
     if partitions:  # a no-op in the plan where the rows are sorted already
         rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
-    staged: Any = spark.sparkContext.accumulator([], _Paths())
+    staged: Any = spark.sparkContext.accumulator([], StagedPaths())
 
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -163,14 +172,14 @@ def write_files(
                     raise
                 unchecked, records = False, None
         if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
-            _clean_up(task, staged.value)
+            clean_up(task, staged.value)
             staged.value = []
             records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
     except (PySparkException, Py4JError) as error:
-        _clean_up(task, staged.value)
-        explained = _explain(error, len(staged.value))
+        clean_up(task, staged.value)
+        explained = explain_failure(error, len(staged.value))
         if explained is None:
-            error.add_note(_staged_note(len(staged.value)))
+            error.add_note(staged_note(len(staged.value)))
             raise
         raise explained from error
     of_table = [record for record in records if not record["change"]]
@@ -194,17 +203,19 @@ def _map_in_arrow(df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], 
     return DataFrame(df._jdf.mapInArrow(column._jc, False, None), df.sparkSession)
 
 
-class _Paths(AccumulatorParam[list[str]]):
+class StagedPaths(AccumulatorParam[list[str]]):
     """Paths that finished tasks staged; known on the driver even when the job fails later."""
 
     def zero(self, value: list[str]) -> list[str]:
+        """No path."""
         return []
 
     def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802 - pyspark's name
+        """Both."""
         return value1 + value2
 
 
-def _task(
+def make_write_task(
     spark: SparkSession,
     table_uri: str,
     schema: StructType,
@@ -216,6 +227,7 @@ def _task(
     change_data: bool,
     row_tracking: bool,
 ) -> WriteTask:
+    """How the session's executors write files of a table; see ``make_task``."""
     jvm = Jvm.of(spark)
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE_PREFIX)}
     return make_task(
@@ -234,7 +246,7 @@ def _task(
     )
 
 
-def _clean_up(task: WriteTask, paths: Sequence[str]) -> None:
+def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
     """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
     if paths:
         try:
@@ -243,7 +255,7 @@ def _clean_up(task: WriteTask, paths: Sequence[str]) -> None:
             error.add_note("while removing the files of a failed write")
 
 
-def _explain(error: BaseException, staged: int) -> DeltaError | None:
+def explain_failure(error: BaseException, staged: int) -> DeltaError | None:
     """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
     text = str(error)
     found: DeltaError | None = violation_in(text)
@@ -251,11 +263,12 @@ def _explain(error: BaseException, staged: int) -> DeltaError | None:
         found = raised_in(text)
         if found is None:
             return None
-    found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
+    found.hint = f"{found.hint or ''} {staged_note(staged)}".strip()
     return found
 
 
-def _staged_note(staged: int) -> str:
+def staged_note(staged: int) -> str:
+    """A sentence on the files of a failed write."""
     if not staged:
         return "No version was made."
     files = "1 file was" if staged == 1 else f"{staged} files were"
