@@ -282,3 +282,14 @@ class DeltaTableBuilder:
             if name is not None:
                 facade.register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
+        self._cluster_by: list[str] = []
+    def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
+        """Columns (dotted for nested fields, four at most) that OPTIMIZE puts rows in order by, in place of partitions.
+
+        Protocol: "Clustered Table".
+        """
+        for item in cols:
+            self._cluster_by.extend([item] if isinstance(item, str) else item)
+        return self
+
+                cluster_by=self._cluster_by,

@@ -14,14 +14,15 @@ from typing import Any, Final, TypeAlias
 
 from pydelta.errors import BindError, InvalidArgumentError
 from pydelta.log import Snapshot
-from pydelta.protocol.actions import DomainMetadata, encode_json
-from pydelta.protocol.schema import physical_name
+from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
+from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.protocol.stats import has_bounds, indexed_leaves
 from pydelta.protocol.types import DataType, StructField, StructType
 from pydelta.settings import TableProperties
 
 __all__ = [
     "CLUSTERING_DOMAIN",
+    "CLUSTERING_FEATURES",
     "MAX_CLUSTERING_COLUMNS",
     "PROVIDER",
     "ZCUBE_COLUMNS",
@@ -32,9 +33,11 @@ __all__ = [
     "clustering_paths",
     "layout_paths",
     "path_text",
+    "plan_clustering",
 ]
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
+CLUSTERING_FEATURES: Final = ("clustering", "domainMetadata")
 PROVIDER: Final = "liquid"
 """``clusteringProvider`` of the reference engine and of this one."""
 ZCUBE_ID: Final = "ZCUBE_ID"
@@ -89,6 +92,35 @@ def clustering_domain(schema: StructType, columns: Sequence[Path]) -> DomainMeta
     physical = [[physical_name(field) for field in _fields(schema, path) or ()] for path in columns]
     configuration = encode_json({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN})
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
+
+
+def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata | None:
+    """The domain for a table that is to be clustered; None where no column is named.
+
+    Args:
+        metadata: The table's definition.
+        names: Columns, dotted for nested fields.
+
+    Raises:
+        BindError: The table has no such column.
+        InvalidArgumentError: The table is partitioned too; more than four columns; a column without statistics.
+    """
+    if not names:
+        return None
+    if metadata.partition_columns:
+        raise InvalidArgumentError(
+            f"The table is partitioned by {', '.join(metadata.partition_columns)}, so it cannot be clustered too.",
+            hint="Use clusterBy alone: it serves conditions on the partition columns as well.",
+        )
+    if len(names) > MAX_CLUSTERING_COLUMNS:
+        raise InvalidArgumentError(
+            f"CLUSTER BY names {len(names)} columns, and {MAX_CLUSTERING_COLUMNS} are the most.",
+            hint="Name those that conditions use most.",
+        )
+    schema = parse_schema(metadata.schema_string)
+    properties = TableProperties.parse(metadata.configuration)
+    paths = check_order_columns(schema, names, partition_columns=(), properties=properties, purpose="CLUSTER BY")
+    return clustering_domain(schema, paths)
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:

@@ -17,16 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
 from pydelta.commands.write_plan import check_columns, new_metadata
 from pydelta.errors import SchemaError, TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action, Metadata
+from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
+from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, check_property_names
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
 
-__all__ = ["CreateMode", "CreatePlan", "CreateResult", "create_table", "plan_create"]
+__all__ = ["CreateMode", "CreatePlan", "CreateResult", "create_table", "plan_create", "refuse_foreign_files"]
 
 
 class CreateMode(enum.Enum):
@@ -47,12 +49,14 @@ class CreatePlan:
         removes_files: Whether the files that are there go.
         operation: Name for the history.
         parameters: Parameters for the history.
+        clustering: The domain that says what the table is clustered by; None where it says and said nothing.
     """
 
     metadata: Metadata | None
     removes_files: bool
     operation: str
     parameters: Mapping[str, Any]
+    clustering: DomainMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,7 @@ def plan_create(
     settings: Settings,
     name: str | None = None,
     managed: bool = False,
+    cluster_by: Sequence[str] = (),
 ) -> CreatePlan:
     """Decide what a create does. Pure, but for the id and time of the table.
 
@@ -88,9 +93,11 @@ def plan_create(
         settings: For the defaults.
         name: Name for the definition.
         managed: Whether the files belong to the catalog; for the history.
+        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
 
     Raises:
         TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        BindError, InvalidArgumentError: Columns that a table cannot be clustered by; see ``plan_clustering``.
         SchemaError: Columns that the format cannot hold; see ``new_metadata``.
         UnknownSettingError: A misspelt ``delta.*`` property.
         UnsupportedFeatureError: A column type or property that cannot be written.
@@ -120,6 +127,9 @@ def plan_create(
         name=name,
         replaced=snapshot.metadata if exists else None,
     )
+    clustering = plan_clustering(metadata, cluster_by)
+    if clustering is None and exists and clustering_paths(snapshot):
+        clustering = clustering_domain(schema, ())
     operation = "CREATE TABLE" if mode is CreateMode.CREATE_IF_NOT_EXISTS else mode.value
     parameters = {
         "isManaged": managed,
@@ -127,7 +137,11 @@ def plan_create(
         "partitionBy": list(metadata.partition_columns),
         "properties": dict(metadata.configuration),
     }
-    return CreatePlan(metadata=metadata, removes_files=exists, operation=operation, parameters=parameters)
+    if cluster_by:
+        parameters["clusterBy"] = list(cluster_by)
+    return CreatePlan(
+        metadata=metadata, removes_files=exists, operation=operation, parameters=parameters, clustering=clustering
+    )
 
 
 def create_table(
@@ -141,6 +155,7 @@ def create_table(
     settings: Settings,
     name: str | None = None,
     managed: bool = False,
+    cluster_by: Sequence[str] = (),
 ) -> CreateResult:
     """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
 
@@ -164,6 +179,7 @@ def create_table(
             settings=settings,
             name=name,
             managed=managed,
+            cluster_by=cluster_by,
         )
         if plan.metadata is None:
             return CreateResult(version=None)
@@ -178,14 +194,22 @@ def create_table(
             going = snapshot.files.adds(txn.read_files())
             actions += [add.remove(deletion_timestamp=now_ms) for add in going]
         else:
-            _refuse_foreign_files(log.store, snapshot.table_uri)
+            refuse_foreign_files(log.store, snapshot.table_uri)
         txn.update_metadata(plan.metadata)
+        if plan.clustering is not None:
+            txn.update_protocol(upgrade(snapshot.protocol or required_protocol(plan.metadata), CLUSTERING_FEATURES))
+            actions.append(plan.clustering)
         committed = txn.commit(actions, Operation(name=plan.operation, parameters=plan.parameters))
-        return CreateResult(version=committed.version, num_removed_files=len(actions), committed=committed)
+        removed = sum(isinstance(action, RemoveFile) for action in actions)
+        return CreateResult(version=committed.version, num_removed_files=removed, committed=committed)
 
 
-def _refuse_foreign_files(store: Store, location: str) -> None:
-    """Names that begin with ``_`` or ``.`` are no data, at any depth."""
+def refuse_foreign_files(store: Store, location: str) -> None:
+    """Nothing, when a new table may be made there. Names that begin with ``_`` or ``.`` are no data, at any depth.
+
+    Raises:
+        TableAlreadyExistsError: The location holds files; one of them is named.
+    """
     for item in store.list_all():
         if not any(part.startswith(("_", ".")) for part in item.path.split("/")):
             raise TableAlreadyExistsError(

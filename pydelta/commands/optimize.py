@@ -288,7 +288,8 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
             raise InvalidArgumentError(
                 "A clustered table has no partitions that a condition could choose.", hint="Leave where(…) out."
             )
-        return Layout(columns=clustered_by, curve="hilbert")
+        names = [path_text(path) for path in clustered_by]
+        return Layout(columns=layout_paths(snapshot, names, purpose="CLUSTER BY"), curve="hilbert")
     if full:
         raise InvalidArgumentError(
             "FULL orders the files of a clustered table anew, and this table is not clustered.",

@@ -106,6 +106,7 @@ SUPPORTED_WRITER: Final = frozenset(
         "changeDataFeed",
         "checkConstraints",
         "checkpointProtection",
+        "clustering",
         "columnMapping",
         "deletionVectors",
         "domainMetadata",
