@@ -15,8 +15,8 @@ host, _, port = os.environ["METASTORE"].partition(":")
 transport = TTransport.TBufferedTransport(TSocket.TSocket(host, int(port)))
 transport.open()
 client = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
-if DATABASE in client.get_all_databases():
-    client.drop_database(DATABASE, False, True)
+for name in {DATABASE, f"{DATABASE}_symlink"} & set(client.get_all_databases()):
+    client.drop_database(name, False, True)
 client.create_database(ttypes.Database(name=DATABASE, locationUri=f"s3a://warehouse/{DATABASE}", parameters={}))
 transport.close()
 for bucket in BUCKETS:

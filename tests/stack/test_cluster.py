@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.request
 
 import pytest
@@ -86,3 +87,13 @@ def test_a_writer_and_a_reader_date_a_commit_the_same(s3):
     reader = DeltaLog.for_table(f"{ROOT}/dated", store=s3(f"{ROOT}/dated"))
     assert reader is not writer
     assert reader.snapshot().timestamp_ms == writer.snapshot().timestamp_ms
+
+
+def test_the_command_lines_work_with_the_environment_of_the_client(orders):
+    done = subprocess.run(
+        ["pydelta", "detail", f"{ROOT}/orders", "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["numFiles"] == orders.result["files"]
+    listed = subprocess.run(["catalog_sync", "--help"], capture_output=True, text=True, check=False)
+    assert (listed.returncode, "add-partition" in listed.stdout) == (0, True)
