@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from metastore_server import MetastoreServer
 
+from catalog_sync.embedded import EmbeddedMetastore
 from catalog_sync.metastore import Metastore, MetastoreAddress
 
 
 @pytest.fixture(scope="session")
 def metastore_server(tmp_path_factory):
-    server = MetastoreServer(tmp_path_factory.mktemp("metastore"))
+    server = EmbeddedMetastore(tmp_path_factory.mktemp("metastore"))
     yield server
     server.stop()
 
