@@ -16,7 +16,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -105,6 +105,7 @@ class OptimizeResult:
     clustered: bool = False
     num_table_columns: int = 0
     num_table_columns_with_stats: int = 0
+    committed: Committed | None = field(default=None, repr=False)
 
     def metrics(self) -> dict[str, Any]:
         """The counts under the reference engine's names, nested as its ``metrics`` struct is."""
@@ -178,6 +179,7 @@ def optimize(
     full: bool = False,
     max_files_per_partition: int | None = None,
     modified_before_ms: int | None = None,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> OptimizeResult:
     """Rewrite small files into large ones, or rows into an order that lets queries skip files.
 
@@ -190,6 +192,7 @@ def optimize(
         full: Of a clustered table, order all files anew, also those in order already.
         max_files_per_partition: Compaction takes at most so many files of a partition, the smallest first.
         modified_before_ms: Look only at files older than this, epoch milliseconds.
+        begin: Begins the transaction.
 
     Returns:
         What was rewritten.
@@ -204,7 +207,7 @@ def optimize(
     Protocol: "Add File and Remove File" (``dataChange``), "Clustered Table".
     """
     with error_context(table=log.uri):
-        txn = start_transaction(log)
+        txn = begin(log)
         layout = _layout(txn.snapshot, zorder_by, condition=condition, full=full)
         limits = SizeLimits(
             target_bytes=_target(txn.snapshot, settings),
@@ -356,10 +359,11 @@ class _Optimize:
                 snapshot, removed, plan, layout=self.layout, target_bytes=self.limits.target_bytes
             )
         adds = self._marked(written)
-        version = self._commit(adds, removed)
+        committed = self._commit(adds, removed)
         return replace(
             result,
-            version=version,
+            version=committed.version,
+            committed=committed,
             added=adds,
             removed=tuple(removed),
             num_bins=plan[BIN].n_unique(),
@@ -391,7 +395,7 @@ class _Optimize:
             }
         return tuple(add.replace(**changes) for add in written.adds)
 
-    def _commit(self, adds: Sequence[AddFile], removed: Sequence[AddFile]) -> int:
+    def _commit(self, adds: Sequence[AddFile], removed: Sequence[AddFile]) -> Committed:
         names = [path_text(path) for path in self.layout.columns] if self.layout else []
         parameters: dict[str, Any] = {
             "predicate": json.dumps([self.predicate] if self.predicate else [], ensure_ascii=False),
@@ -412,7 +416,7 @@ class _Optimize:
                 self.engine.discard(self.txn.snapshot, adds)
             raise
         self.engine.committed(committed.snapshot)
-        return committed.version
+        return committed
 
 
 def _history_metrics(adds: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, str | int]:

@@ -17,7 +17,8 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError, error_context
@@ -191,6 +192,9 @@ class _Write:
                 self.engine.discard(snapshot, staged)
             raise
         self.engine.committed(committed.snapshot)
+        if isinstance(self.engine, RearrangingEngine) and self.options.data_change:
+            new = (*written.adds, *kept.adds)
+            compact_after_write(self.txn.log, self.engine, self.settings, committed, new)
         return WriteResult(
             version=committed.version,
             num_files=len(written.adds) + len(kept.adds),

@@ -60,6 +60,7 @@ _KNOWN: Final = (
     "dataChange",
     "maxRecordsPerFile",
     "mergeSchema",
+    "optimizeWrite",
     "overwriteSchema",
     "partitionOverwriteMode",
     "path",
@@ -87,6 +88,7 @@ class WriteOptions:
         user_metadata: Free text for the history.
         data_change: False when the write only rearranges rows.
         max_records_per_file: 0 for no limit.
+        optimize_write: Shuffle rows first, so that each partition gets few files; None where the option is silent.
         compression: Codec, or None for the table's.
         properties: ``delta.*`` and other table properties for a table that this write creates.
         storage: Storage settings given with this write; they may hold secrets.
@@ -105,6 +107,7 @@ class WriteOptions:
     data_change: bool = True
     max_records_per_file: int = 0
     target_file_size: str | None = None
+    optimize_write: bool | None = None
     compression: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -162,6 +165,9 @@ class WriteOptions:
             data_change=_flag(given, "dataChange", default=True),
             max_records_per_file=max(_whole(given.get("maxRecordsPerFile", "0"), "maxRecordsPerFile"), 0),
             target_file_size=given.get("targetFileSize"),
+            optimize_write=parse_bool(given["optimizeWrite"], name="optimizeWrite")
+            if "optimizeWrite" in given
+            else settings.optimize_write,
             compression=given.get("compression"),
             properties=table_properties,
             storage=storage,

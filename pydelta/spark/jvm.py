@@ -77,6 +77,7 @@ class Jvm:
         self.local_relation: Any = _module(plans, "LocalRelation")
         self.filter: Any = plans.Filter
         self.project: Any = plans.Project
+        self._rebalance: Any = plans.RebalancePartitions
         self._project_object: Any = _module(plans, "Project")
         self._union: Any = plans.Union
         self._alias: Any = _module(catalyst.expressions, "Alias")
@@ -290,6 +291,12 @@ class Jvm:
     def tag(self, name: str) -> Any:
         """A mark that nodes of a plan can carry."""
         return self._tag(name)
+
+    def rebalance(self, df: DataFrame, keys: Sequence[Column], part_bytes: int) -> DataFrame:
+        """A shuffle by ``keys`` (to no key at random) into parts of about that many bytes, small ones merged."""
+        expressions = self.seq([self._expression(key) for key in keys])
+        plan = df._jdf.queryExecution().analyzed()
+        return self.frame(self._rebalance(expressions, plan, self.none, self.option.apply(part_bytes)))
 
     def parse(self, text: str) -> Any:
         """Spark's own parser."""

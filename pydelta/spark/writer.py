@@ -78,6 +78,7 @@ class DataFrameSource:
         """See ``RowSource.write``."""
         plan = target.plan
         rows = conform(self._df, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        rows = _spread(self._spark, rows, target)
         change_column = None
         if target.record_inserts:
             change_column = CHANGE_COLUMN
@@ -93,6 +94,20 @@ class DataFrameSource:
             options=target.options,
             settings=target.settings,
         )
+
+
+def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:
+    """Optimised writes: the rows of a partition brought together, so that it gets few files.
+
+    Spark's adaptive execution merges small parts of the shuffle and splits large ones, by bytes.
+    """
+    wanted = target.options.optimize_write
+    if wanted is None:
+        wanted = target.plan.properties.optimize_write
+    if not wanted:
+        return rows
+    keys = [name(column) for column in target.plan.partition_columns]
+    return Jvm.of(spark).rebalance(rows, keys, target.settings.optimize_write_bin_bytes)
 
 
 def write_files(

@@ -24,6 +24,7 @@ from pydelta.testing.operations import (
     create_table,
     delete_partition,
     delete_value,
+    optimize,
     overwrite,
     rows_of,
 )
@@ -43,6 +44,7 @@ def draw(rng: random.Random, writer: int) -> LogOperation:
             delete_value(value),
             delete_partition(partition),
             compact(partition),
+            optimize(rng.choice((partition, None))),
             checkpoint(),
         ]
     )

@@ -1,0 +1,177 @@
+"""Small files of old partitions merged into large ones: ``spark-submit jobs/compact.py --table … --older-than 7``.
+
+Old means: by the partition column that is a date, where the table has one, else by the files' modification times. One
+line of JSON on standard output says what happened. Run it as often as you like: what is compact is left alone. Exit
+codes: 0 done (also when there was nothing to do), 1 the arguments are wrong, 2 another writer changed the same files or
+the store failed in passing: run it again, 3 the outcome is unknown: look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NoReturn
+from zoneinfo import ZoneInfo
+
+from pydelta.commands.optimize import optimize
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.log import Snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Age", "CompactResult", "main", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactResult:
+    """What a compaction did. ``version`` is None when there was nothing to do. Sizes in bytes.
+
+    ``older_than`` is the first day, or the time, that was left alone; ``by`` what it was compared with.
+    """
+
+    table: str
+    version: int | None
+    by: str | None
+    older_than: str | None
+    partitions: int
+    files_considered: int
+    files_removed: int
+    files_added: int
+    bytes_removed: int
+    bytes_added: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Age:
+    """How a table tells old data from new: by a condition over partitions, or by the times of files (epoch ms)."""
+
+    by: str | None = None
+    older_than: str | None = None
+    condition: str | None = None
+    modified_before_ms: int | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, *, days: int | None, now: dt.datetime, zone: str) -> Age:
+        """Decide for a table. Pure.
+
+        Args:
+            snapshot: The table.
+            days: How old, in whole days; None for everything.
+            now: The time, with a zone.
+            zone: In which days begin at midnight: the session's.
+        """
+        if days is None:
+            return cls()
+        for name in snapshot.partition_columns:
+            field = snapshot.schema.field(name)
+            if field is not None and str(field.data_type) == "date":
+                day = (now.astimezone(ZoneInfo(zone)).date() - dt.timedelta(days=days)).isoformat()
+                quoted = "`" + name.replace("`", "``") + "`"
+                return cls(by=f"partition {name}", older_than=day, condition=f"{quoted} < DATE'{day}'")
+        moment = now - dt.timedelta(days=days)
+        text = moment.astimezone(dt.UTC).isoformat(timespec="milliseconds")
+        return cls(by="modification time", older_than=text, modified_before_ms=int(moment.timestamp() * 1000))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(prog="compact.py", description=__doc__)
+    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    parser.add_argument("--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, take all")
+    parser.add_argument(
+        "--max-files-per-partition",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="take at most so many files of a partition in one run, the smallest first (1000)",
+    )
+    parser.add_argument("--where", metavar="CONDITION", help="take only these partitions")
+    return parser
+
+
+def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = None) -> CompactResult:
+    """Compact what the arguments name.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line.
+        now: The time; the clock's by default.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right, or a condition over other columns than partition columns.
+        TableNotFoundError: There is no Delta table.
+        DeltaError: See ``optimize``.
+    """
+    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.spark.engine import SparkEngine
+    from pydelta.spark.facade import settings_of
+    from pydelta.tables import DeltaTable
+
+    options = arguments().parse_args(args)
+    for flag, value, least in (
+        ("--older-than", options.older_than, 0),
+        ("--max-files-per-partition", options.max_files_per_partition, 2),
+    ):
+        if value is not None and value < least:
+            raise InvalidArgumentError(f"{flag} is {value}.", hint=f"Give a whole number, {least} or more.")
+    path = split_path_identifier(options.table) or (options.table if "/" in options.table else None)
+    table = DeltaTable.forPath(spark, path) if path is not None else DeltaTable.forName(spark, options.table)
+    log, engine = table._log, SparkEngine(spark)
+    moment = now or dt.datetime.now(dt.UTC)
+    age = Age.of(log.update(), days=options.older_than, now=moment, zone=engine.time_zone())
+    conditions = [f"({text})" for text in (options.where, age.condition) if text is not None]
+    result = optimize(
+        log,
+        engine,
+        settings_of(spark),
+        condition=" AND ".join(conditions) or None,
+        max_files_per_partition=options.max_files_per_partition,
+        modified_before_ms=age.modified_before_ms,
+    )
+    return CompactResult(
+        table=options.table,
+        version=result.version,
+        by=age.by,
+        older_than=age.older_than,
+        partitions=result.num_partitions,
+        files_considered=result.num_considered,
+        files_removed=len(result.removed),
+        files_added=len(result.added),
+        bytes_removed=sum(add.size for add in result.removed),
+        bytes_added=sum(add.size for add in result.added),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        arguments().parse_args(given)  # before a session is started
+        import pydelta
+
+        result = run(pydelta.session(app_name="compact"), given)
+    except DeltaError as error:
+        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
+        return code
+    print(json.dumps(asdict(result)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

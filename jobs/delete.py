@@ -1,0 +1,88 @@
+"""Rows of a condition deleted from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
+
+One line of JSON on standard output says what happened. Run it again as often as you like: rows that are gone match no
+more, and without a match nothing is committed. Exit codes: 0 done (also when no row matched), 1 the arguments are
+wrong, 2 another writer changed the same rows or the store failed in passing: run it again, 3 the outcome is unknown:
+look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["main", "run"]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(prog="delete.py", description=__doc__)
+    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--where", metavar="CONDITION", help="SQL; the rows for which it is true go")
+    chosen.add_argument("--all-rows", action="store_true", help="delete every row")
+    return parser
+
+
+def run(spark: SparkSession, args: Sequence[str]) -> dict[str, Any]:
+    """Delete what the arguments name.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line.
+
+    Returns:
+        The table and the counts of ``DeltaTable.delete`` under the history's names.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right.
+        TableNotFoundError: There is no Delta table.
+        DeltaError: See ``DeltaTable.delete``.
+    """
+    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.tables import DeltaTable
+
+    options = arguments().parse_args(args)
+    if options.where is not None and not options.where.strip():
+        raise InvalidArgumentError("--where is empty.", hint="Give a condition, or --all-rows to delete every row.")
+    path = split_path_identifier(options.table) or (options.table if "/" in options.table else None)
+    table = DeltaTable.forPath(spark, path) if path is not None else DeltaTable.forName(spark, options.table)
+    return {"table": options.table, **table.delete(options.where).as_dict()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        arguments().parse_args(given)  # before a session is started
+        import pydelta
+
+        result = run(pydelta.session(app_name="delete"), given)
+    except DeltaError as error:
+        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
+        return code
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
