@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "active_session",
+    "clone_target",
     "detail_frame",
     "history_frame",
     "log_for_name",
@@ -136,6 +138,20 @@ def resolve_target(spark: SparkSession, name: str | None, location: str | None) 
             )
         return None, path
     return name, location or Jvm.of(spark).default_location(name)
+
+
+def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
+    """Where a clone goes: an absolute path or a URI is a location, anything else a name -> (name or None, location).
+
+    A name that the catalog knows stands for where its table is.
+    """
+    if target.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", target):
+        return None, Jvm.of(spark).qualify(target)
+    name, location = resolve_target(spark, target, None)
+    if name is not None and spark.catalog.tableExists(name):
+        return name, location_of(spark, name)
+    assert location is not None
+    return name, location
 
 
 def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:

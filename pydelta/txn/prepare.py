@@ -219,7 +219,9 @@ def _with_enablement(action: Action, *, version: int, stamp: int) -> Action:
 
 def _with_row_ids(actions: list[Action], *, base: Base) -> list[Action]:
     """Fresh ids for files that have none, above the mark; files that keep theirs are left alone."""
-    mark, version = base.row_id_high_water_mark, base.version + 1
+    version = base.version + 1
+    staged = row_id_high_water_mark(action for action in actions if isinstance(action, DomainMetadata))
+    first = mark = max(base.row_id_high_water_mark, staged)
     numbered: list[Action] = []
     for action in actions:
         if isinstance(action, AddFile):
@@ -230,7 +232,7 @@ def _with_row_ids(actions: list[Action], *, base: Base) -> list[Action]:
             if action.default_row_commit_version is None:
                 action = action.replace(default_row_commit_version=version)
         numbered.append(action)
-    if mark > base.row_id_high_water_mark:
+    if mark > first:
         numbered = [a for a in numbered if not (isinstance(a, DomainMetadata) and a.domain == ROW_TRACKING_DOMAIN)]
         configuration = encode_json({"rowIdHighWaterMark": mark})
         numbered.append(DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False))

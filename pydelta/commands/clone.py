@@ -1,0 +1,412 @@
+"""CLONE: a version of one table in, a table of its own elsewhere out, in one commit.
+
+::
+
+    shallow   the new log names the source's files by absolute paths; nothing is copied
+    deep      files and deletion vectors are copied under fresh names; nothing of the source is needed afterwards
+
+A replaced target keeps what it shares with the source already: a clone that is repeated copies what is new.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from pydelta.commands.create import refuse_foreign_files
+from pydelta.errors import (
+    InvalidArgumentError,
+    StorageError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    error_context,
+)
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import canonical_path
+from pydelta.log.vectors import place_of, read_deleted_rows, write_vectors
+from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
+from pydelta.protocol.features import implied_features, upgrade
+from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
+from pydelta.protocol.vectors import vector_path
+from pydelta.settings import check_property_names
+from pydelta.storage import Store, open_store
+from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn.prepare import row_id_high_water_mark
+
+__all__ = ["CloneResult", "Copier", "FileCopy", "ThreadCopier", "absolute_add", "clone_table", "cloned_metadata"]
+
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_THREADS: Final = 16
+_SUFFIX: Final = re.compile(r"-c[0-9a-f]{8}(?=\.|$)")
+_ROW_TRACKING: Final = "delta.rowTracking"
+_MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+_OF_THE_LOG: Final = (
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+    "delta.requireCheckpointProtectionBeforeVersion",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneResult:
+    """What a CLONE did. Sizes in bytes; files are counted as copied by a deep clone alone."""
+
+    source_table_size: int
+    source_num_of_files: int
+    num_removed_files: int
+    num_copied_files: int
+    removed_files_size: int
+    copied_files_size: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCopy:
+    """One file to copy.
+
+    Args:
+        source: As the source's log spells it.
+        target: Relative to the target's root, not escaped.
+        size: Bytes that it must have.
+    """
+
+    source: str
+    target: str
+    size: int
+
+
+class Copier(Protocol):
+    """Copies files from one table's place to another's."""
+
+    def copy(self, files: Sequence[FileCopy], *, source: DeltaLog, target: DeltaLog) -> None:
+        """Copy all files.
+
+        Raises:
+            StorageError: A file could not be read, written, or is not of the size that the log says.
+        """
+
+
+class ThreadCopier:
+    """Copies by threads of this process."""
+
+    def copy(self, files: Sequence[FileCopy], *, source: DeltaLog, target: DeltaLog) -> None:
+        """See ``Copier.copy``."""
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            jobs = [
+                pool.submit(copy_file, item, store=source.store, into=target.store, options=source.options)
+                for item in files
+            ]
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def copy_file(item: FileCopy, *, store: Store, into: Store, options: Mapping[str, str]) -> None:
+    """Copy one file, in pieces. The target appears whole or not at all."""
+    holder, path = place_of(item.source, store=store, root=store.root, options=options)
+    writer = into.open_writer(item.target)
+    try:
+        for start in range(0, item.size, _CHUNK_BYTES):
+            piece = holder.read_range(path, start, min(_CHUNK_BYTES, item.size - start))
+            writer.write(piece)
+            if len(piece) < min(_CHUNK_BYTES, item.size - start):
+                raise StorageError(
+                    f"The file {item.source!r} ends after {start + len(piece)} of {item.size} bytes.",
+                    hint="It is damaged: restore it from a backup before the table is cloned.",
+                )
+        writer.close()
+    except BaseException:
+        abort = getattr(writer, "abort", None)
+        if abort is not None:
+            abort()
+        raise
+
+
+def open_and_copy(files: Sequence[FileCopy], *, source: str, target: str, options: Mapping[str, str]) -> None:
+    """Copy files between two tables' places; for executors, which open the stores themselves."""
+    store, into = open_store(source, options), open_store(target, options)
+    for item in files:
+        copy_file(item, store=store, into=into, options=options)
+
+
+def clone_table(
+    source: DeltaLog,
+    target: DeltaLog,
+    *,
+    shallow: bool,
+    replace: bool = False,
+    version: int | None = None,
+    timestamp_ms: int | None = None,
+    properties: Mapping[str, str] | None = None,
+    copier: Copier | None = None,
+    name: str | None = None,
+) -> CloneResult:
+    """Make a table out of a version of another one.
+
+    Args:
+        source: The table to clone.
+        target: Where to; another place than the source's.
+        shallow: Name the source's files instead of copying them. VACUUM of the source then breaks the clone.
+        replace: Put the clone in the place of a table that is there.
+        version: The version to clone; the newest for neither this nor a time.
+        timestamp_ms: Epoch milliseconds: the last version that is not newer.
+        properties: Table properties, over the source's.
+        copier: Copies files for a deep clone; threads of this process by default.
+        name: How the source is called in the history; its URI by default.
+
+    Raises:
+        TableNotFoundError: There is no source table.
+        TableAlreadyExistsError: A table, or other files, are at the target, and ``replace`` is not said.
+        VersionNotFoundError: The source's log does not reach the version.
+        UnsafeOperationError: The target is append-only.
+        UnsupportedFeatureError: The source has a feature that this engine cannot write.
+        StorageError: A file could not be copied. What was copied is removed again; no version was made.
+        DeltaConcurrentModificationException: Another transaction changed the target meanwhile.
+
+    Protocol: "Add File and Remove File", "Deletion Vectors", "Row Tracking".
+    """
+    with error_context(table=source.uri):
+        if source.uri == target.uri:
+            raise InvalidArgumentError("A table cannot be cloned onto itself.", hint="Choose another target.")
+        if not source.table_exists():
+            raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
+        snapshot = source.snapshot(version=version, timestamp_ms=timestamp_ms)
+        check_property_names(properties or {})
+    with error_context(table=target.uri):
+        txn = start_transaction(target)
+        _refuse_target(txn, target, replace=replace)
+        work = _Clone(txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or source.uri)
+        return work.run(shallow=shallow)
+
+
+def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: bool) -> None:
+    if not txn.table_exists:
+        refuse_foreign_files(target.store, target.uri)
+        return
+    if not replace:
+        raise TableAlreadyExistsError(
+            f"There is a Delta table at {target.uri}, at version {txn.snapshot.version}.",
+            hint="Clone with replace=True, or choose another target.",
+        )
+    if txn.snapshot.properties.append_only:
+        raise UnsafeOperationError(
+            "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
+            hint="Set delta.appendOnly to false first, if replacing is really meant.",
+        )
+
+
+@dataclass(slots=True)
+class _Clone:
+    """One clone under way."""
+
+    txn: OptimisticTransaction
+    source: DeltaLog
+    target: DeltaLog
+    snapshot: Snapshot
+    properties: Mapping[str, str]
+    copier: Copier
+    name: str
+
+    def run(self, *, shallow: bool) -> CloneResult:
+        wanted = self.snapshot.files.adds(self.snapshot.files.core)
+        there: list[AddFile] = []
+        if self.txn.table_exists:
+            self.txn.read_whole_table(exactly=True)
+            there = self.txn.snapshot.files.adds(self.txn.snapshot.files.core)
+        written: list[str] = []
+        try:
+            if shallow:
+                coming, leaving = self._shared(wanted, there)
+                copied: list[AddFile] = []
+            else:
+                coming, leaving = self._copied(wanted, there, written)
+                copied = coming
+            return self._commit(coming, leaving, copied, shallow=shallow)
+        except BaseException as error:
+            # Fresh names: none of them is part of another version, whoever else writes there.
+            if written and self.txn.surely_not_landed:
+                try:
+                    self.target.store.delete_many(written)
+                except OSError:
+                    error.add_note(f"{len(written)} copied files are left behind")
+            raise
+
+    def _shared(self, wanted: Sequence[AddFile], there: Sequence[AddFile]) -> tuple[list[AddFile], list[AddFile]]:
+        root = self.target.uri
+        new = {_identity(add, root): add for add in (absolute_add(add, self.source.uri) for add in wanted)}
+        old = {_identity(add, root): add for add in there}
+        return [new[key] for key in new.keys() - old.keys()], [old[key] for key in old.keys() - new.keys()]
+
+    def _copied(
+        self, wanted: Sequence[AddFile], there: Sequence[AddFile], written: list[str]
+    ) -> tuple[list[AddFile], list[AddFile]]:
+        """Files that are copied, and files of the target that go; what an earlier clone brought stays as it is."""
+        kept: dict[tuple[str, int], AddFile] = {}
+        for add in there:
+            if not is_absolute_path(add.path) and _SUFFIX.search(add.path) and add.deletion_vector is None:
+                kept[_SUFFIX.sub("", add.path), add.size] = add
+        jobs: list[FileCopy] = []
+        coming: list[AddFile] = []
+        staying: set[str] = set()
+        for add in wanted:
+            relative = _relative(add.path)
+            old = kept.get((_SUFFIX.sub("", encode_log_path(relative)), add.size))
+            if old is not None and add.deletion_vector is None and old.path not in staying:
+                staying.add(old.path)
+                continue
+            fresh = _fresh_name(relative)
+            jobs.append(FileCopy(source=add.path, target=fresh, size=add.size))
+            coming.append(add.replace(path=encode_log_path(fresh), data_change=True))
+        written.extend(job.target for job in jobs)
+        if jobs:
+            self.copier.copy(jobs, source=self.source, target=self.target)
+        coming = self._with_own_vectors(coming, written)
+        return coming, [add for add in there if add.path not in staying]
+
+    def _with_own_vectors(self, adds: Sequence[AddFile], written: list[str]) -> list[AddFile]:
+        vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
+        if not vectors:
+            return list(adds)
+        source = self.source
+        rows = read_deleted_rows(vectors, store=source.store, root=source.uri, options=source.options)
+        described, files = write_vectors(
+            rows, store=self.target.store, random_folders=self.snapshot.properties.randomize_file_prefixes
+        )
+        written.extend(files)
+        own = iter(described)
+        return [add if add.deletion_vector is None else add.replace(deletion_vector=next(own)) for add in adds]
+
+    def _commit(
+        self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile], *, shallow: bool
+    ) -> CloneResult:
+        txn, snapshot = self.txn, self.snapshot
+        assert snapshot.metadata is not None and snapshot.protocol is not None
+        now_ms = time.time_ns() // 1_000_000
+        metadata = cloned_metadata(
+            snapshot.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
+        )
+        txn.update_metadata(metadata)
+        existing = txn.snapshot.protocol
+        protocol = snapshot.protocol
+        if existing is not None:
+            protocol = upgrade(existing, implied_features(protocol))
+        txn.update_protocol(protocol)
+        metrics = {
+            "sourceTableSize": snapshot.size_bytes,
+            "sourceNumOfFiles": snapshot.num_files,
+            "numRemovedFiles": len(leaving),
+            "numCopiedFiles": len(copied),
+            "removedFilesSize": sum(add.size for add in leaving),
+            "copiedFilesSize": sum(add.size for add in copied),
+        }
+        parameters = {"source": self.name, "sourceVersion": snapshot.version, "isShallow": shallow}
+        actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
+        actions += [*coming, *_domains(snapshot, txn.snapshot)]
+        committed = txn.commit(actions, Operation(name="CLONE", parameters=parameters, metrics=metrics))
+        return CloneResult(
+            source_table_size=metrics["sourceTableSize"],
+            source_num_of_files=metrics["sourceNumOfFiles"],
+            num_removed_files=metrics["numRemovedFiles"],
+            num_copied_files=metrics["numCopiedFiles"],
+            removed_files_size=metrics["removedFilesSize"],
+            copied_files_size=metrics["copiedFilesSize"],
+            version=committed.version,
+        )
+
+
+def cloned_metadata(
+    source: Metadata, *, replaced: Metadata | None, properties: Mapping[str, str], now_ms: int
+) -> Metadata:
+    """The definition of a clone: the source's, but for what belongs to one log. Pure, but for a new table's id.
+
+    Args:
+        source: The source's definition at the version cloned.
+        replaced: The definition of a table that it takes the place of; its id stays.
+        properties: Over the source's.
+        now_ms: Time of creation, epoch milliseconds.
+    """
+    configuration = {key: value for key, value in source.configuration.items() if key not in _OF_THE_LOG}
+    configuration |= properties
+    ids = [
+        meta.configuration[_MAX_COLUMN_ID]
+        for meta in (source, replaced)
+        if meta and _MAX_COLUMN_ID in meta.configuration
+    ]
+    if ids and _MAX_COLUMN_ID in configuration:
+        configuration[_MAX_COLUMN_ID] = max(ids, key=int)
+    return source.replace(
+        id=replaced.id if replaced else str(uuid.uuid4()), configuration=configuration, created_time=now_ms
+    )
+
+
+def _domains(source: Snapshot, target: Snapshot) -> list[DomainMetadata]:
+    """The source's domains; the target's others go. The mark of row ids only moves forward."""
+    domains: list[DomainMetadata] = []
+    for domain in source.domain_metadata.values():
+        if domain.domain == _ROW_TRACKING:
+            there = row_id_high_water_mark(target.domain_metadata.values())
+            if there > row_id_high_water_mark([domain]):
+                continue
+        if target.domain_metadata.get(domain.domain) != domain:
+            domains.append(domain)
+    for domain in target.domain_metadata.values():
+        if domain.domain not in source.domain_metadata and domain.domain != _ROW_TRACKING:
+            domains.append(domain.replace(removed=True))
+    return domains
+
+
+def absolute_add(add: AddFile, root: str) -> AddFile:
+    """The action of the same file for another table's log: file and vector named by absolute, escaped URIs. Pure.
+
+    Args:
+        add: Of a table's log.
+        root: URI of that table.
+    """
+    vector = add.deletion_vector
+    if vector is not None:
+        path = vector_path(vector)
+        if path is not None and vector.storage_type == "u":
+            vector = DeletionVectorDescriptor(
+                storage_type="p",
+                path_or_inline_dv=_absolute(path, root),
+                offset=vector.offset,
+                size_in_bytes=vector.size_in_bytes,
+                cardinality=vector.cardinality,
+            )
+    return add.replace(path=_absolute(add.path, root), deletion_vector=vector, data_change=True)
+
+
+def _absolute(path: str, root: str) -> str:
+    if is_absolute_path(path):
+        return path
+    if root.startswith("file:"):  # escaped already
+        return f"{root}/{path}"
+    scheme, _, rest = root.partition("://")
+    return f"{scheme}://{quote(rest, safe='/-._~@:')}/{path}"
+
+
+def _identity(add: AddFile, root: str) -> tuple[str, str | None]:
+    return canonical_path(add.path, root), add.deletion_vector.unique_id if add.deletion_vector else None
+
+
+def _relative(path: str) -> str:
+    """Where a file goes under another root, not escaped; of a file outside of its table just the name."""
+    plain = decode_log_path(path)
+    return plain.rpartition("/")[2] if is_absolute_path(path) else plain
+
+
+def _fresh_name(relative: str) -> str:
+    """The path with something of its own in the file's name."""
+    folder, slash, file = _SUFFIX.sub("", relative).rpartition("/")
+    stem, dot, rest = file.partition(".")
+    return f"{folder}{slash}{stem}-c{uuid.uuid4().hex[:8]}{dot}{rest}"
