@@ -28,6 +28,7 @@ _FORMAT_VERSION: Final = 1
 _GAP_BYTES: Final = 64 * 1024
 _LARGEST_READ: Final = 64 * 1024 * 1024
 _WORKERS: Final = 16
+_ATTEMPTS: Final = 3
 _FILE_BYTES: Final = 2 * 1024 * 1024
 
 
@@ -163,13 +164,24 @@ def write_vectors(
             path = vector_path(part[0])
             assert path is not None
             written.append(path)
-            store.put(path, data)
+            _put(store, path, data)
             described += part
     except BaseException:
         with contextlib.suppress(StorageError):
             store.delete_many(written)
         raise
     return described, written
+
+
+def _put(store: Store, path: str, data: bytes) -> None:
+    """Once more where the store says so: the name is new, so doing it twice does no harm."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return store.put(path, data)
+        except StorageError as error:
+            if not error.retryable:
+                raise
+    return store.put(path, data)
 
 
 def _batches(vectors: Sequence[Positions]) -> Iterator[list[Positions]]:

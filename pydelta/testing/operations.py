@@ -11,11 +11,20 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
+import numpy as np
+import polars as pl
+
+from pydelta.commands.engine import BoundCondition, RearrangingEngine, RewriteOutput
+from pydelta.commands.optimize import optimize as run_optimize
+from pydelta.commands.vectors import mark_deleted
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.predicate import Column, Compare, Literal
-from pydelta.protocol.actions import Action, AddFile, Metadata, SetTransaction, encode_json
+from pydelta.log.vectors import read_deleted_rows
+from pydelta.predicate import Column, Compare, Expr, Literal
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, SetTransaction, encode_json
+from pydelta.settings import Settings
+from pydelta.storage import open_store
 from pydelta.txn import Backoff, Committed, Operation, start_transaction
 from pydelta.txn.phases import READ, SILENT, Observer
 
@@ -31,6 +40,8 @@ __all__ = [
     "create_table",
     "delete_partition",
     "delete_value",
+    "hide_value",
+    "optimize",
     "overwrite",
     "rows_of",
     "table_metadata",
@@ -81,9 +92,19 @@ def add_file(partition: str, values: Sequence[int], *, data_change: bool = True)
     )
 
 
-def _values(add: AddFile) -> list[int]:
+def _written(add: AddFile) -> list[int]:
+    """Values in the file, those that a deletion vector hides too."""
     text = (add.tags or {}).get(ROWS_TAG) or ""
     return [int(value) for value in text.split(",") if value]
+
+
+def _values(add: AddFile, root: str) -> list[int]:
+    values = _written(add)
+    if add.deletion_vector is None:
+        return values
+    (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root)
+    gone = set(hidden.tolist())
+    return [value for position, value in enumerate(values) if position not in gone]
 
 
 def rows_of(snapshot: Snapshot) -> Rows:
@@ -91,7 +112,7 @@ def rows_of(snapshot: Snapshot) -> Rows:
     found: Rows = Counter((_MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
     if snapshot.version >= 0:
         for add in snapshot.files.adds(snapshot.files.core):
-            found.update((add.partition_values["p"] or "", value) for value in _values(add))
+            found.update((add.partition_values["p"] or "", value) for value in _values(add, snapshot.table_uri))
     return found
 
 
@@ -194,7 +215,7 @@ def delete_value(value: int) -> LogOperation:
         found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
         actions: list[Action] = []
         for add in txn.snapshot.files.adds(found):
-            values = _values(add)
+            values = _values(add, txn.snapshot.table_uri)
             kept = [item for item in values if item != value]
             if kept == values:
                 continue
@@ -210,6 +231,30 @@ def delete_value(value: int) -> LogOperation:
     )
 
 
+def hide_value(value: int) -> LogOperation:
+    """Rows with ``x = value`` go; deletion vectors hide them."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn.rows_stand_alone()
+        found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
+        adds = txn.snapshot.files.adds(found)
+        live = [set(_values(add, txn.snapshot.table_uri)) for add in adds]
+        positions = {
+            place: np.array([at for at, item in enumerate(_written(add)) if item == value], dtype=np.uint64)
+            for place, add in enumerate(adds)
+            if value in live[place]
+        }
+        output = mark_deleted(txn.snapshot, log.store, adds, positions)
+        return txn.commit(output.actions, Operation(name="DELETE")) if output.removes else None
+
+    return LogOperation(
+        name="hide value",
+        run=run,
+        model=lambda rows: _without(rows, lambda row: row[1] == value),
+    )
+
+
 def compact(partition: str) -> LogOperation:
     """The files of one partition become one, with the same rows."""
 
@@ -220,11 +265,57 @@ def compact(partition: str) -> LogOperation:
         if len(adds) < 2:
             return None
         actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS, data_change=False) for add in adds]
-        values = [value for add in adds for value in _values(add)]
+        values = [value for add in adds for value in _values(add, txn.snapshot.table_uri)]
         actions.append(add_file(partition, values, data_change=False))
         return txn.commit(actions, Operation(name="OPTIMIZE"))
 
     return LogOperation(name="compact", run=run, model=lambda rows: rows)
+
+
+class _LogEngine:
+    """``RearrangingEngine`` over files without bytes, as far as OPTIMIZE needs one."""
+
+    def time_zone(self) -> str:
+        return "UTC"
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        return files
+
+    def bind_condition(self, snapshot: Snapshot, condition: Expr) -> BoundCondition:
+        return BoundCondition(sql=str(condition), conjuncts=(condition,), references=frozenset({"p"}), native=None)
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        adds = []
+        for number in plan["bin"].unique(maintain_order=True):
+            members = [add for add, of in zip(files, plan["bin"], strict=True) if of == number]
+            values = [value for add in members for value in _values(add, snapshot.table_uri)]
+            if values:
+                adds.append(add_file(members[0].partition_values["p"] or "", values))
+        return RewriteOutput(adds=tuple(adds), num_rows=0)
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
+        """There are no bytes."""
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Nothing is cached."""
+
+
+def optimize(partition: str | None = None) -> LogOperation:
+    """OPTIMIZE of one partition, or of the table, as the command does it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        condition = None if partition is None else Compare("=", Column(("p",)), Literal(partition, "string"))
+        return run_optimize(
+            log,
+            cast(RearrangingEngine, _LogEngine()),
+            Settings(),
+            condition=condition,
+            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+        ).committed
+
+    return LogOperation(name="optimize", run=run, model=lambda rows: rows)
 
 
 def checkpoint() -> LogOperation:

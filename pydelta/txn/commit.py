@@ -7,7 +7,7 @@
            |                                 |--> holds our txnId -------------------> Landed
            |                                 |--> holds another's: a winner
            |                                 |--> cannot be told --------------------> Unknown
-           +-- no conflict <-- each winner since, once, oldest first
+           +-- no conflict <-- each winner since, once, oldest first: deletion vectors are united (``rows``)
                    conflict ----------------------------------------------------------> its error
 
 A version that passed the check is never read again, and a version is given up only once somebody else's commit was
@@ -16,19 +16,21 @@ seen in it: so one intention can never stand in the log twice.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, ObjectNotFoundError, StorageError
 from pydelta.protocol.actions import Action, CommitInfo, decode_commit, encode_commit
-from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
 from pydelta.storage.interface import ObjectInfo, PutOutcome, Store
 from pydelta.txn.conflicts import find_conflict
 from pydelta.txn.phases import COMMIT, Backoff, Observer
 from pydelta.txn.prepare import Base, Intention, render
 from pydelta.txn.reads import ReadSet
+from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
 from pydelta.txn.staged import WinningCommit
 
 __all__ = ["Landed", "Lost", "Outcome", "Published", "Unknown", "Winner", "now_ms", "publish", "put_commit"]
@@ -150,6 +152,7 @@ def publish(
     backoff: Backoff,
     observer: Observer,
     clock: Callable[[], int] = now_ms,
+    options: Mapping[str, str] | None = None,
 ) -> Published:
     """Commit an intention on top of ``base`` or of whatever has been committed since.
 
@@ -162,6 +165,7 @@ def publish(
         backoff: Pauses between attempts.
         observer: Told before each put.
         clock: Epoch milliseconds.
+        options: Storage options for deletion vectors that lie outside the table.
 
     Raises:
         DeltaConcurrentModificationException: A winner conflicts; or, as ``ConcurrentWriteException``, every attempt
@@ -169,8 +173,77 @@ def publish(
         CommitStateUnknownError: The reply was lost and the version could not be read back.
         StorageError: The store refused; nothing of the intention is in the log.
     """
+    race = _Race(intention=intention, reads=reads, store=store, options=options)
+    try:
+        published = _publish(race, base, max_attempts=max_attempts, backoff=backoff, observer=observer, clock=clock)
+    except CommitStateUnknownError:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception):
+            race.discard(race.written)
+        raise
+    race.discard(race.superseded)
+    return published
+
+
+class _Race:
+    """The intention as each winner leaves it.
+
+    Args:
+        intention: What to commit.
+        reads: What the transaction looked at.
+        store: The table's.
+        options: Storage options for vectors that lie elsewhere.
+    """
+
+    def __init__(
+        self, *, intention: Intention, reads: ReadSet, store: Store, options: Mapping[str, str] | None
+    ) -> None:
+        self.intention = intention
+        self.store = store
+        self.written: list[str] = []
+        self.superseded: list[str] = []
+        self._reads = reads
+        self._options = options
+
+    def follow(self, version: int, actions: tuple[Action, ...]) -> WinningCommit:
+        """Check a winner and move behind it.
+
+        Raises:
+            DeltaConcurrentModificationException: It conflicts.
+        """
+        intention, reads = self.intention, self._reads
+        winner = WinningCommit.of(actions, version=version)
+        reconciled = Reconciled(winner=winner)
+        if reads.rows_stand_alone and hidden_rows(winner, reads):
+            commits = (intention.staged, winner)
+            rows_of = vector_reader(commits, reads, store=self.store, options=self._options)
+            if rows_of is not None:
+                reconciled = reconcile(reads=reads, staged=intention.staged, winner=winner, rows_of=rows_of)
+        conflict = find_conflict(reads=reads, staged=intention.staged, winner=reconciled.winner, level=intention.level)
+        if conflict is not None:
+            raise conflict.error(table=self.store.root)
+        rebased = rebase(intention.staged, reads, reconciled, store=self.store)
+        self._reads = rebased.reads
+        self.intention = replace(intention, staged=rebased.staged)
+        self.written += rebased.written
+        self.superseded += rebased.superseded
+        return winner
+
+    def discard(self, files: list[str]) -> None:
+        """Delete vector files that no commit names; one that stays is left to VACUUM."""
+        with contextlib.suppress(StorageError):
+            if files:
+                self.store.delete_many([decode_log_path(path) for path in files])
+
+
+def _publish(
+    race: _Race, base: Base, *, max_attempts: int, backoff: Backoff, observer: Observer, clock: Callable[[], int]
+) -> Published:
+    store = race.store
     winners: list[Winner] = []
     for attempt in range(1, max_attempts + 1):
+        intention = race.intention
         actions = render(intention, base, now_ms=clock())
         version = base.version + 1
         observer.at(COMMIT)
@@ -187,10 +260,10 @@ def publish(
                 table=store.root,
                 version=version,
             ) from outcome.cause
-        first = _check(outcome.version, outcome.actions, intention=intention, reads=reads, table=store.root)
+        first = race.follow(outcome.version, outcome.actions)
         if attempt < max_attempts:
             backoff.pause(attempt)
-            for winner in _winners_from(store, first, intention=intention, reads=reads):
+            for winner in _winners_from(race, first):
                 base = base.after(winner.commit, file_time_ms=winner.file.modification_time_ms)
                 winners.append(winner)
     raise ConcurrentWriteException(
@@ -204,26 +277,15 @@ def publish(
     )
 
 
-def _check(
-    version: int, actions: tuple[Action, ...], *, intention: Intention, reads: ReadSet, table: str
-) -> WinningCommit:
-    winner = WinningCommit.of(actions, version=version)
-    conflict = find_conflict(reads=reads, staged=intention.staged, winner=winner, level=intention.level)
-    if conflict is not None:
-        raise conflict.error(table=table)
-    return winner
-
-
-def _winners_from(store: Store, first: WinningCommit, *, intention: Intention, reads: ReadSet) -> Iterator[Winner]:
+def _winners_from(race: _Race, first: WinningCommit) -> Iterator[Winner]:
     """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first."""
     expected = first.version
-    for file in store.list_from(commit_file(first.version), prefix=LOG_DIR):
+    for file in race.store.list_from(commit_file(first.version), prefix=LOG_DIR):
         name = file.path.rpartition("/")[2]
         if name != commit_file(expected):
             continue  # checkpoints, checksums, and names that are none of the log's
         commit = first
         if expected > first.version:
-            found = decode_commit(store.read(file.path), source=name)
-            commit = _check(expected, found, intention=intention, reads=reads, table=store.root)
+            commit = race.follow(expected, decode_commit(race.store.read(file.path), source=name))
         yield Winner(commit=commit, file=file)
         expected += 1

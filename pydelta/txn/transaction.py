@@ -159,6 +159,7 @@ class OptimisticTransaction:
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
             exactly=self._exactly,
+            rows_stand_alone=self._rows_stand_alone,
             matcher=match_any_file
             if metadata is None
             else matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
@@ -290,6 +291,7 @@ class OptimisticTransaction:
                 backoff=self._backoff,
                 observer=self._observer,
                 clock=self._clock,
+                options=self.log.options,
             )
         except CommitStateUnknownError:
             raise
@@ -394,8 +396,8 @@ class OptimisticTransaction:
             # Requests to the protocol are none of the table's properties: they would bring a dropped feature back.
             kept = {key: value for key, value in metadata.configuration.items() if not features.is_request(key)}
             if kept != metadata.configuration:
-                others = [action for action in staged.actions if not isinstance(action, Metadata)]
-                staged = Staged.of([metadata.replace(configuration=kept), *others])
+                rest = [action for action in staged.actions if not isinstance(action, Metadata)]
+                staged = Staged.of([metadata.replace(configuration=kept), *rest])
         if protocol != stated:
             others = [action for action in staged.actions if not isinstance(action, Protocol)]
             staged = Staged.of([protocol, *others])

@@ -9,6 +9,7 @@ import pytest
 
 from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
+from pydelta.protocol.vectors import vector_path
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.lockstep import interleavings, run_lockstep
 from pydelta.testing.operations import (
@@ -22,6 +23,8 @@ from pydelta.testing.operations import (
     create_table,
     delete_partition,
     delete_value,
+    hide_value,
+    optimize,
     overwrite,
     rows_of,
 )
@@ -35,6 +38,8 @@ FIRST = {
     "compact": compact("1"),
     "append once": append_once("job", 1, "1", [1, 102]),
     "checkpoint": checkpoint(),
+    "hide value": hide_value(1),
+    "optimize": optimize(),
 }
 SECOND = {
     "append": append("2", [1, 200]),
@@ -44,6 +49,8 @@ SECOND = {
     "compact": compact("1"),
     "append once": append_once("job", 1, "1", [1, 102]),
     "checkpoint": checkpoint(),
+    "optimize": optimize("1"),
+    "hide value": hide_value(2),  # in a file of which the other hides another row
 }
 LEVELS = ("WriteSerializable", "Serializable")
 CORE = {"append", "overwrite", "delete value", "checkpoint"}  # every merge of these; a part of the others'
@@ -65,7 +72,8 @@ def templates() -> dict[tuple[str, bool], dict[str, bytes]]:
     for level, often in itertools.product(LEVELS, (True, False)):
         store = MemoryStore(f"memory://interleave{next(_NAMES)}/t")
         interval = "2" if often else "100"
-        create_table(DeltaLog(store), files, delta_isolationLevel=level, delta_checkpointInterval=interval)
+        properties = {"delta_isolationLevel": level, "delta_checkpointInterval": interval}
+        create_table(DeltaLog(store), files, **properties, delta_enableDeletionVectors="true")
         logs[level, often] = {item.path: store.read(item.path) for item in store.list_all()}
     return logs
 
@@ -137,12 +145,54 @@ def may_conflict(first: str, second: str, level: str) -> bool:
     pair = {first, second}
     if "checkpoint" in pair:
         return False
+    if "optimize" in pair and pair & {"append", "append once"}:
+        return False  # its rows are where they were, whatever came meanwhile
     if pair & {"append", "append once"}:
         if pair == {"append once"}:
             return True  # the same application id
         if level == "WriteSerializable":
             return False
-        over_all = bool(pair & {"overwrite", "delete value"})
+        over_all = bool(pair & {"overwrite", "delete value", "hide value"})
         return over_all or (first, second) == ("delete partition", "append once")
-    apart = {("delete partition", "delete partition"), ("compact", "delete partition")}
+    apart = {
+        ("delete partition", "delete partition"),
+        ("compact", "delete partition"),
+        ("hide value", "hide value"),
+        ("optimize", "delete partition"),
+    }
     return (first, second) not in apart
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_two_that_hide_one_row_conflict_and_nothing_is_hidden_twice(level, templates):
+    conflicts = 0
+    for schedule in interleavings("one", 5, "two", 5):
+        store = store_of(templates[level, False])
+        logs = {name: DeltaLog(store) for name in ("one", "two")}
+        steps = {name: lambda step, log=log: hide_value(1).run(log, step) for name, log in logs.items()}
+        results = run_lockstep(steps, schedule)
+        lost = [item for item in results.values() if isinstance(item, DeltaConcurrentModificationException)]
+        conflicts += len(lost)
+        assert len(lost) <= 1
+        reopened = DeltaLog(store).update()
+        assert rows_of(reopened) == Counter({("1", 2): 1, ("1", 3): 1, ("1", 4): 1, ("2", 5): 1, ("3", 6): 1})
+    assert conflicts > 0
+
+
+def test_vectors_of_many_writers_are_united_and_no_file_is_left_over(templates):
+    store = store_of(templates["WriteSerializable", False])
+    steps = {
+        f"w{value}": lambda step, value=value: hide_value(value).run(DeltaLog(store), step) for value in (1, 2, 3, 4)
+    }
+    schedule = [name for _ in range(4) for name in steps]
+    results = run_lockstep(steps, schedule)
+    assert sorted(result.version for result in results.values()) == [1, 2, 3, 4]
+    snapshot = DeltaLog(store).update()
+    assert rows_of(snapshot) == Counter({("2", 5): 1, ("3", 6): 1})
+    named = set()
+    for version in range(1, 5):
+        for action in DeltaLog(store).actions(version):
+            vector = getattr(action, "deletion_vector", None)
+            if vector is not None:
+                named.add(vector_path(vector))
+    assert {item.path for item in store.list_all() if item.path.endswith(".bin")} == named

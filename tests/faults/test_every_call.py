@@ -28,6 +28,8 @@ from pydelta.testing.operations import (
     create_table,
     delete_partition,
     delete_value,
+    hide_value,
+    optimize,
     overwrite,
     rows_of,
 )
@@ -51,7 +53,9 @@ OPERATIONS = {
     "overwrite": overwrite("1", [1, 101]),
     "delete value": delete_value(1),
     "delete partition": delete_partition("1"),
+    "hide value": hide_value(1),
     "compact": compact("1"),
+    "optimize": optimize(),
     "append once": append_once("job", 1, "1", [1, 102]),
     "checkpoint": checkpoint(),
     "create": create(),
@@ -65,7 +69,7 @@ def prepared(name: str, *, before_checkpoint: bool) -> MemoryStore:
         return store
     files = [add_file("1", [1, 2]), add_file("1", [3]), add_file("2", [1, 5]), add_file("3", [6])]
     log = DeltaLog(store)
-    create_table(log, files, delta_checkpointInterval="3")
+    create_table(log, files, delta_checkpointInterval="3", delta_enableDeletionVectors="true")
     for value in range(2 if before_checkpoint else 3):
         append("0", [value]).run(log, SILENT)
     return store

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from pydelta.commands.delete import delete
+from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
+from pydelta.spark.engine import SparkEngine
 from pydelta.spark.vectors import collect_positions
 from pydelta.tables import DeltaTable
 
@@ -161,3 +164,43 @@ def test_positions_are_gathered_as_they_are(spark):
         1: [127],
         3: [5, 2**33],
     }
+
+
+class _Interrupted(SparkEngine):
+    """Another DELETE commits between this one's reading and its commit."""
+
+    def __init__(self, spark, path, condition):
+        super().__init__(spark)
+        self._meanwhile = (spark, path, condition)
+
+    def match_rows(self, snapshot, files, condition):
+        found = super().match_rows(snapshot, files, condition)
+        if self._meanwhile:
+            (spark, path, text), self._meanwhile = self._meanwhile, None
+            DeltaTable.forPath(spark, path).delete(text)
+        return found
+
+
+def test_deletes_of_different_rows_of_one_file_both_stand(spark, table):
+    log = DeltaLog.for_table(table)
+    first = delete(log, _Interrupted(spark, table, "id IN (2, 105)"), "id IN (1, 301)")
+    assert first.num_deleted_rows == 2
+    assert first.version == log.update().version
+    assert _ids(spark, table) == set(range(400)) - {1, 2, 105, 301}
+    both = [add for add in _adds(table) if add.deletion_vector and add.deletion_vector.cardinality == 2]
+    assert len(both) == 1
+    assert len(_files(table, ".bin")) == 3  # the first one's own file still holds the vector of another data file
+    second = delete(log, _Interrupted(spark, table, "id = 11"), "id = 10")
+    assert second.num_deleted_rows == 1
+    assert _ids(spark, table) == set(range(400)) - {1, 2, 10, 11, 105, 301}
+    assert len(_files(table, ".bin")) == 5, "a vector that was united with another goes with its file"
+
+
+def test_deletes_of_the_same_row_conflict(spark, table):
+    log = DeltaLog.for_table(table)
+    version = log.update().version
+    with pytest.raises(DeltaConcurrentModificationException):
+        delete(log, _Interrupted(spark, table, "id < 3"), "id IN (1, 301)")
+    assert log.update().version == version + 1
+    assert _ids(spark, table) == set(range(400)) - {0, 1, 2}
+    assert len(_files(table, ".bin")) == 1, "the loser's vectors are deleted"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pydelta.commands.vectors import loose_stats, mark_deleted, physical_rows
-from pydelta.errors import LogCorruptedError, StorageError
+from pydelta.errors import LogCorruptedError, StorageFullError
 from pydelta.log import DeltaLog
 from pydelta.log.vectors import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Protocol
@@ -124,10 +124,26 @@ def test_vectors_that_are_too_many_for_one_file_go_to_several_and_a_failure_leav
     assert all(len(path.split("/")[0]) == 2 for path in written)
     found = read_deleted_rows(described, store=store, root=store.root)
     assert all(np.array_equal(*pair) for pair in zip(found, vectors, strict=True))
-    again = MemoryStore(f"memory://marked{next(_NAMES)}/t")
-    with pytest.raises(StorageError):
-        write_vectors(vectors, store=FaultyStore(again, Fault(kind=FaultKind.FAIL, call=1)))
-    assert list(again.list_all()) == []
+
+
+def test_a_put_is_done_again_where_the_store_says_so_and_a_refusal_leaves_no_file():
+    vectors = [np.arange(0, 2 * count, 2, dtype=np.uint64) for count in (600_000, 600_000)]
+    store = MemoryStore(f"memory://marked{next(_NAMES)}/t")
+    for kind in (FaultKind.FAIL, FaultKind.LOSE_REPLY):
+        _, written = write_vectors(vectors, store=FaultyStore(store, Fault(kind=kind, call=1)))
+        assert {item.path for item in store.list_all()} == set(written)
+        store.delete_many(written)
+    put = store.put
+
+    def refuse(path, data):
+        if list(store.list_all()):
+            raise StorageFullError("no space left")
+        put(path, data)
+
+    store.put = refuse
+    with pytest.raises(StorageFullError):
+        write_vectors(vectors, store=store)
+    assert list(store.list_all()) == []
 
 
 def test_neighbours_in_one_file_are_read_with_one_request():

@@ -1,0 +1,157 @@
+"""Two commits over rows of the same files: what can stand beside what, as one table."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pydelta.log.vectors import read_deleted_rows
+from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, RemoveFile
+from pydelta.protocol.vectors import inline_vector
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing import CountingStore
+from pydelta.txn.conflicts import Isolation, find_conflict
+from pydelta.txn.reads import ReadPredicate, ReadSet, key_frame
+from pydelta.txn.rows import rebase, reconcile
+from pydelta.txn.staged import Staged, WinningCommit
+
+_NAMES = itertools.count()
+INFO = CommitInfo({"operation": "DELETE", "isBlindAppend": False})
+ANY = ReadPredicate()
+
+
+def _vector(rows):
+    return inline_vector(np.array(sorted(rows), dtype=np.uint64)) if rows else None
+
+
+def add(path, *rows, data_change=True):
+    return AddFile(
+        path=path,
+        partition_values={},
+        size=1,
+        modification_time=0,
+        data_change=data_change,
+        deletion_vector=_vector(rows),
+        base_row_id=7,
+    )
+
+
+def remove(path, *rows):
+    return RemoveFile(
+        path=path, partition_values={}, data_change=True, deletion_timestamp=5, deletion_vector=_vector(rows)
+    )
+
+
+def hides(path, before, after):
+    """The two actions that put a vector on a file."""
+    return [remove(path, *before), add(path, *after)]
+
+
+def rows_of(vector):
+    (rows,) = read_deleted_rows([vector], store=None, root="memory://none")
+    return rows
+
+
+def reads(*files, alone=True, predicates=(ANY,), **others) -> ReadSet:
+    return ReadSet(
+        predicates=predicates, files=key_frame([item.key for item in files]), rows_stand_alone=alone, **others
+    )
+
+
+A, B = remove("a"), remove("b")
+UPDATED = add("new")
+
+# situation, reads, staged, winner, and what comes of it: the vectors to be written, or None for a conflict
+CASES = [
+    ("other rows of one file", reads(A), hides("a", (), (1,)), hides("a", (), (2,)), {"a": [1, 2]}),
+    ("the same row", reads(A), hides("a", (), (1, 3)), hides("a", (), (2, 3)), None),
+    ("over the same old vector", reads(remove("a", 9)), hides("a", (9,), (1, 9)), hides("a", (9,), (2, 9)),
+     {"a": [1, 2, 9]}),
+    ("the same row over an old vector", reads(remove("a", 9)), hides("a", (9,), (1, 9)), hides("a", (9,), (1, 2, 9)),
+     None),
+    ("over another old vector", reads(remove("a", 9)), hides("a", (9,), (1, 9)), hides("a", (8,), (2, 8)), None),
+    ("a file that was only read", reads(A, B), hides("a", (), (1,)), hides("b", (), (1,)), {}),
+    ("a file read, and one changed by both", reads(A, B), hides("a", (), (1,)),
+     [*hides("b", (), (1,)), *hides("a", (), (4,))], {"a": [1, 4]}),
+    ("two files changed by both", reads(A, B), [*hides("a", (), (1,)), *hides("b", (), (1,))],
+     [*hides("b", (), (2,)), *hides("a", (), (2,))], {"a": [1, 2], "b": [1, 2]}),
+    ("two files, the same row in the second", reads(A, B), [*hides("a", (), (1,)), *hides("b", (), (1,))],
+     [*hides("b", (), (1,)), *hides("a", (), (2,))], None),
+    ("rows that came back", reads(remove("a", 1, 2)), hides("a", (1, 2), (1, 2, 3)), hides("a", (1, 2), (1,)), None),
+    ("rows that came back in a file only read", reads(remove("a", 1, 2)), [add("n")], hides("a", (1, 2), (1,)), None),
+    ("all vectors taken off", reads(remove("a", 1)), hides("a", (1,), (1, 2)), [remove("a", 1), add("a")], None),
+    ("we removed the file", reads(A), [A], hides("a", (), (1,)), None),
+    ("we rewrote the file", reads(A), [A, add("n")], hides("a", (), (1,)), None),
+    ("the winner removed the file", reads(A), hides("a", (), (1,)), [A], None),
+    ("the winner rewrote the file", reads(A), hides("a", (), (1,)), [A, add("n", data_change=False)], None),
+    ("the winner removed a file only read", reads(A, B), hides("a", (), (1,)), [B], None),
+    ("the winner updated another row", reads(A, predicates=()), hides("a", (), (1,)), [*hides("a", (), (2,)), UPDATED],
+     {"a": [1, 2]}),
+    ("the winner updated a row into what was read", reads(A), hides("a", (), (1,)), [*hides("a", (), (2,)), UPDATED],
+     None),
+    ("rows do not stand alone", reads(A, alone=False), hides("a", (), (1,)), hides("a", (), (2,)), None),
+    ("everything was read", reads(A, whole_table=True), hides("a", (), (1,)), hides("a", (), (2,)), None),
+    ("with a new schema", reads(A), [*hides("a", (), (1,)), Metadata(id="t")], hides("a", (), (2,)), None),
+    ("the winner changed the schema", reads(A), hides("a", (), (1,)), [*hides("a", (), (2,)), Metadata(id="t")], None),
+    ("another spelling of the path", reads(A), hides("a", (), (1,)), hides("%61", (), (2,)), {"a": [1, 2]}),
+    ("a file we did not read", reads(B), hides("b", (), (1,)), hides("a", (), (2,)), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", [Isolation.SERIALIZABLE, Isolation.WRITE_SERIALIZABLE], ids=lambda level: level.value)
+@pytest.mark.parametrize(
+    ("read", "ours", "theirs", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_what_stands_beside_what(read, ours, theirs, expected, level):
+    staged, winner = Staged.of(ours), WinningCommit.of([INFO, *theirs], version=4)
+    found = reconcile(reads=read, staged=staged, winner=winner, rows_of=rows_of)
+    conflict = find_conflict(reads=read, staged=staged, winner=found.winner, level=level)
+    assert (conflict is None) == (expected is not None), conflict
+    if expected is not None:
+        assert {item.path: item.rows.tolist() for item in found.rewrites} == expected
+
+
+def test_a_transaction_is_moved_behind_one_winner_and_another():
+    store = MemoryStore(f"memory://rows{next(_NAMES)}/t")
+    read = reads(A, B, root=store.root)
+    staged = Staged.of([*hides("a", (), (1,)), add("other")])
+    steps = [(hides("a", (), (2,)), [1, 2]), (None, [1, 2, 3])]
+    base: tuple[int, ...] = ()
+    for _, expected in steps:
+        last = expected[-1]
+        winner = WinningCommit.of([INFO, *hides("a", base, (*base, last)), *hides("b", (), (9,))], version=4)
+        if base:
+            winner = WinningCommit.of([INFO, *hides("a", base, (*base, last))], version=5)
+
+        def rows(vector):
+            return read_deleted_rows([vector], store=store, root=store.root)[0]
+
+        found = reconcile(reads=read, staged=staged, winner=winner, rows_of=rows)
+        assert find_conflict(reads=read, staged=staged, winner=found.winner, level=Isolation.SERIALIZABLE) is None
+        moved = rebase(staged, read, found, store=store)
+        staged, read = moved.staged, moved.reads
+        base = (*base, last)
+        (gone,) = [item for item in staged.removes if item.path == "a"]
+        (new,) = [item for item in staged.adds if item.path == "a"]
+        assert gone.deletion_vector == _vector(base)
+        assert gone.deletion_timestamp == 5
+        assert rows(new.deletion_vector).tolist() == expected
+        assert new.base_row_id == 7
+        assert [item.path for item in staged.adds] == ["a", "other"]
+        assert all(store.head(path) is not None for path in moved.written)
+    assert moved.superseded  # the vector of the first move, which nothing names any more
+
+
+def test_nothing_is_written_where_only_files_that_were_read_have_changed():
+    store = CountingStore(MemoryStore(f"memory://rows{next(_NAMES)}/t"))
+    read = reads(A, B)
+    staged = Staged.of(hides("a", (), (1,)))
+    winner = WinningCommit.of([INFO, *hides("b", (), (1,))], version=4)
+    moved = rebase(staged, read, reconcile(reads=read, staged=staged, winner=winner, rows_of=rows_of), store=store)
+    assert moved.staged == staged
+    assert store.calls == []
+    # The file is known as the winner left it: whoever removes it then is a conflict.
+    later = WinningCommit.of([INFO, remove("b", 1)], version=5)
+    assert find_conflict(reads=moved.reads, staged=staged, winner=later, level=Isolation.SERIALIZABLE) is not None
