@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import polars as pl
 
+from pydelta.commands.candidates import read_candidates
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
-from pydelta.predicate import columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
@@ -143,7 +142,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
         txn.read_whole_table()
         doomed = snapshot.files.core
     else:
-        candidates = _read_candidates(txn, engine, plan.condition)
+        candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
         doomed = engine.match_partitions(snapshot, candidates, plan.condition)
         txn.mark_read(doomed)
     scanned = _elapsed_ms(started)
@@ -190,7 +189,7 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
     """Find the files with a matching row, rewrite just those."""
     assert plan.condition is not None
     snapshot = txn.snapshot
-    candidates = _read_candidates(txn, engine, plan.condition)
+    candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
     touched = engine.count_matches(snapshot, candidates, plan.condition) if candidates.height else candidates.head(0)
     scanned = _elapsed_ms(started)
     version, rewritten, rewrite_ms, deleted_rows = None, RewriteOutput(adds=(), num_rows=0), 0, 0
@@ -231,7 +230,7 @@ def _hide_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, sta
     assert plan.condition is not None
     snapshot, log = txn.snapshot, txn.log
     txn.rows_stand_alone()
-    candidates = _read_candidates(txn, engine, plan.condition)
+    candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
     positions = engine.match_rows(snapshot, candidates, plan.condition)
     scanned = _elapsed_ms(started)
     version, output, write_ms = None, VectorOutput(), 0
@@ -277,14 +276,6 @@ def _hide_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, sta
         num_deletion_vectors_removed=output.metrics["numDeletionVectorsRemoved"],
         num_deletion_vectors_updated=output.metrics["numDeletionVectorsUpdated"],
     )
-
-
-def _read_candidates(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> pl.DataFrame:
-    """Files that partition values and statistics cannot rule out; the transaction records the reading."""
-    partitions = tuple(txn.snapshot.partition_columns)
-    of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
-    of_data = [part for part in condition.conjuncts if part not in of_partition]
-    return txn.read_files(partition_filters=of_partition, data_filters=of_data, time_zone=engine.time_zone())
 
 
 def _commit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,11 +17,13 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.roaring import Positions
+from pydelta.spark.assignments import BoundAssignments, bind_assignments
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
 from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.update import write_updated
 from pydelta.spark.vectors import collect_positions
 from pydelta.spark.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
@@ -70,7 +72,7 @@ class SparkEngine:
         if not expression.deterministic():
             raise InvalidArgumentError(
                 f"The condition is not deterministic: {expression.sql()}.",
-                hint="A DELETE evaluates it more than once, so it must give the same answer each time. "
+                hint="It is evaluated more than once, so it must give the same answer each time. "
                 "Compute rand() or uuid() into a column first.",
             )
         references = {name.lower() for name in Jvm.of(self._spark).reference_names(expression)}
@@ -147,6 +149,25 @@ class SparkEngine:
             properties=snapshot.properties,
         )
 
+    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, Any]) -> BoundAssignments:
+        """See ``UpdatingEngine.bind_update``."""
+        qualifiers = [self._alias] if self._alias else []
+        frame = self._scan(snapshot, None)
+        return bind_assignments(self._spark, snapshot.schema, assignments, frame, qualifiers=qualifiers)
+
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        frame: pl.DataFrame,
+        condition: BoundCondition | None,
+        assignments: BoundAssignments,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """See ``UpdatingEngine.write_updated``."""
+        rows = self._scan(snapshot, frame, with_row_tracking=snapshot.properties.enable_row_tracking)
+        return write_updated(self._spark, snapshot, rows, condition, assignments, copy_others=copy_others)
+
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
@@ -202,7 +223,7 @@ class SparkEngine:
     def _refuse_subquery(self, expression: Any, text: str) -> None:
         if Jvm.of(self._spark).has_subquery(expression):
             raise InvalidArgumentError(
-                f"The condition {text!r} holds a subquery, and DELETE does not take one.",
+                f"The condition {text!r} holds a subquery, which cannot be used here.",
                 hint="Collect the keys first and use col.isin(keys), or join them into a DataFrame and overwrite "
                 "the partitions concerned with replaceWhere.",
             )

@@ -29,7 +29,7 @@ from pydelta.spark.types import from_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["conform", "ddl", "name", "same_type", "violation_in"]
+__all__ = ["cast_parts", "conform", "ddl", "name", "raised", "same_type", "violation_in"]
 
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
@@ -55,7 +55,12 @@ def name(column: str) -> Column:
 
 
 def conform(
-    df: DataFrame, *, schema: StructType, configuration: Mapping[str, str], predicate: str | None = None
+    df: DataFrame,
+    *,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    predicate: str | None = None,
+    carried: Sequence[str] = (),
 ) -> DataFrame:
     """Bring rows into the table's shape and guard them.
 
@@ -64,6 +69,7 @@ def conform(
         schema: The table's logical schema.
         configuration: Table properties, for ``delta.constraints.*``.
         predicate: SQL that each row must satisfy (``replaceWhere``).
+        carried: Other columns of ``df`` that go along untouched, behind those of the table.
 
     Returns:
         The table's columns in the table's order; running it raises on the first bad row.
@@ -77,14 +83,20 @@ def conform(
     first: list[Column] = []
     for field in schema.fields:
         given = data.field(field.name)
-        column = _absent(field) if given is None else _cast(name(given.name), given.data_type, field.data_type)
+        column = _absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
         first.append(_sized(column, field, checks).alias(field.name))
-    shaped = _select(df, first, schema)
+    extra = [name(column) for column in carried]
+    shaped = _select(df, [*first, *extra], schema)
     generated = [field for field in schema.fields if _GENERATION in field.metadata]
     if generated:
-        shaped = _generate(shaped, schema, data, checks)
+        shaped = _generate(shaped, schema, data, checks, extra)
     checks += _checks(schema, configuration, predicate)
-    return _guarded(shaped, schema, checks) if checks else shaped
+    return _guarded(shaped, schema, checks, extra) if checks else shaped
+
+
+def raised(*parts: Column) -> Column:
+    """An expression that fails the job with a message put together of the parts; ``violation_in`` finds it."""
+    return F.raise_error(F.concat(F.lit(_BEGIN), *parts, F.lit(_END)))
 
 
 def violation_in(text: str) -> ConstraintViolatedError | None:
@@ -113,7 +125,9 @@ def _absent(field: StructField) -> Column:
     return value.cast(ddl(field.data_type))
 
 
-def _generate(df: DataFrame, schema: StructType, data: StructType, checks: list[_Check]) -> DataFrame:
+def _generate(
+    df: DataFrame, schema: StructType, data: StructType, checks: list[_Check], extra: Sequence[Column]
+) -> DataFrame:
     """Compute what the data does not bring; check what it does."""
     columns = []
     for field in schema.fields:
@@ -128,7 +142,7 @@ def _generate(df: DataFrame, schema: StructType, data: StructType, checks: list[
             columns.append(name(field.name))
             message = f"Column {field.name!r} must equal its generation expression {expression}"
             checks.append(_Check(message, name(field.name).eqNullSafe(computed)))
-    return _select(df, columns, schema)
+    return _select(df, [*columns, *extra], schema)
 
 
 def _checks(schema: StructType, configuration: Mapping[str, str], predicate: str | None) -> Iterator[_Check]:
@@ -178,18 +192,17 @@ def _each_not_null(column: Column, item: StructField, path: str) -> Iterator[tup
     yield path, F.forall(column, holds)
 
 
-def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check]) -> DataFrame:
+def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra: Sequence[Column]) -> DataFrame:
     """Every row passes its checks on the way into one column; which one does not matter, since all are written."""
     carrier = next(field for field in schema.fields if field.data_type != PrimitiveType("void"))
     names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
     row = F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
     guarded = name(carrier.name)
     for check in reversed(checks):
-        text = F.concat(F.lit(f"{_BEGIN}{check.message}. Row: "), F.coalesce(row, F.lit("?")), F.lit(_END))
-        raised = F.raise_error(text).cast(ddl(carrier.data_type))
-        guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(raised)
+        failed = raised(F.lit(f"{check.message}. Row: "), F.coalesce(row, F.lit("?"))).cast(ddl(carrier.data_type))
+        guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(failed)
     columns = [(guarded if field is carrier else name(field.name)).alias(field.name) for field in schema.fields]
-    return _select(df, columns, schema)
+    return _select(df, [*columns, *extra], schema)
 
 
 def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
@@ -218,7 +231,7 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
     return F.when(column.isNull(), F.lit(None)).otherwise(sized)
 
 
-def _cast(column: Column, source: DataType, target: DataType) -> Column:
+def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
     """The column as ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
     if same_type(source, target):
         return column
@@ -229,17 +242,19 @@ def _cast(column: Column, source: DataType, target: DataType) -> Column:
             part = (
                 F.lit(None).cast(ddl(item.data_type))
                 if given is None
-                else _cast(column.getField(given.name), given.data_type, item.data_type)
+                else cast_parts(column.getField(given.name), given.data_type, item.data_type)
             )
             parts.append(part.alias(item.name))
         return F.when(column.isNull(), F.lit(None)).otherwise(F.struct(*parts))
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return F.transform(column, lambda element: _cast(element, source.element_type, target.element_type))
+        return F.transform(column, lambda element: cast_parts(element, source.element_type, target.element_type))
     if isinstance(source, MapType) and isinstance(target, MapType):
         if not same_type(source.key_type, target.key_type):
-            column = F.transform_keys(column, lambda key, _: _cast(key, source.key_type, target.key_type))
+            column = F.transform_keys(column, lambda key, _: cast_parts(key, source.key_type, target.key_type))
         if not same_type(source.value_type, target.value_type):
-            column = F.transform_values(column, lambda _, value: _cast(value, source.value_type, target.value_type))
+            column = F.transform_values(
+                column, lambda _, value: cast_parts(value, source.value_type, target.value_type)
+            )
         return column
     return column.cast(ddl(target))
 
