@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from pydelta.errors import BindError, InvalidArgumentError
+from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
 from pydelta.protocol.schema import parse_schema, physical_name
@@ -29,11 +29,13 @@ __all__ = [
     "ZCUBE_ID",
     "Path",
     "check_order_columns",
+    "check_still_clustered",
     "clustering_domain",
     "clustering_paths",
     "layout_paths",
     "path_text",
     "plan_clustering",
+    "restored_clustering",
 ]
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
@@ -121,6 +123,42 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
     properties = TableProperties.parse(metadata.configuration)
     paths = check_order_columns(schema, names, partition_columns=(), properties=properties, purpose="CLUSTER BY")
     return clustering_domain(schema, paths)
+
+
+def restored_clustering(current: Snapshot, target: Snapshot) -> DomainMetadata | None:
+    """What a RESTORE says of clustering: the old version's columns, or that there are none; None where that is so now.
+
+    Args:
+        current: The newest version.
+        target: The one to go back to.
+    """
+    here, there = (item.domain_metadata.get(CLUSTERING_DOMAIN) for item in (current, target))
+    if here == there:
+        return None
+    return there if there is not None else clustering_domain(target.schema, ())
+
+
+def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None:
+    """Refuse a new definition that takes the ground from under the table's clustering.
+
+    Args:
+        snapshot: The table.
+        metadata: Its new definition; None for the one it has.
+
+    Raises:
+        SchemaError: A clustering column is gone, or the table would be partitioned too.
+    """
+    paths = clustering_paths(snapshot)
+    if metadata is None or not paths:
+        return
+    schema = parse_schema(metadata.schema_string)
+    lost = [path_text(path) for path in paths if _fields(schema, path) is None]
+    if lost or metadata.partition_columns:
+        what = f"has no column {', '.join(lost)}" if lost else "is partitioned"
+        raise SchemaError(
+            f"The table is clustered by {', '.join(path_text(path) for path in paths)}, and its new definition {what}.",
+            hint="Replace the table with DeltaTable.replace(…), with clusterBy or without, and then write.",
+        )
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from pydelta.commands.clustering import restored_clustering
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
@@ -102,6 +103,9 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
         txn.update_protocol(upgrade(current.protocol, implied_features(target.protocol)))
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
     actions += [add.replace(data_change=True) for add in returning]
+    clustering = restored_clustering(current, target)
+    if clustering is not None:
+        actions.append(clustering)
     metrics = {
         "tableSizeAfterRestore": target.size_bytes,
         "numOfFilesAfterRestore": target.num_files,

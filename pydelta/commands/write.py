@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
+from pydelta.commands.clustering import check_still_clustered
 from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.write_options import WriteMode, WriteOptions
@@ -151,6 +152,7 @@ class _Write:
     def run(self) -> WriteResult:
         snapshot, plan = self.txn.snapshot, self.plan
         exists = snapshot.version >= 0
+        check_still_clustered(snapshot, plan.metadata)
         condition = None
         if plan.kind is WriteKind.REPLACE_WHERE:
             condition = self.engine.bind_condition(snapshot, self.options.replace_where)

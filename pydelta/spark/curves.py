@@ -24,11 +24,10 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["boundaries", "curve_key", "hilbert_index", "hilbert_tables", "interleave", "range_id", "sortable"]
+__all__ = ["boundaries", "hilbert_index", "hilbert_tables", "interleave", "range_id", "sortable", "with_curve_key"]
 
 _MOST_BITS: Final = 10
 _KEY_BITS: Final = 62
-_LEAST_LONG: Final = -(1 << 63)
 _MAX_HILBERT_COLUMNS: Final = 5  # the table has n * 4**n entries at most
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 _FLOATS: Final = frozenset({"float", "double"})
@@ -70,8 +69,6 @@ def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
     clean = values.drop_nulls()
     if clean.dtype.is_float():
         clean = clean.filter(clean.is_finite())
-    elif clean.dtype.is_integer():
-        clean = clean.filter(clean != _LEAST_LONG)  # no SQL text stands for it
     if clean.is_empty():
         return [], [0]
     ordered = clean.sort()
@@ -85,19 +82,14 @@ def range_id(jvm: Jvm, value: Column, bounds: Sequence[Any], parts: Sequence[int
     """0 for null, else one more than the number of the value's part; see ``boundaries``."""
     if not bounds:
         return F.when(value.isNull(), F.lit(0)).otherwise(F.lit(1)).cast("bigint")
-    found = jvm.binary_search(_array(bounds), value)
+    found = jvm.binary_search(bounds, value)
     no_greater = F.when(found >= 0, found + 1).otherwise(-found - 1)
     return F.when(value.isNull(), F.lit(0).cast("bigint")).otherwise(_array(parts)[no_greater] + 1)
 
 
-def _array(bounds: Sequence[Any]) -> Column:
-    """A constant array without nulls, parsed at once: one call to the JVM and not one a value."""
-    first = bounds[0]
-    if isinstance(first, int):
-        return F.expr("array(" + ",".join(f"{value}L" for value in bounds) + ")")
-    if isinstance(first, float):
-        return F.expr("array(" + ",".join(f"{value!r}D" for value in bounds) + ")")
-    return F.expr("array(" + ",".join(f"decode(X'{value.encode().hex()}', 'UTF-8')" for value in bounds) + ")")
+def _array(numbers: Sequence[int]) -> Column:
+    """A constant array, parsed at once: one call to the JVM and not one a value."""
+    return F.expr("array(" + ",".join(f"{number}L" for number in numbers) + ")")
 
 
 def interleave(ids: Sequence[Column], bits: int) -> Column:
@@ -203,22 +195,31 @@ def _rotated_left(value: int, by: int, count: int) -> int:
     return _rotated_right(value, count - by % count, count)
 
 
-def curve_key(spark: SparkSession, columns: Sequence[Column], sample: DataFrame, curve: str) -> Column:
-    """The sort key of rows.
+def with_curve_key(
+    spark: SparkSession, rows: DataFrame, key: str, columns: Sequence[Column], *, sample: DataFrame, curve: str
+) -> DataFrame:
+    """Rows with one more column to sort them by.
 
     Args:
         spark: The session.
-        columns: Values as ``sortable`` gives them.
+        rows: The rows.
+        key: Name of the new column.
+        columns: What to order by: columns of ``rows`` as ``sortable`` gives them.
         sample: Some rows, the same values in the same order and nothing else; read once.
         curve: ``zorder`` or ``hilbert``.
     """
     if len(columns) == 1:
-        return columns[0]
+        return rows.withColumn(key, columns[0])
     jvm = Jvm.of(spark)
     bits = bits_of(len(columns))
     drawn = pl.DataFrame(pl.from_arrow(sample.toArrow()))
-    ids = [
-        range_id(jvm, value, *boundaries(drawn.to_series(number), (1 << bits) - 1))
-        for number, value in enumerate(columns)
-    ]
-    return hilbert_index(ids, bits) if curve == "hilbert" else interleave(ids, bits)
+    ids = [f"{key}_{number}" for number in range(len(columns))]
+    found = {
+        name: range_id(jvm, value, *boundaries(drawn.to_series(number), (1 << bits) - 1))
+        for number, (name, value) in enumerate(zip(ids, columns, strict=True))
+    }
+    # In a projection of their own, so that each is computed once and not for each of its bits.
+    rows = rows.withColumns(found)
+    of_ids = [rows[name] for name in ids]
+    whole = hilbert_index(of_ids, bits) if curve == "hilbert" else interleave(of_ids, bits)
+    return rows.withColumn(key, whole).drop(*ids)

@@ -84,7 +84,6 @@ class Jvm:
         self._named: Any = _module(catalyst.expressions, "NamedExpression")
         self._literal: Any = _module(catalyst.expressions, "Literal")
         self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
-        self._array_binary_search: Any = catalyst.expressions.ArrayBinarySearch
         self._expression_utils: Any = _module(sql.classic, "ExpressionUtils")
         self._tag: Any = catalyst.trees.TreeNodeTag
         self.subquery_alias: Any = _module(plans, "SubqueryAlias")
@@ -241,10 +240,32 @@ class Jvm:
         rest = [self.seq([]), True, True, True, self.none]
         return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
 
-    def binary_search(self, ascending: Column, value: Column) -> Column:
-        """Position of a value in a sorted array without nulls; ``-(first greater) - 1`` where it is not in it."""
-        search = self._array_binary_search(self._expression(ascending), self._expression(value))
-        return Column(self._expression_utils.column(search))
+    def binary_search(self, ascending: Sequence[int] | Sequence[float] | Sequence[str], value: Column) -> Column:
+        """Position of a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
+
+        The values go into the plan as one Java array, which generated code searches as it is: Spark's own expression
+        copies its array for each row.
+
+        Args:
+            ascending: All of one type, without null or NaN.
+            value: A bigint, double or string, as they are.
+        """
+        types = self.view.java.lang
+        text = self.view.org.apache.spark.unsafe.types.UTF8String
+        if isinstance(ascending[0], str):
+            kind, items = text, [text.fromString(item) for item in ascending]
+        else:
+            kind, items = (self.view.long if isinstance(ascending[0], int) else self.view.double), list(ascending)
+        array = self.gateway.new_array(kind, len(items))
+        for place, item in enumerate(items):
+            array[place] = item
+        held = self.view.org.apache.spark.sql.types.ObjectType(array.getClass())
+        literal = self.view.org.apache.spark.sql.catalyst.expressions.Literal(array, held)
+        arguments = self.seq([literal, self._expression(value)])
+        integer = self.data_type.fromJson('"integer"')
+        given = [types.Class.forName("java.util.Arrays"), integer, "binarySearch", arguments]
+        rest = [self.seq([]), True, True, True, self.none]
+        return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
 
     def _legacy(self) -> Any:
         return _module(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()

@@ -33,7 +33,7 @@ from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import DataType, StructType
 from pydelta.settings import Settings
 from pydelta.spark.compact_task import Bin, BinDone, HandedBack, OldFile, run_bins
-from pydelta.spark.curves import curve_key, sortable
+from pydelta.spark.curves import sortable, with_curve_key
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
 from pydelta.spark.write_columns import name
@@ -194,7 +194,7 @@ def lay_out_files(
     sample = rows.select(*[value.alias(proxy) for value, proxy in zip(values, proxies, strict=True)]).sample(
         fraction=_sample_fraction(snapshot, plan), seed=_SEED
     )
-    rows = rows.withColumn(_KEY_COLUMN, curve_key(spark, values, sample, layout.curve))
+    rows = with_curve_key(spark, rows, _KEY_COLUMN, values, sample=sample, curve=layout.curve)
     partitions = [name(column) for column in snapshot.partition_columns]
     order = [*partitions, name(_KEY_COLUMN)]
     sizes = plan.select(pl.col("size").sum().over(BIN))["size"]

@@ -7,9 +7,16 @@ import json
 
 import pytest
 
-from pydelta.commands.clustering import check_order_columns, clustering_domain, clustering_paths, path_text
+from pydelta.commands.clustering import (
+    check_order_columns,
+    check_still_clustered,
+    clustering_domain,
+    clustering_paths,
+    path_text,
+)
 from pydelta.commands.create import CreateMode, create_table
-from pydelta.errors import BindError, InvalidArgumentError
+from pydelta.commands.restore import restore
+from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.schema import parse_schema
@@ -152,3 +159,26 @@ def test_a_replaced_table_is_clustered_as_it_says_now(store):
     assert clustering_paths(DeltaLog(store).update()) == (("b",),)
     assert make(store, CreateMode.REPLACE).num_removed_files == 0
     assert clustering_paths(DeltaLog(store).update()) == ()
+
+
+def test_a_restore_brings_the_clustering_of_its_version_back(store):
+    make(store, cluster_by=["a"])
+    make(store, CreateMode.REPLACE, cluster_by=["b"])
+    make(store, CreateMode.REPLACE)
+    for version, expected in ((0, (("a",),)), (1, (("b",),)), (2, ()), (3, (("a",),))):
+        restore(DeltaLog(store), version=version)
+        assert clustering_paths(DeltaLog(store).update()) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "partitions", "said"),
+    [([field("b", "string")], [], "has no column a"), ([field("a"), field("p")], ["p"], "is partitioned")],
+)
+def test_a_definition_without_the_clustering_columns_is_refused(store, schema, partitions, said):
+    make(store, cluster_by=["a"])
+    snapshot = DeltaLog(store).update()
+    changed = snapshot.metadata.replace(schema_string=json.dumps(struct(*schema)), partition_columns=tuple(partitions))
+    with pytest.raises(SchemaError, match=said):
+        check_still_clustered(snapshot, changed)
+    check_still_clustered(snapshot, snapshot.metadata)
+    check_still_clustered(snapshot, None)
