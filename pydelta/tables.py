@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.delete import DeleteResult
 from pydelta.commands.delete import delete as run_delete
+from pydelta.commands.reorg import PurgeResult
+from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
@@ -146,6 +148,25 @@ class DeltaTable:
                     hint="The only mode is symlink_format_manifest.",
                 )
             publish(self._log)
+
+    def purge(self, condition: str | Column | None = None) -> PurgeResult:
+        """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
+
+        VACUUM then deletes the old files, and the rows with them.
+
+        Args:
+            condition: Over partition columns alone; None for the whole table.
+
+        Returns:
+            Counts; ``version`` is None when no file had a deletion vector and nothing was committed.
+
+        Raises:
+            InvalidArgumentError, ParseError, BindError: The condition cannot be used.
+            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+        """
+        with facade.user_errors(self._log):
+            engine = SparkEngine(self._spark, alias=self._alias)
+            return run_purge(self._log, engine, facade.settings_of(self._spark), condition=condition)
 
     def history(self, limit: int | None = None) -> DataFrame:
     def optimize(self) -> DeltaOptimizeBuilder:

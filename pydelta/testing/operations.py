@@ -16,8 +16,11 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import polars as pl
 
+from pydelta.commands.clone import clone_table
 from pydelta.commands.engine import BoundCondition, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import optimize as run_optimize
+from pydelta.commands.reorg import purge as run_purge
+from pydelta.commands.table_features import add_feature
 from pydelta.commands.vectors import mark_deleted
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vectors import read_deleted_rows
@@ -25,6 +28,7 @@ from pydelta.predicate import Column, Compare, Expr, Literal
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, SetTransaction, encode_json
 from pydelta.settings import Settings
 from pydelta.storage import open_store
+from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Backoff, Committed, Operation, start_transaction
 from pydelta.txn.phases import READ, SILENT, Observer
 
@@ -36,6 +40,7 @@ __all__ = [
     "append",
     "append_once",
     "checkpoint",
+    "clone_over",
     "compact",
     "create_table",
     "delete_partition",
@@ -43,7 +48,9 @@ __all__ = [
     "hide_value",
     "optimize",
     "overwrite",
+    "purge",
     "rows_of",
+    "support",
     "table_metadata",
 ]
 
@@ -316,6 +323,52 @@ def optimize(partition: str | None = None) -> LogOperation:
         ).committed
 
     return LogOperation(name="optimize", run=run, model=lambda rows: rows)
+
+
+def purge() -> LogOperation:
+    """REORG … APPLY (PURGE) of the table, as the command does it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        return run_purge(
+            log,
+            cast(RearrangingEngine, _LogEngine()),
+            Settings(),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+        ).committed
+
+    return LogOperation(name="purge", run=run, model=lambda rows: rows)
+
+
+def support(feature: str) -> LogOperation:
+    """One more feature in the table's protocol, as the command does it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        return add_feature(
+            log, feature, begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        ).committed
+
+    return LogOperation(name="support", run=run, model=lambda rows: rows)
+
+
+def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
+    """A shallow clone of another table takes the place of this one, as the command does it."""
+    source = DeltaLog(MemoryStore(f"memory://source{uuid.uuid4().hex}/t"))
+    create_table(source, [add_file(partition, values)])
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        return clone_table(
+            source,
+            log,
+            shallow=True,
+            replace=True,
+            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+        ).committed
+
+    return LogOperation(
+        name="clone over",
+        run=run,
+        model=lambda rows: _without(rows, lambda row: True) + Counter((partition, value) for value in values),
+    )
 
 
 def checkpoint() -> LogOperation:

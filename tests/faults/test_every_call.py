@@ -24,6 +24,7 @@ from pydelta.testing.operations import (
     append,
     append_once,
     checkpoint,
+    clone_over,
     compact,
     create_table,
     delete_partition,
@@ -31,7 +32,9 @@ from pydelta.testing.operations import (
     hide_value,
     optimize,
     overwrite,
+    purge,
     rows_of,
+    support,
 )
 from pydelta.txn.phases import SILENT
 
@@ -54,6 +57,9 @@ OPERATIONS = {
     "delete value": delete_value(1),
     "delete partition": delete_partition("1"),
     "hide value": hide_value(1),
+    "purge": purge(),
+    "support": support("domainMetadata"),
+    "clone over": clone_over("1", [1, 103]),
     "compact": compact("1"),
     "optimize": optimize(),
     "append once": append_once("job", 1, "1", [1, 102]),
@@ -70,8 +76,11 @@ def prepared(name: str, *, before_checkpoint: bool) -> MemoryStore:
     files = [add_file("1", [1, 2]), add_file("1", [3]), add_file("2", [1, 5]), add_file("3", [6])]
     log = DeltaLog(store)
     create_table(log, files, delta_checkpointInterval="3", delta_enableDeletionVectors="true")
-    for value in range(2 if before_checkpoint else 3):
-        append("0", [value]).run(log, SILENT)
+    commits = [append("0", [value]) for value in range(2 if before_checkpoint else 3)]
+    if name == "purge":
+        commits[-1] = hide_value(1)
+    for operation in commits:
+        operation.run(log, SILENT)
     return store
 
 

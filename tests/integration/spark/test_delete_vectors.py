@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pydelta.commands.delete import delete
-from pydelta.errors import DeltaConcurrentModificationException
+from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.vectors import collect_positions
@@ -204,3 +204,43 @@ def test_deletes_of_the_same_row_conflict(spark, table):
     assert log.update().version == version + 1
     assert _ids(spark, table) == set(range(400)) - {0, 1, 2}
     assert len(_files(table, ".bin")) == 1, "the loser's vectors are deleted"
+
+
+def test_a_purge_rewrites_just_the_files_with_vectors(spark, table):
+    delta = DeltaTable.forPath(spark, table)
+    assert delta.purge().version is None
+    delta.delete("id IN (5, 105, 106)")
+    left = _ids(spark, table)
+    untouched = {add.path for add in _adds(table) if add.deletion_vector is None}
+    result = delta.purge()
+    assert (result.num_removed_files, result.num_added_files) == (2, 1)
+    assert (result.num_deletion_vectors_removed, result.num_deletion_vector_rows_removed) == (2, 3)
+    assert _ids(spark, table) == left
+    adds = _adds(table)
+    assert untouched < {add.path for add in adds}
+    assert all(add.deletion_vector is None for add in adds)
+    assert sum(json.loads(add.stats)["numRecords"] for add in adds) == 397
+    info = DeltaLog.for_table(table).history(1)[0].commit_info.fields
+    assert info["operation"] == "REORG"
+    assert info["operationParameters"] == {"predicate": "[]", "applyPurge": "true"}
+    assert info["operationMetrics"]["numDeletionVectorsRemoved"] == "2"
+    assert not any(
+        action.data_change
+        for action in DeltaLog.for_table(table).actions(result.version)
+        if hasattr(action, "data_change")
+    )
+    assert delta.purge().version is None
+
+
+def test_a_purge_of_a_partition_and_of_a_file_without_a_live_row(spark, tmp_path):
+    path = str(tmp_path / "t")
+    frame = spark.range(0, 300, 1, 1).selectExpr("id", "cast(id % 3 as int) as p")
+    writer = frame.write.format("delta").partitionBy("p").option("delta.enableDeletionVectors", "true")
+    writer.save(path)
+    delta = DeltaTable.forPath(spark, path)
+    delta.delete("id IN (1, 2)")
+    assert delta.purge("p = 1").num_removed_files == 1
+    assert [add.partition_values for add in _adds(path) if add.deletion_vector] == [{"p": "2"}]
+    with pytest.raises(InvalidArgumentError, match="partition columns"):
+        delta.purge("id = 2")
+    assert _ids(spark, path) == set(range(300)) - {1, 2}
