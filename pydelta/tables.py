@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pydelta.commands.clone import clone_table
+from pydelta.commands.convert import convert_to_delta
 from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.delete import DeleteResult
 from pydelta.commands.delete import delete as run_delete
@@ -23,10 +25,15 @@ from pydelta.commands.reorg import PurgeResult
 from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.table_features import add_feature, drop_feature, upgrade_protocol
+from pydelta.commands.update import UpdateResult
+from pydelta.commands.update import update as run_update
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
-from pydelta.spark import facade
 from pydelta.optimizing import DeltaOptimizeBuilder
+from pydelta.spark import facade
+from pydelta.spark.clone import SparkCopier
+from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -84,6 +91,35 @@ class DeltaTable:
             return facade.log_for_path(sparkSession, identifier).table_exists()
 
     @classmethod
+    def convertToDelta(
+        cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
+    ) -> DeltaTable:
+        """Make a Delta table of the Parquet files in a folder, where they are; a Delta table stays as it is.
+
+        Args:
+            sparkSession: A classic session.
+            identifier: ``parquet.`/path` ``.
+            partitionSchema: Names and types of the partition columns, which are in the folders' names: DDL text
+                (``"year int, month int"``) or a Spark type. None for a folder without partitions.
+
+        Raises:
+            TableNotFoundError: There is no file to convert.
+            InvalidArgumentError: The identifier names no path; the folders' names do not have those columns.
+            SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
+            StorageError: A file is no Parquet file.
+        """
+        with facade.user_errors():
+            log = facade.log_for_path(sparkSession, facade.convertible_path(sparkSession, identifier))
+            convert_to_delta(
+                log,
+                SparkFooters(sparkSession),
+                partition_schema=partition_fields(partitionSchema),
+                settings=facade.settings_of(sparkSession),
+                time_zone=SparkEngine(sparkSession).time_zone(),
+            )
+            return cls(sparkSession, log)
+
+    @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
         """A builder whose ``execute`` creates a table and refuses where there is one."""
         return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE)
@@ -132,6 +168,31 @@ class DeltaTable:
         with facade.user_errors(self._log):
             return run_delete(self._log, SparkEngine(self._spark, alias=self._alias), condition)
 
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002
+    ) -> UpdateResult:
+        """Set columns of the rows for which ``condition`` is true; of all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay as they are.
+            set: Column, or ``struct.field`` -> SQL text or a Column over the row as it was.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or values cannot be used.
+            ConstraintViolatedError: A new row that the table does not allow.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        with facade.user_errors(self._log):
+            return run_update(self._log, SparkEngine(self._spark, alias=self._alias), set or {}, condition)
+
     def generate(self, mode: str) -> None:
         """Publish the symlink manifests of the newest version, as far as they changed.
 
@@ -148,6 +209,14 @@ class DeltaTable:
                     hint="The only mode is symlink_format_manifest.",
                 )
             publish(self._log)
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+
+        Returns:
+            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
+        """
+        return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
 
     def purge(self, condition: str | Column | None = None) -> PurgeResult:
         """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
@@ -169,14 +238,6 @@ class DeltaTable:
             return run_purge(self._log, engine, facade.settings_of(self._spark), condition=condition)
 
     def history(self, limit: int | None = None) -> DataFrame:
-    def optimize(self) -> DeltaOptimizeBuilder:
-        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
-
-        Returns:
-            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
-        """
-        return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
-
         """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
 
         Args:
@@ -205,6 +266,131 @@ class DeltaTable:
             epoch_ms = facade.timestamp_ms(self._spark, timestamp)
         return self._restore(timestamp_ms=epoch_ms)
 
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Make a table of its own out of the newest version.
+
+        Args:
+            target: An absolute path, a URI, or a name for the session's catalog.
+            isShallow: Name this table's files instead of copying them.
+            replace: Put the clone in the place of a table that is there.
+            properties: Table properties, over this table's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            TableAlreadyExistsError: There is a table (or other files), and ``replace`` is not said.
+            UnsafeOperationError: The table to be replaced is append-only.
+            StorageError: A file could not be copied; no version was made.
+        """
+        return self._clone(target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """As ``clone``, of an earlier version.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+        """
+        return self._clone(target, isShallow, replace, properties, version=version)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str | datetime,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """As ``clone``, of the newest version at or before a time (text in the session's zone)."""
+        with facade.user_errors(self._log):
+            epoch_ms = facade.timestamp_ms(self._spark, timestamp)
+        return self._clone(target, isShallow, replace, properties, timestamp_ms=epoch_ms)
+
+    def _clone(
+        self,
+        target: str,
+        shallow: bool,
+        replace: bool,
+        properties: Mapping[str, str] | None,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeltaTable:
+        with facade.user_errors():
+            name, location = facade.clone_target(self._spark, target)
+            log = facade.log_for_path(self._spark, location)
+            clone_table(
+                self._log,
+                log,
+                shallow=shallow,
+                replace=replace,
+                version=version,
+                timestamp_ms=timestamp_ms,
+                properties=properties,
+                copier=SparkCopier(self._spark),
+            )
+            SparkEngine(self._spark).committed(log.update())
+            if name is not None:
+                facade.register_table(self._spark, name, log)
+            return DeltaTable(self._spark, log)
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Raise the table's protocol to at least these versions; it never falls.
+
+        Args:
+            readerVersion: 1 to 3.
+            writerVersion: 1 to 7.
+
+        Raises:
+            InvalidArgumentError: There are no such versions.
+            UnsupportedFeatureError: They imply features that this engine cannot write.
+
+        Protocol: "Protocol Evolution".
+        """
+        with facade.user_errors(self._log):
+            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Let the table support a feature, in lists of features; that alone turns nothing on.
+
+        Raises:
+            UnsupportedFeatureError: There is no such feature, or this engine cannot write it.
+
+        Protocol: "Table Features".
+        """
+        with facade.user_errors(self._log):
+            add_feature(self._log, featureName)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Take a feature out of the table's protocol.
+
+        Older versions may still use a feature that readers have to know. Without ``truncateHistory`` their log files
+        are protected from then on (feature ``checkpointProtection``); with it, the log is truncated to
+        ``delta.dropFeatureTruncateHistory.retentionDuration`` first, and an error says when that is not enough yet.
+
+        Raises:
+            UnsupportedFeatureError: The table has no such feature, or it cannot be dropped.
+            UnsafeOperationError: Something uses it still, for example files with a deletion vector.
+
+        Protocol: "Table Features", "Checkpoint Protection".
+        """
+        with facade.user_errors(self._log):
+            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory))
+            SparkEngine(self._spark).committed(self._log.update())
+
     def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
         with facade.user_errors(self._log):
             result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms)
@@ -223,6 +409,7 @@ class DeltaTableBuilder:
         self._comment: str | None = None
         self._fields: list[StructField] = []
         self._partition_columns: list[str] = []
+        self._cluster_by: list[str] = []
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
@@ -271,6 +458,15 @@ class DeltaTableBuilder:
             self._partition_columns.extend([item] if isinstance(item, str) else item)
         return self
 
+    def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
+        """Columns (dotted for nested fields, four at most) that OPTIMIZE puts rows in order by, in place of partitions.
+
+        Protocol: "Clustered Table".
+        """
+        for item in cols:
+            self._cluster_by.extend([item] if isinstance(item, str) else item)
+        return self
+
     def property(self, key: str, value: str) -> DeltaTableBuilder:
         """A table property."""
         self._properties[key] = value
@@ -296,6 +492,7 @@ class DeltaTableBuilder:
                 mode=self._mode,
                 schema=facade.schema_of(self._fields),
                 partition_columns=self._partition_columns,
+                cluster_by=self._cluster_by,
                 properties=self._properties,
                 description=self._comment,
                 settings=facade.settings_of(self._spark),
@@ -303,14 +500,3 @@ class DeltaTableBuilder:
             if name is not None:
                 facade.register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
-        self._cluster_by: list[str] = []
-    def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
-        """Columns (dotted for nested fields, four at most) that OPTIMIZE puts rows in order by, in place of partitions.
-
-        Protocol: "Clustered Table".
-        """
-        for item in cols:
-            self._cluster_by.extend([item] if isinstance(item, str) else item)
-        return self
-
-                cluster_by=self._cluster_by,

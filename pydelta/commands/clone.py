@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
 
@@ -37,7 +37,7 @@ from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import check_property_names
 from pydelta.storage import Store, open_store
-from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
 
 __all__ = ["CloneResult", "Copier", "FileCopy", "ThreadCopier", "absolute_add", "clone_table", "cloned_metadata"]
@@ -65,6 +65,7 @@ class CloneResult:
     removed_files_size: int
     copied_files_size: int
     version: int
+    committed: Committed | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,7 @@ def clone_table(
     properties: Mapping[str, str] | None = None,
     copier: Copier | None = None,
     name: str | None = None,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> CloneResult:
     """Make a table out of a version of another one.
 
@@ -163,6 +165,7 @@ def clone_table(
         properties: Table properties, over the source's.
         copier: Copies files for a deep clone; threads of this process by default.
         name: How the source is called in the history; its URI by default.
+        begin: Starts the transaction on the target.
 
     Raises:
         TableNotFoundError: There is no source table.
@@ -183,7 +186,7 @@ def clone_table(
         snapshot = source.snapshot(version=version, timestamp_ms=timestamp_ms)
         check_property_names(properties or {})
     with error_context(table=target.uri):
-        txn = start_transaction(target)
+        txn = begin(target)
         _refuse_target(txn, target, replace=replace)
         work = _Clone(txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or source.uri)
         return work.run(shallow=shallow)
@@ -321,6 +324,7 @@ class _Clone:
             removed_files_size=metrics["removedFilesSize"],
             copied_files_size=metrics["copiedFilesSize"],
             version=committed.version,
+            committed=committed,
         )
 
 

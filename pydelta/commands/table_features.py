@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
@@ -57,6 +57,7 @@ class FeatureResult:
 
     version: int | None
     protocol: Protocol
+    committed: Committed | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +97,17 @@ def upgrade_protocol(log: DeltaLog, *, reader_version: int, writer_version: int)
         return _change_protocol(txn, wanted, operation)
 
 
-def add_feature(log: DeltaLog, name: str) -> FeatureResult:
+def add_feature(
+    log: DeltaLog, name: str, *, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
+) -> FeatureResult:
     """Let the table support a feature; that alone turns nothing on.
 
     A feature that readers have to know needs protocol (3, 7), any other writer version 7; both are set.
+
+    Args:
+        log: The table.
+        name: The feature.
+        begin: Starts the transaction.
 
     Raises:
         UnsupportedFeatureError: No such feature, or one that this engine cannot write.
@@ -108,7 +116,7 @@ def add_feature(log: DeltaLog, name: str) -> FeatureResult:
     Protocol: "Table Features".
     """
     with error_context(table=log.uri):
-        txn = _start(log)
+        txn = _start(log, begin)
         wanted = with_feature(_protocol(txn.snapshot), name)
         properties = {f"delta.feature.{name}": "supported"}
         operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(properties)})
@@ -120,7 +128,8 @@ def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Op
         return FeatureResult(version=None, protocol=wanted)
     ensure_writable(wanted)
     txn.update_protocol(wanted)
-    return FeatureResult(version=txn.commit([], operation).version, protocol=wanted)
+    committed = txn.commit([], operation)
+    return FeatureResult(version=committed.version, protocol=wanted, committed=committed)
 
 
 def drop_feature(
@@ -159,7 +168,7 @@ def drop_feature(
         committed = _drop(_start(log), name, removal, truncate_history=truncate_history, protect=protect)
         if protect or truncate_history:
             log.checkpoint(committed.snapshot)
-        return FeatureResult(version=committed.version, protocol=_protocol(committed.snapshot))
+        return FeatureResult(version=committed.version, protocol=_protocol(committed.snapshot), committed=committed)
 
 
 def _drop(
@@ -314,8 +323,10 @@ def _without_properties(configuration: Mapping[str, str], names: tuple[str, ...]
     }
 
 
-def _start(log: DeltaLog) -> OptimisticTransaction:
-    txn = start_transaction(log)
+def _start(
+    log: DeltaLog, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
+) -> OptimisticTransaction:
+    txn = begin(log)
     if txn.snapshot.version < 0:
         raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
     return txn

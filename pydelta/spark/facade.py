@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "active_session",
     "clone_target",
+    "convertible_path",
     "detail_frame",
     "history_frame",
     "log_for_name",
@@ -152,6 +153,22 @@ def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
         return name, location_of(spark, name)
     assert location is not None
     return name, location
+
+
+def convertible_path(spark: SparkSession, identifier: str) -> str:
+    """The path in ``parquet.`/path` `` (or ``delta.`/path` ``).
+
+    Raises:
+        InvalidArgumentError: It names a table of the catalog, or nothing that can be converted.
+    """
+    match = re.fullmatch(r"\s*`?(parquet|delta)`?\s*\.\s*`((?:[^`]|``)+)`\s*", identifier, re.IGNORECASE)
+    if match is None:
+        raise InvalidArgumentError(
+            f"{identifier!r} names no folder of Parquet files.",
+            hint="Write parquet.`/path/to/folder`. A table of the catalog is converted by its path; drop its entry "
+            "and make one that points at the Delta table.",
+        )
+    return Jvm.of(spark).qualify(match.group(2).replace("``", "`"))
 
 
 def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:

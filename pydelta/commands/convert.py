@@ -1,0 +1,242 @@
+"""CONVERT: a folder of Parquet files in, the first version of a Delta table over them out. No data is rewritten.
+
+::
+
+    listing (hidden names left out) -> partition values out of the folders' names, typed
+                                    -> footers, in parallel: schema (merged over all files), statistics
+                                    -> version 0: protocol, metadata, an add a file
+
+Protocol: "Add File and Remove File", "Partition Value Serialization", "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pydelta.commands.write_plan import new_metadata, stored_schema
+from pydelta.errors import (
+    InvalidArgumentError,
+    LogCorruptedError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    error_context,
+)
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import AddFile, Metadata
+from pydelta.protocol.partitions import (
+    HIVE_NULL,
+    hive_unescape,
+    parse_partition_value,
+    serialize_partition_value,
+)
+from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.schema import StructField, StructType
+from pydelta.settings import Settings, TableProperties
+from pydelta.storage.interface import ObjectInfo
+from pydelta.txn import Operation, start_transaction
+
+__all__ = [
+    "ConvertResult",
+    "FileStatistics",
+    "Footers",
+    "convert_to_delta",
+    "data_files",
+    "merged_schema",
+    "partition_values",
+]
+
+_STREAM_LOG: Final = "_spark_metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertResult:
+    """What a CONVERT did. ``version`` is None where the folder was a Delta table already, and stays as it is."""
+
+    version: int | None
+    num_converted_files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatistics:
+    """What a file's footer says: the statistics as JSON text."""
+
+    path: str
+    stats: str | None
+
+
+class Footers(Protocol):
+    """Reads the footers of Parquet files, many at a time."""
+
+    def schema(self, log: DeltaLog) -> StructType:
+        """The schema of all files together: columns by name, in the order in which they first turn up.
+
+        Raises:
+            SchemaMismatchError: Files hold one column with types that do not go together; names it.
+            StorageError: A file is no Parquet file; names it.
+        """
+
+    def statistics(
+        self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
+    ) -> Iterable[FileStatistics]:
+        """Statistics of each file; ``schema`` has the data columns alone."""
+
+
+def convert_to_delta(
+    log: DeltaLog,
+    footers: Footers,
+    *,
+    partition_schema: StructType | None = None,
+    settings: Settings | None = None,
+    collect_statistics: bool = True,
+    time_zone: str = "UTC",
+) -> ConvertResult:
+    """Make a Delta table of the Parquet files in a folder, where they are.
+
+    Args:
+        log: Of the folder.
+        footers: Reads the files' footers.
+        partition_schema: Names and types of the partition columns, which the folders' names must have.
+        settings: For the properties that a new table gets.
+        collect_statistics: Take statistics out of the footers, so that queries can skip files.
+        time_zone: Zone of timestamps in folders' names.
+
+    Returns:
+        The version made; none where there is a Delta table already.
+
+    Raises:
+        TableNotFoundError: There is no file to convert.
+        InvalidArgumentError: The folders' names and ``partition_schema`` do not agree.
+        SchemaError: A value in a folder's name is not of its column's type; columns that a table cannot hold.
+        UnsupportedFeatureError: The folder is the output of a stream, whose own log says which files count.
+        StorageError: A file is no Parquet file, or the store failed. The folder stays as it was.
+    """
+    with error_context(table=log.uri):
+        txn = start_transaction(log)
+        if txn.table_exists:
+            return ConvertResult(version=None)
+        files = data_files(log.store.list_all())
+        if not files:
+            raise TableNotFoundError(
+                f"There is no Parquet file at {log.uri}.", hint="Check the location; hidden names do not count."
+            )
+        partitions = partition_schema or StructType(())
+        values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
+        schema = stored_schema(merged_schema(footers.schema(log), partitions))
+        metadata = new_metadata(schema, partition_columns=partitions.names, settings=settings or Settings())
+        statistics: dict[str, str | None] = {}
+        if collect_statistics:
+            data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))
+            properties = TableProperties.parse(metadata.configuration)
+            statistics = {item.path: item.stats for item in footers.statistics(log, files, data, properties)}
+        adds = [
+            AddFile(
+                path=encode_log_path(item.path),
+                partition_values=dict(of_file),
+                size=item.size,
+                modification_time=item.modification_time_ms,
+                data_change=True,
+                stats=statistics.get(item.path),
+            )
+            for item, of_file in zip(files, values, strict=True)
+        ]
+        txn.update_metadata(metadata)
+        committed = txn.commit(adds, _operation(metadata, len(adds), collect_statistics))
+        return ConvertResult(version=committed.version, num_converted_files=len(adds))
+
+
+def _operation(metadata: Metadata, count: int, collect_statistics: bool) -> Operation:
+    parameters = {
+        "numFiles": count,
+        "partitionedBy": list(metadata.partition_columns),
+        "collectStats": collect_statistics,
+        "sourceFormat": "parquet",
+    }
+    return Operation(name="CONVERT", parameters=parameters, metrics={"numConvertedFiles": count})
+
+
+def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
+    """The files that hold rows, in the order of their paths.
+
+    Names that begin with ``_`` or ``.`` are hidden, with all below them; a folder ``_name=value`` is a partition.
+
+    Raises:
+        UnsupportedFeatureError: The folder is the output of a stream.
+    """
+    found = []
+    for item in objects:
+        *folders, name = item.path.split("/")
+        if _STREAM_LOG in folders:
+            raise UnsupportedFeatureError(
+                f"The folder is the output of a stream, and {_STREAM_LOG} says which of its files count.",
+                features=(_STREAM_LOG,),
+                hint="Read it with spark.read.parquet and write the rows to a Delta table.",
+            )
+        hidden = name.startswith(("_", ".")) or any(
+            folder.startswith(".") or (folder.startswith("_") and "=" not in folder) for folder in folders
+        )
+        if not hidden:
+            found.append(item)
+    return sorted(found, key=lambda item: item.path)
+
+
+def partition_values(
+    paths: Sequence[str], partitions: StructType, *, time_zone: str = "UTC"
+) -> list[Mapping[str, str | None]]:
+    """The values in the folders' names, as the log writes them, in the order of the paths.
+
+    Each folder is looked at once, however many files it holds.
+
+    Raises:
+        InvalidArgumentError: A folder's columns are not those of ``partitions``; says which were found.
+        SchemaError: A value is not of its column's type.
+    """
+    by_folder: dict[str, Mapping[str, str | None]] = {}
+    found = []
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        if folder not in by_folder:
+            by_folder[folder] = _values_of(folder, partitions, time_zone)
+        found.append(by_folder[folder])
+    return found
+
+
+def _values_of(folder: str, partitions: StructType, time_zone: str) -> Mapping[str, str | None]:
+    parts = [part.partition("=") for part in folder.split("/") if "=" in part]
+    names = [hive_unescape(name) for name, _, _ in parts]
+    if [name.lower() for name in names] != [field.name.lower() for field in partitions.fields]:
+        expected = ", ".join(f"{field.name} {field.data_type}" for field in partitions.fields) or "none"
+        hint = "Give partition_schema with these columns, in this order, for example " + repr(
+            ", ".join(f"{name} string" for name in names)
+        )
+        raise InvalidArgumentError(
+            f"The folder {folder!r} has the partition columns {', '.join(names) or 'none'}; expected were {expected}.",
+            hint=f"{hint}." if names else "Leave the partition schema out, or move files without partition away.",
+        )
+    return {
+        field.name: _normal(hive_unescape(text), field, folder, time_zone)
+        for field, (_, _, text) in zip(partitions.fields, parts, strict=True)
+    }
+
+
+def _normal(text: str, field: StructField, folder: str, time_zone: str) -> str | None:
+    if text == HIVE_NULL:
+        return None
+    try:
+        value = parse_partition_value(text, field.data_type, time_zone=time_zone)
+        return serialize_partition_value(value, field.data_type)
+    except (ValueError, OverflowError, SchemaError, LogCorruptedError) as error:
+        raise SchemaError(
+            f"The folder {folder!r} has {text!r} for the partition column {field.name!r}, which is no "
+            f"{field.data_type}.",
+            hint="Give the column another type in the partition schema, such as string.",
+        ) from error
+
+
+def merged_schema(data: StructType, partitions: StructType) -> StructType:
+    """The table's columns: those of the files, then the partition columns that no file holds. Pure."""
+    fields = [partitions.field(field.name) or field for field in data.fields]
+    fields += [field for field in partitions.fields if data.field(field.name) is None]
+    return StructType(tuple(fields))
