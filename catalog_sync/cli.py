@@ -112,6 +112,10 @@ def sync(
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Drop partitions that somebody else added.")] = False,
     adopt: Annotated[bool, typer.Option("--adopt", help="Take over the twin of an earlier table here.")] = False,
+    atomic: Annotated[
+        bool | None,
+        typer.Option("--atomic/--no-atomic", help="Move all changed partitions by one call; stays so from then on."),
+    ] = None,
     every: Annotated[int | None, typer.Option("--every", min=1, help="Again after so many seconds.")] = None,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
@@ -121,7 +125,7 @@ def sync(
     option: _Storage = None,
 ) -> None:
     """Bring manifests and metastore to the newest version of each table."""
-    how = SyncOptions(dry_run=dry_run, full=full, prune=prune, adopt=adopt)
+    how = SyncOptions(dry_run=dry_run, full=full, prune=prune, adopt=adopt, atomic=atomic)
 
     def once() -> int:
         with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:

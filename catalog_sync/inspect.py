@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from catalog_sync.atomic import is_atomic
 from catalog_sync.diff import TableAction, compare_partitions
 from catalog_sync.metastore import Metastore, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, SCHEMA_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
-from pydelta.log import DeltaLog
-from pydelta.manifests import ManifestReport, read_state, verify_manifests
-from pydelta.manifests.contents import manifest_path
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_state, verify_manifests
+from pydelta.manifests.contents import MANIFEST_NAME, manifest_path
 from pydelta.storage import open_store
 
 __all__ = ["SyncReport", "SyncStatus", "preview", "sync_status", "verify_sync"]
+
+_READERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,8 @@ class SyncReport:
         entry: What is wrong with the entry itself, as phrases.
         missing_partitions: Published, and not in the metastore.
         extra_partitions: In the metastore without a manifest.
-        moved_partitions: With another location than their manifest's.
+        moved_partitions: With another location than their manifest's; of a twin that is synced atomically, with one
+            whose manifest is another.
     """
 
     manifests: ManifestReport
@@ -137,13 +142,37 @@ def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: 
         wrong.append(f"it carries version {found.version}, the manifests are of {state.version}")
     existing = partitions_of(metastore, twin, snapshot.partition_columns) if wanted.partition_columns else {}
     plan = compare_partitions(wanted, existing, state.live(), table=TableAction.NONE, reason="verify", prune=True)
+    moved = plan.move
+    if is_atomic(found.parameters):
+        moved = _read_otherwise(log, snapshot, state, {name: existing[name].location for name in plan.move})
     return SyncReport(
         manifests=manifests,
         entry=tuple(wrong),
         missing_partitions=plan.add,
         extra_partitions=plan.drop,
-        moved_partitions=plan.move,
+        moved_partitions=moved,
     )
+
+
+def _read_otherwise(
+    log: DeltaLog, snapshot: Snapshot, state: ManifestState, locations: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Partitions at whose location there is no manifest of theirs as of the snapshot."""
+    expected = manifests_of(snapshot, snapshot.files.core, schemes=state.schemes)
+    root = f"{snapshot.table_uri}/"
+
+    def differs(directory: str) -> bool:
+        location = locations[directory]
+        try:
+            text = log.store.read(f"{location.removeprefix(root)}/{MANIFEST_NAME}")
+        except ObjectNotFoundError:
+            return True
+        wanted = expected.get(directory)
+        return not location.startswith(root) or text != (wanted.text if wanted is not None else b"")
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = zip(locations, pool.map(differs, locations), strict=True)
+        return tuple(sorted(directory for directory, wrong in found if wrong))
 
 
 def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict[str, Any]]:

@@ -211,10 +211,10 @@ class Metastore:
             )
             self._call("add_partitions_req", request)
 
-    def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
-        """Replace partitions, in batches."""
+    def alter_partitions(self, database: str, name: str, partitions: Sequence[Any], *, at_once: bool = False) -> None:
+        """Replace partitions, in batches; ``at_once`` in one call, which is one transaction of the metastore."""
         context = _types().EnvironmentContext(properties=dict(_NO_STATISTICS))
-        for batch in _batches(partitions):
+        for batch in [partitions] if at_once and partitions else _batches(partitions):
             self._call("alter_partitions_with_environment_context", database, name, list(batch), context)
 
     def drop_partitions(self, database: str, name: str, names: Sequence[str]) -> None:

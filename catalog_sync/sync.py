@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catalog_sync.diff import FoundPartition, SyncPlan, TableAction, check_ours, plan_sync, why_full
+from catalog_sync.atomic import ATOMIC_KEY, is_atomic, move_partitions
+from catalog_sync.diff import FoundPartition, FoundTable, SyncPlan, TableAction, check_ours, plan_sync, why_full
 from catalog_sync.errors import MetastoreError
 from catalog_sync.metastore import Metastore, found_partition, found_table, partition_entry, table_entry
 from catalog_sync.names import TableName
@@ -23,6 +24,7 @@ from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY,
 from pydelta.errors import TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
+    EMPTY_DIR,
     Lease,
     ManifestOptions,
     ManifestState,
@@ -49,6 +51,8 @@ class SyncOptions:
         full: Write every manifest and compare every partition.
         prune: Drop partitions that somebody else added.
         adopt: Take over the twin of an earlier table at the same location.
+        atomic: Move all changed partitions by one call, each version's manifests in a directory of their own; None as
+            the entry was made. Without partition columns a sync is atomic anyway.
         schemes: Scheme of a location -> scheme in manifests.
         wait_seconds: How long to wait for another sync of the table.
     """
@@ -57,6 +61,7 @@ class SyncOptions:
     full: bool = False
     prune: bool = False
     adopt: bool = False
+    atomic: bool | None = None
     schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
     wait_seconds: float = 60.0
 
@@ -102,13 +107,14 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     before = len(metastore.calls)
     snapshot = _newest(log)
     wanted = twin_of(snapshot)
+    state = read_state(log.store)
     entry = metastore.table(twin.database, twin.name)
     previous = None
     if entry is not None:
         found = found_table(entry)
         check_ours(wanted, found, str(twin), adopt=options.adopt)
         previous = found.version
-        if not options.dry_run and _is_current(log, wanted, entry, options):
+        if not options.dry_run and _is_current(state, wanted, entry, options):
             done = SyncPlan()
             return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
     if options.dry_run:
@@ -118,6 +124,10 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     else:
         with holding(log, wait_seconds=options.wait_seconds) as lease:
             assert lease is not None
+            if lease.generation != (state.generation if state is not None else 0) + 1:  # another sync came in between
+                entry = metastore.table(twin.database, twin.name)
+                if entry is not None:
+                    check_ours(wanted, found_table(entry), str(twin), adopt=options.adopt)
             version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
     return SyncResult(
         twin=twin,
@@ -151,8 +161,21 @@ def add_partition(log: DeltaLog, metastore: Metastore, twin: TableName, values: 
         directory = publish_ahead(log, values, ManifestOptions(keep_emptied=True), lease)
         current = twin_of(_newest(log))
         lease.check()
-        metastore.add_partitions(twin.database, twin.name, _entries(current, twin, [directory]))
+        found = metastore.table(twin.database, twin.name)
+        atomic = found is not None and is_atomic(found.parameters or {})
+        location = f"{current.table_location}/{EMPTY_DIR}" if atomic else None
+        entry = partition_entry(current, twin.database, twin.name, directory, location=location)
+        metastore.add_partitions(twin.database, twin.name, [entry])
         return directory
+
+
+def _becomes_atomic(options: SyncOptions, found: FoundTable | None) -> bool:
+    return options.atomic if options.atomic is not None else found is not None and is_atomic(found.parameters)
+
+
+def _changes_atomic(options: SyncOptions, found: FoundTable) -> bool:
+    """Whether every partition has to move, since the twin changes the way it is synced."""
+    return bool(found.partition_columns) and _becomes_atomic(options, found) != is_atomic(found.parameters)
 
 
 def _newest(log: DeltaLog) -> Snapshot:
@@ -162,14 +185,15 @@ def _newest(log: DeltaLog) -> Snapshot:
     return snapshot
 
 
-def _is_current(log: DeltaLog, twin: Twin, entry: Any, options: SyncOptions) -> bool:
+def _is_current(state: ManifestState | None, twin: Twin, entry: Any, options: SyncOptions) -> bool:
     """Whether nothing is to be done: told from one metastore call and the small state file."""
     found = found_table(entry)
     if found.version != twin.version or why_full(twin, found, full=options.full or options.prune):
         return False
+    if _changes_atomic(options, found):
+        return False
     if found.parameters.get(SCHEMA_KEY) != twin.schema_hash or found.columns != twin.columns:
         return False
-    state = read_state(log.store)
     return (
         state is not None
         and state.version == twin.version
@@ -189,28 +213,52 @@ def _sync(
     twin = twin_of(snapshot)
     plan = _plan(log, snapshot, twin, metastore, name, entry, options, state=state)
     plan = replace(plan, drop=tuple(sorted({*plan.drop, *(d for d in state.emptied if entry is not None)})))
+    before = found_table(entry) if entry is not None else None
+    atomic = bool(twin.partition_columns) and _becomes_atomic(options, before)
     stamped = {VERSION_KEY: str(twin.version), SCHEMA_KEY: twin.schema_hash, GENERATOR_KEY: GENERATOR}
+    if atomic:
+        stamped[ATOMIC_KEY] = "true"
     lease.check()
     if plan.table is TableAction.RECREATE:
         metastore.drop(name.database, name.name)
     if plan.table in (TableAction.CREATE, TableAction.RECREATE):
         _create(metastore, twin, name)
+    elif before is not None and _changes_atomic(options, before):
+        # without a version, so that an interruption is followed by a comparison of everything
+        kept = {ATOMIC_KEY: "true"} if atomic else {}
+        altered = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | kept, before=entry)
+        metastore.alter(altered, cascade=True)
     elif plan.table is TableAction.ALTER:
         kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
         altered = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | kept, before=entry)
         metastore.alter(altered, cascade=bool(twin.partition_columns))
     lease.check()
-    metastore.add_partitions(name.database, name.name, _entries(twin, name, plan.add))
-    lease.check()
-    metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
-    lease.check()
-    metastore.drop_partitions(name.database, name.name, plan.drop)
+    if atomic:
+        moved, dropped = move_partitions(
+            log,
+            metastore,
+            name,
+            twin,
+            snapshot,
+            since=None if plan.full or before is None else before.version,
+            empty=state.ahead,
+            dropped=plan.drop,
+            schemes=options.schemes,
+            lease=lease,
+        )
+        plan = replace(plan, move=moved, drop=dropped)
+    else:
+        metastore.add_partitions(name.database, name.name, _entries(twin, name, plan.add))
+        lease.check()
+        metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
+        lease.check()
+        metastore.drop_partitions(name.database, name.name, plan.drop)
     if twin.partition_columns:
         forget_under(log, plan.drop, lease)
     lease.check()
     if plan.stamp:
-        before = entry if plan.table in (TableAction.NONE, TableAction.ALTER) else None
-        last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=before)
+        old = entry if plan.table in (TableAction.NONE, TableAction.ALTER) else None
+        last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=old)
         metastore.alter(last)
     return twin.version, plan, manifests
 
@@ -246,7 +294,7 @@ def _plan(
     if entry is None:
         return plan_sync(twin, None, changed=None, live=_live(snapshot, state))
     found = found_table(entry)
-    full = options.full or options.prune
+    full = options.full or options.prune or _changes_atomic(options, found)
     changed = None
     reason = why_full(twin, found, full=full)
     if reason is None and twin.partition_columns:

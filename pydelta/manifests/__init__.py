@@ -21,8 +21,10 @@ from pydelta.manifests.publish import (
 )
 from pydelta.manifests.state import ManifestState, read_state
 from pydelta.manifests.verify import ManifestReport, verify_manifests
+from pydelta.manifests.versions import EMPTY_DIR, VersionedResult, publish_version, remove_retired
 
 __all__ = [
+    "EMPTY_DIR",
     "MANIFEST_DIR",
     "Lease",
     "LeaseLostError",
@@ -32,6 +34,7 @@ __all__ = [
     "ManifestState",
     "ManifestsBusyError",
     "PublishResult",
+    "VersionedResult",
     "check_publishable",
     "forget_emptied",
     "forget_under",
@@ -40,7 +43,9 @@ __all__ = [
     "publish",
     "publish_ahead",
     "publish_under",
+    "publish_version",
     "read_state",
+    "remove_retired",
     "values_of_directory",
     "verify_manifests",
 ]

@@ -43,13 +43,16 @@ from pydelta.storage import Store
 __all__ = [
     "ManifestOptions",
     "PublishResult",
+    "delete_manifests",
     "directories_with_manifest",
     "forget_emptied",
     "forget_under",
     "holding",
+    "manifests_of_changes",
     "publish",
     "publish_ahead",
     "publish_under",
+    "put_manifests",
 ]
 
 _WRITERS: Final = 16
@@ -239,9 +242,9 @@ def _publish(
         kept_empty = [""]  # readers of an unpartitioned table must find it without rows, not without a manifest
     writes = {manifest_path(name): manifest.text for name, manifest in plan.manifests.items()}
     writes |= {manifest_path(name): b"" for name in kept_empty}
-    _put_all(store, writes, lease)
+    put_manifests(store, writes, lease)
     removed = [name for name in stale if name not in kept_empty]
-    _delete_all(store, [manifest_path(name) for name in removed], lease)
+    delete_manifests(store, [manifest_path(name) for name in removed], lease)
     partitions = dict(known.partitions) if known else {}
     for name in (*plan.manifests, *kept_empty):
         partitions[name] = snapshot.version
@@ -293,14 +296,17 @@ def _plan(log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, option
             reason = f"the log no longer reaches back to version {state.version}"
         else:
             if reason is None:
-                return _plan_changes(snapshot, changes.values, options)
+                manifests, gone = manifests_of_changes(snapshot, changes.values, options.schemes)
+                return _Plan(manifests=manifests, without_files=gone, full=False, reason=None, partial=False)
     manifests = manifests_of(snapshot, snapshot.files.core, schemes=options.schemes)
     missing = [] if snapshot.partition_columns or manifests else [""]
     return _Plan(manifests=manifests, without_files=tuple(missing), full=True, reason=reason, partial=False)
 
 
-def _plan_changes(snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], options: ManifestOptions) -> _Plan:
-    """The partitions that commits touched: those with files are written, the others have lost their last one."""
+def manifests_of_changes(
+    snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], schemes: Mapping[str, str]
+) -> tuple[Mapping[str, Manifest], tuple[str, ...]]:
+    """Partitions that commits touched -> the manifests of those with files, and those that have lost their last one."""
     touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
     spec = snapshot.files.spec
     keys = [PV_PREFIX + name for name in spec.physical_names]
@@ -313,9 +319,8 @@ def _plan_changes(snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]],
         )
         frame = frame.join(wanted, on=keys, how="semi", nulls_equal=True)
         frame = _with_other_spellings(snapshot, frame, set(directories), keys)
-    manifests = manifests_of(snapshot, frame, schemes=options.schemes) if touched else {}
-    gone = tuple(dict.fromkeys(name for name in directories if name not in manifests))
-    return _Plan(manifests=manifests, without_files=gone, full=False, reason=None, partial=False)
+    manifests = manifests_of(snapshot, frame, schemes=schemes) if touched else {}
+    return manifests, tuple(dict.fromkeys(name for name in directories if name not in manifests))
 
 
 def _with_other_spellings(
@@ -373,7 +378,9 @@ def _matches(directory: str, condition: Expr, snapshot: Snapshot) -> bool:
 # --- writing -----------------------------------------------------------------------------------------------
 
 
-def _put_all(store: Store, writes: Mapping[str, bytes], lease: Lease) -> None:
+def put_manifests(store: Store, writes: Mapping[str, bytes], lease: Lease) -> None:
+    """Write manifests, by path, as long as the lease holds."""
+
     def put(item: tuple[str, bytes]) -> None:
         lease.check()
         store.put(*item)
@@ -386,7 +393,8 @@ def _put_all(store: Store, writes: Mapping[str, bytes], lease: Lease) -> None:
                 pass
 
 
-def _delete_all(store: Store, paths: Sequence[str], lease: Lease) -> None:
+def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
+    """Delete manifests; those that are not there are no error."""
     if not paths:
         return
     lease.check()
@@ -486,7 +494,7 @@ def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tup
     gone = sorted(set(directories) & set(state.emptied)) if state else []
     if state is None or not gone:
         return ()
-    _delete_all(store, [manifest_path(name) for name in gone], lease)
+    delete_manifests(store, [manifest_path(name) for name in gone], lease)
     after = msgspec.structs.replace(
         state,
         generation=lease.generation,

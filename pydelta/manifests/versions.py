@@ -1,0 +1,180 @@
+"""Changed partitions in, their manifests in a directory of the version out: readers move to it when they are told to.
+
+::
+
+    _pydelta/manifests/00000000000000000012/day=2024-01-01/manifest    as of version 12, never written over
+    _pydelta/manifests/empty/manifest                                 for partitions that have no files
+    _pydelta/manifest-versions.json                                   which one is in use, which ones are not any more
+
+The state is written before anybody is told of the new directory. A manifest that is out of use stays for as long as a
+removed data file does, since a reader may have just been told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pydelta.errors import ObjectNotFoundError, VersionNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests.changes import changed_partitions
+from pydelta.manifests.contents import MANIFEST_NAME, Manifest, manifests_of
+from pydelta.manifests.lease import Lease
+from pydelta.manifests.publish import delete_manifests, manifests_of_changes, put_manifests
+from pydelta.storage import Store
+
+__all__ = ["EMPTY_DIR", "VersionedResult", "publish_version", "remove_retired"]
+
+_ROOT: Final = "_pydelta/manifests"
+_STATE_PATH: Final = "_pydelta/manifest-versions.json"
+EMPTY_DIR: Final = f"{_ROOT}/empty"
+
+
+class _Retired(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    directory: str
+    version: int
+    since_ms: int
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    table_id: str
+    location: str
+    schemes: dict[str, str]
+    version: int
+    current: dict[str, int]
+    retired: tuple[_Retired, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionedResult:
+    """What was published.
+
+    Args:
+        locations: Partition directory -> directory of its manifest under the table's root.
+        gone: Partitions that commits touched and that have no files (any more).
+        full: Every partition was written.
+    """
+
+    locations: Mapping[str, str]
+    gone: tuple[str, ...]
+    full: bool
+
+
+def publish_version(
+    log: DeltaLog,
+    snapshot: Snapshot,
+    *,
+    since: int | None,
+    schemes: Mapping[str, str],
+    lease: Lease,
+    now_ms: int,
+) -> VersionedResult:
+    """Write the manifests of the partitions that changed into the snapshot's own directory.
+
+    Args:
+        log: The table.
+        snapshot: Of the version to publish; partitioned.
+        since: Version that readers see; None to write every partition.
+        schemes: Scheme of a location -> scheme in manifests.
+        lease: Held by the caller.
+        now_ms: Epoch milliseconds, noted with what is no longer in use.
+
+    Raises:
+        LeaseLostError, StorageError: Readers still see what they saw; run it again.
+    """
+    assert snapshot.metadata is not None
+    store = log.store
+    state = _read(store)
+    if state is not None and (state.table_id, state.location, state.schemes) != (
+        snapshot.metadata.id,
+        snapshot.table_uri,
+        dict(schemes),
+    ):
+        state = None
+    manifests, gone, full = _changed(log, snapshot, since if state is not None else None, schemes)
+    paths = {name: f"{_ROOT}/{snapshot.version:020}/{name}" for name in manifests}
+    writes = {f"{path}/{MANIFEST_NAME}": manifests[name].text for name, path in paths.items()}
+    if store.head(f"{EMPTY_DIR}/{MANIFEST_NAME}") is None:
+        writes[f"{EMPTY_DIR}/{MANIFEST_NAME}"] = b""
+    put_manifests(store, writes, lease)
+    before = set(state.current.items()) if state is not None else _listed(store)
+    retired = state.retired if state is not None else ()
+    kept = {} if full or state is None else {k: v for k, v in state.current.items() if k not in manifests}
+    for name in gone:
+        kept.pop(name, None)
+    current = kept | dict.fromkeys(manifests, snapshot.version)
+    out_of_use = {(name, version) for name, version in before if current.get(name) != version}
+    moved = {name for name, _ in out_of_use}  # a run that broke off may have told nobody: what it retired is in use
+    entries = {(item.directory, item.version): item for item in retired if current.get(item.directory) != item.version}
+    for name, version in out_of_use | {key for key in entries if key[0] in moved}:
+        entries[name, version] = _Retired(directory=name, version=version, since_ms=now_ms)
+    after = _State(
+        table_id=snapshot.metadata.id,
+        location=snapshot.table_uri,
+        schemes=dict(schemes),
+        version=snapshot.version,
+        current=current,
+        retired=tuple(entries[key] for key in sorted(entries)),
+    )
+    lease.check()
+    store.put(_STATE_PATH, msgspec.json.encode(after))
+    return VersionedResult(locations=paths, gone=gone, full=full)
+
+
+def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: int) -> int:
+    """Delete manifests that have been out of use for longer than the retention; call it when readers were told.
+
+    Returns:
+        How many were deleted.
+
+    Raises:
+        LeaseLostError, StorageError: The next call deletes them.
+    """
+    state = _read(log.store)
+    old = [item for item in state.retired if item.since_ms <= now_ms - retention_ms] if state else []
+    if state is None or not old:
+        return 0
+    paths = [f"{_ROOT}/{item.version:020}/{item.directory}/{MANIFEST_NAME}" for item in old]
+    delete_manifests(log.store, paths, lease)
+    gone = {(item.directory, item.version) for item in old}
+    left = tuple(item for item in state.retired if (item.directory, item.version) not in gone)
+    lease.check()
+    log.store.put(_STATE_PATH, msgspec.json.encode(msgspec.structs.replace(state, retired=left)))
+    return len(old)
+
+
+def _changed(
+    log: DeltaLog, snapshot: Snapshot, since: int | None, schemes: Mapping[str, str]
+) -> tuple[Mapping[str, Manifest], tuple[str, ...], bool]:
+    """Manifests to write, partitions without files, and whether these are all partitions."""
+    if since is not None:
+        try:
+            changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec.physical_names)
+        except VersionNotFoundError:
+            pass
+        else:
+            if changes.unknown is None:
+                manifests, gone = manifests_of_changes(snapshot, changes.values, schemes)
+                return manifests, gone, False
+    return manifests_of(snapshot, snapshot.files.core, schemes=schemes), (), True
+
+
+def _read(store: Store) -> _State | None:
+    try:
+        return msgspec.json.decode(store.read(_STATE_PATH), type=_State)
+    except (ObjectNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def _listed(store: Store) -> set[tuple[str, int]]:
+    """Manifests that lie there, where no state says which: partition and version."""
+    found = set()
+    for info in store.list_all(_ROOT):
+        version, _, rest = info.path.removeprefix(f"{_ROOT}/").partition("/")
+        directory, _, name = rest.rpartition("/")
+        if version.isdigit() and name == MANIFEST_NAME:
+            found.add((directory, int(version)))
+    return found
