@@ -25,6 +25,7 @@ from pydelta.commands.reorg import PurgeResult
 from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.row_tracking import enable_row_tracking
 from pydelta.commands.table_features import add_feature, drop_feature, upgrade_protocol
 from pydelta.commands.update import UpdateResult
 from pydelta.commands.update import update as run_update
@@ -144,6 +145,30 @@ class DeltaTable:
         with facade.user_errors():
             frame = facade.scan_latest(self._spark, self._log)
             return frame.alias(self._alias) if self._alias else frame
+
+    def toDFWithRowTracking(self) -> DataFrame:
+        """As ``toDF``, with ``_row_id`` and ``_row_commit_version`` (bigint) behind the table's columns.
+
+        An id stays with its row through changes and rewrites; the version is the one that last changed the row.
+
+        Raises:
+            UnsupportedFeatureError: The table does not track its rows.
+        """
+        with facade.user_errors(self._log):
+            frame = facade.scan_tracked(self._spark, self._log)
+            return frame.alias(self._alias) if self._alias else frame
+
+    def enableRowTracking(self) -> None:
+        """Give every row an id that it keeps, in one commit; nothing where the table tracks its rows already.
+
+        Raises:
+            DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
+
+        Protocol: "Row Tracking".
+        """
+        with facade.user_errors(self._log):
+            enable_row_tracking(self._log)
+            SparkEngine(self._spark).committed(self._log.update())
 
     def alias(self, aliasName: str) -> DeltaTable:
         """This table under a name that conditions may use as a qualifier."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,6 +108,12 @@ def _snapshot(options: Mapping[str, str]) -> Snapshot:
             "The Python data source delta was asked for a table without a path.",
             hint="Call pydelta.enable(spark) and read or write by name through spark.table or saveAsTable, "
             "or give the location: CREATE TABLE … USING delta LOCATION '…'.",
+        )
+    if str(lower.get("readchangefeed", lower.get("readchangedata"))).lower() == "true":
+        raise UnsupportedFeatureError(
+            "The change data feed is read by the engine in the session, and it is not enabled there.",
+            features=("changeDataFeed",),
+            hint="Call pydelta.enable(spark) first.",
         )
     log = DeltaLog.for_table(path, options={k: v for k, v in options.items() if k.lower() != "path"})
     if not log.table_exists():

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DoubleType,
+    IntegerType,
     LongType,
     MapType,
     StringType,
@@ -27,9 +28,17 @@ from pyspark.sql.types import (
 from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
 from pydelta.commands.optimize import OPTIMIZE_METRICS, OptimizeResult
 from pydelta.commands.restore import RestoreResult
-from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, SchemaError, error_context
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    DeltaError,
+    InvalidArgumentError,
+    SchemaError,
+    UnsupportedFeatureError,
+    error_context,
+)
 from pydelta.log import DeltaLog
 from pydelta.protocol import schema as delta_schema
+from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.settings import Settings
 from pydelta.spark.catalog import location_of, register, split_path_identifier
 from pydelta.spark.errors import to_spark
@@ -53,6 +62,7 @@ __all__ = [
     "resolve_target",
     "restore_frame",
     "scan_latest",
+    "scan_tracked",
     "schema_of",
     "settings_of",
     "timestamp_ms",
@@ -61,12 +71,18 @@ __all__ = [
 
 _LOG_STORE = "spark.pydelta.logStore."
 _TEXTS = MapType(StringType(), StringType())
+
+
+def _named_texts(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
 _HISTORY_TYPES: Mapping[str, DataType] = {
     "version": LongType(),
     "timestamp": TimestampType(),
     "operationParameters": _TEXTS,
-    "job": _TEXTS,
-    "notebook": _TEXTS,
+    "job": _named_texts("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType"),
+    "notebook": _named_texts("notebookId"),
     "readVersion": LongType(),
     "isBlindAppend": BooleanType(),
     "operationMetrics": _TEXTS,
@@ -79,8 +95,8 @@ _DETAIL_TYPES: Mapping[str, DataType] = {
     "numFiles": LongType(),
     "sizeInBytes": LongType(),
     "properties": _TEXTS,
-    "minReaderVersion": LongType(),
-    "minWriterVersion": LongType(),
+    "minReaderVersion": IntegerType(),
+    "minWriterVersion": IntegerType(),
     "tableFeatures": ArrayType(StringType()),
 }
 
@@ -179,6 +195,19 @@ def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:
 def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
     """The newest version as a DataFrame."""
     return scan_dataframe(spark, log.update(), pinned=False)
+
+
+def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """The newest version with the id and the last version of each row."""
+    snapshot = log.update()
+    if not snapshot.properties.enable_row_tracking:
+        raise UnsupportedFeatureError(
+            "The table does not track its rows: delta.enableRowTracking is not true.",
+            features=("rowTracking",),
+            hint="Call DeltaTable.enableRowTracking() first.",
+        )
+    frame = scan_dataframe(spark, snapshot, pinned=False, with_row_tracking=True)
+    return frame.withColumnsRenamed({ROW_ID_COLUMN: "_row_id", ROW_VERSION_COLUMN: "_row_commit_version"})
 
 
 def schema_of(fields: Sequence[StructField]) -> delta_schema.StructType:

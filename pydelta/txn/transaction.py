@@ -374,8 +374,7 @@ class OptimisticTransaction:
                 raise UnsafeOperationError(
                     f"Row tracking cannot be enabled: the rows of {without.height} files have no ids yet, for example "
                     f"those of {without['path'][0]}.",
-                    hint='Call DeltaTable.addFeatureSupport("rowTracking") first and rewrite the files, or enable it '
-                    "when the table is made or replaced.",
+                    hint="Call DeltaTable.enableRowTracking(), which gives them some in the same commit.",
                     table=self.snapshot.table_uri,
                 )
         return staged, metadata

@@ -7,10 +7,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.spark.scan import scan_dataframe
 from pydelta.tables import DeltaTable
+from pydelta.txn import Operation, start_transaction
 
 pytestmark = pytest.mark.spark
 
@@ -78,3 +80,34 @@ def test_a_table_without_tracking_has_no_ids(spark, tmp_path):
     path = str(tmp_path / "plain")
     spark.range(2).write.format("delta").save(path)
     assert _tracked(spark, path) == {0: (None, None), 1: (None, None)}
+
+
+def test_a_table_that_has_rows_gets_ids_in_one_commit(spark, tmp_path):
+    path = str(tmp_path / "late")
+    spark.range(6).coalesce(2).write.format("delta").save(path)
+    table = DeltaTable.forPath(spark, path)
+    with pytest.raises(UnsupportedFeatureError, match="does not track"):
+        table.toDFWithRowTracking()
+    table.enableRowTracking()
+    table.enableRowTracking()
+    frame = table.toDFWithRowTracking()
+    assert frame.columns == ["id", "_row_id", "_row_commit_version"]
+    before = {row["id"]: row["_row_id"] for row in frame.collect()}
+    assert sorted(before.values()) == list(range(6))
+    assert {row["_row_commit_version"] for row in frame.collect()} == {1}
+    log = DeltaLog.for_table(path)
+    assert log.update().version == 1
+    assert {action.data_change for action in log.actions(1) if action.kind == "add"} == {False}
+    table.delete("id = 2")
+    after = {row["id"]: row["_row_id"] for row in table.toDFWithRowTracking().collect()}
+    assert after == {key: value for key, value in before.items() if key != 2}
+
+
+def test_turning_it_on_by_the_property_alone_is_refused(spark, tmp_path):
+    path = str(tmp_path / "late")
+    spark.range(6).write.format("delta").save(path)
+    log = DeltaLog.for_table(path)
+    txn = start_transaction(log)
+    txn.update_metadata(txn.snapshot.metadata.replace(configuration={"delta.enableRowTracking": "true"}))
+    with pytest.raises(UnsafeOperationError, match="no ids yet"):
+        txn.commit([], Operation(name="SET TBLPROPERTIES"))
