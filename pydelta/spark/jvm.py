@@ -317,7 +317,9 @@ class Jvm:
         """A shuffle by ``keys`` (to no key at random) into parts of about that many bytes, small ones merged."""
         expressions = self.seq([self._expression(key) for key in keys])
         plan = df._jdf.queryExecution().analyzed()
-        return self.frame(self._rebalance(expressions, plan, self.none, self.option.apply(part_bytes)))
+        # A number that goes through py4j comes out as an Integer where it is small, and Spark expects a Long.
+        size = self.view.scala.jdk.javaapi.OptionConverters.toScala(self.view.java.util.OptionalLong.of(part_bytes))
+        return self.frame(self._rebalance(expressions, plan, self.none, size))
 
     def parse(self, text: str) -> Any:
         """Spark's own parser."""
