@@ -502,3 +502,72 @@ def test_an_optimised_write_splits_a_large_partition(spark, tmp_path):
     finally:
         spark.conf.unset("spark.pydelta.write.optimizeBinSize")
     assert 2 <= len(adds(path)) <= 6
+
+
+# --- what goes along with rows ---------------------------------------------------------------------------------------
+
+
+def tracked(spark, path):
+    from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
+    from pydelta.spark.scan import scan_dataframe
+
+    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+    found = frame.select("id", ROW_ID_COLUMN, ROW_VERSION_COLUMN).collect()
+    assert None not in {row[1] for row in found}
+    return sorted(map(tuple, found))
+
+
+@pytest.mark.parametrize("zorder", [[], ["id", "s"]], ids=["compaction", "zorder"])
+def test_rows_keep_their_ids_and_versions(spark, tmp_path, zorder):
+    path = str(tmp_path / "t")
+    options = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
+    for part in range(3):
+        frame = spark.range(part * 10, part * 10 + 10, numPartitions=2).selectExpr("id", "cast(id as string) as s")
+        frame.write.format("delta").options(**options).mode("append").save(path)
+    table = DeltaTable.forPath(spark, path)
+    table.delete("id % 7 = 3")
+    for round_ in range(2):  # the second time the ids come out of the file
+        before = tracked(spark, path)
+        builder = table.optimize()
+        builder.executeZOrderBy(*zorder) if zorder else builder.executeCompaction()
+        assert tracked(spark, path) == before
+        if round_ == 0:
+            spark.range(100, 103, numPartitions=1).selectExpr("id", "cast(id as string) as s").write.format(
+                "delta"
+            ).mode("append").save(path)
+    assert len({row[1] for row in before}) == len(before) == 29
+    commits = DeltaLog.for_table(path).history()
+    assert all(item.commit_info.get("tags")["delta.rowTracking.preserved"] == "true" for item in commits)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("zorder", [[], ["st.a", "n"]], ids=["compaction", "zorder"])
+def test_mapped_columns_are_rewritten_under_their_physical_names(spark, tmp_path, mode, zorder):
+    from pydelta.protocol.actions import Protocol
+    from pydelta.storage import open_store
+    from pydelta.testing.tables import TableBuilder
+
+    path = str(tmp_path / "t")
+    protocol = Protocol(min_reader_version=2, min_writer_version=5)
+    store = open_store(path)
+    builder = TableBuilder(store, columns={"n": "long"}, protocol=protocol)
+    struct = {"type": "struct", "fields": [mapped(3, "a", "string")]}
+    schema = {"type": "struct", "fields": [mapped(1, "n", "long"), mapped(2, "st", struct)]}
+    properties = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "3"}
+    builder.metadata = builder.metadata.replace(schema_string=json.dumps(schema), configuration=properties)
+    builder.commit()
+    for part in range(3):
+        frame = spark.range(part, part + 1).selectExpr("id as n", "struct(cast(id as string) as a) as st")
+        frame.write.format("delta").mode("append").save(path)
+    table = DeltaTable.forPath(spark, path)
+    before = rows(spark, path)
+    optimize = table.optimize()
+    optimize.executeZOrderBy(*zorder) if zorder else optimize.executeCompaction()
+    assert rows(spark, path) == before
+    [add] = adds(path)
+    assert json.loads(add.stats)["maxValues"] == {"col-1": 2, "col-2": {"col-3": "2"}}
+
+
+def mapped(number, name, data_type):
+    metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+    return {"name": name, "type": data_type, "nullable": True, "metadata": metadata}
