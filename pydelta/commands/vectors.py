@@ -25,7 +25,7 @@ from pydelta.log import Snapshot
 from pydelta.log.vectors import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.roaring import Positions, ascending
 from pydelta.storage import Store
 
 __all__ = ["VectorOutput", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
@@ -113,7 +113,7 @@ def mark_deleted(
     for place in touched:
         add = adds[place]
         old = before.get(place, np.empty(0, dtype=np.uint64))
-        rows = np.union1d(old, positions[place].astype(np.uint64))
+        rows = ascending(np.concatenate([old, positions[place].astype(np.uint64)]))
         count = physical_rows(add, store=store, root=root, options=options)
         deleted += len(rows) - len(old)
         removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))

@@ -13,14 +13,14 @@ Protocol: "Deletion Vector Format" (the portable 64-bit extension of Roaring bit
 from __future__ import annotations
 
 import struct
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pydelta.errors import LogCorruptedError
 
-__all__ = ["Positions", "decode_bitmap", "encode_bitmap"]
+__all__ = ["Positions", "ascending", "decode_bitmap", "encode_bitmap"]
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
 """Positions of rows in a file, from 0, ascending, each once."""
@@ -141,6 +141,22 @@ def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int6
     return array
 
 
+def ascending(positions: npt.ArrayLike) -> Positions:
+    """Positions in any order -> ascending and each once; what is so already costs one look."""
+    given = np.asarray(positions).astype(np.uint64, copy=False)
+    if bool((given[1:] > given[:-1]).all()):
+        return given
+    given = np.sort(given, kind="stable")  # runs that are in order are only merged
+    once: Positions = given[np.append(True, given[1:] != given[:-1])]
+    return once
+
+
+def _runs(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Values of an ascending array, each once, and where each begins."""
+    starts = np.append(0, np.flatnonzero(np.diff(keys)) + 1)
+    return keys[starts], starts
+
+
 def encode_bitmap(positions: npt.ArrayLike) -> bytes:
     """The bitmap that holds the positions, given in any order; each container in its smallest form.
 
@@ -150,10 +166,10 @@ def encode_bitmap(positions: npt.ArrayLike) -> bytes:
     given = np.asarray(positions)
     if len(given) and (int(given.min()) < 0 or int(given.max()) >> 32 > _MAX_KEY):
         raise ValueError("positions of rows are from 0 to 2**63 - 1")
-    rows = np.unique(given.astype(np.uint64))
+    rows = ascending(given)
     if not len(rows):
         return struct.pack("<iq", _MAGIC, 0)
-    keys, starts = np.unique(rows >> np.uint64(32), return_index=True)
+    keys, starts = _runs(rows >> np.uint64(32))
     out = [struct.pack("<iq", _MAGIC, len(keys))]
     for key, bucket in zip(keys.tolist(), np.split(rows, starts[1:]), strict=True):
         out.append(struct.pack("<I", key) + _encoded_bucket(bucket.astype(np.uint32)))
@@ -161,7 +177,7 @@ def encode_bitmap(positions: npt.ArrayLike) -> bytes:
 
 
 def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
-    keys, starts = np.unique(values >> np.uint32(16), return_index=True)
+    keys, starts = _runs(values >> np.uint32(16))
     lows = [part.astype("<u2") for part in np.split(values, starts[1:])]
     encoded = [_encoded_container(low) for low in lows]
     flags = np.array([is_run for _, is_run in encoded], dtype=bool)

@@ -20,11 +20,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-import numpy as np
-
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
-from pydelta.protocol.roaring import Positions, decode_bitmap, encode_bitmap
+from pydelta.protocol.roaring import Positions, ascending, decode_bitmap, encode_bitmap
 
 __all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_path"]
 
@@ -91,9 +89,10 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
 
 def inline_vector(rows: Positions) -> DeletionVectorDescriptor:
     """The descriptor that holds the rows itself."""
+    rows = ascending(rows)
     data = encode_bitmap(rows)
     return DeletionVectorDescriptor(
-        storage_type="i", path_or_inline_dv=_encoded(data), size_in_bytes=len(data), cardinality=len(np.unique(rows))
+        storage_type="i", path_or_inline_dv=_encoded(data), size_in_bytes=len(data), cardinality=len(rows)
     )
 
 
@@ -112,13 +111,14 @@ def pack_vectors(
     """
     place = folder + _encoded(file_id.bytes)
     parts, at, described = [b"\x01"], 1, []
-    for rows in vectors:
+    for given in vectors:
+        rows = ascending(given)
         data = encode_bitmap(rows)
         parts += [struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))]
         described.append(
             DeletionVectorDescriptor(
                 storage_type="u", path_or_inline_dv=place, offset=at, size_in_bytes=len(data),
-                cardinality=len(np.unique(rows)),
+                cardinality=len(rows),
             )
         )  # fmt: skip
         at += len(data) + _AROUND_BYTES

@@ -24,7 +24,7 @@ import polars as pl
 from pydelta.errors import LogCorruptedError
 from pydelta.log.vectors import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, RemoveFile
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.roaring import Positions, ascending
 from pydelta.protocol.vectors import vector_path
 from pydelta.storage.interface import Store
 from pydelta.txn.reads import ReadSet, key_frame
@@ -141,7 +141,7 @@ def reconcile(*, reads: ReadSet, staged: Staged, winner: WinningCommit, rows_of:
             both = np.intersect1d(np.setdiff1d(rows, before, assume_unique=True), after, assume_unique=True)
             if len(both):
                 continue
-            united = np.union1d(rows, after)
+            united = ascending(np.concatenate([rows, after]))
             rewrites.append(Rewrite(path=path, old=own.vector, base=hidden.add, rows=united))
         elif path in touched:
             continue
