@@ -352,8 +352,8 @@ def _live_vectors(snapshot: Snapshot) -> tuple[str, str] | None:
         return None
     return (
         f"{count} files have a deletion vector",
-        "Purge them: rewrite these files with DeltaTable.reorg().executePurge() (REORG TABLE … APPLY (PURGE)), after "
-        "setting delta.enableDeletionVectors to false, and drop the feature then.",
+        "Rewrite these files without the rows that are deleted, with DeltaTable.purge() (REORG TABLE … APPLY (PURGE)), "
+        "and drop the feature then.",
     )
 
 

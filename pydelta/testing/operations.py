@@ -20,7 +20,7 @@ from pydelta.commands.clone import clone_table
 from pydelta.commands.engine import BoundCondition, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import optimize as run_optimize
 from pydelta.commands.reorg import purge as run_purge
-from pydelta.commands.table_features import add_feature
+from pydelta.commands.table_features import add_feature, drop_feature
 from pydelta.commands.vectors import mark_deleted
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vectors import read_deleted_rows
@@ -45,6 +45,7 @@ __all__ = [
     "create_table",
     "delete_partition",
     "delete_value",
+    "drop",
     "hide_value",
     "optimize",
     "overwrite",
@@ -348,6 +349,16 @@ def support(feature: str) -> LogOperation:
         ).committed
 
     return LogOperation(name="support", run=run, model=lambda rows: rows)
+
+
+def drop(feature: str) -> LogOperation:
+    """A feature that writers alone have to know goes from the table's protocol, as the command does it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        del observer
+        return drop_feature(log, feature).committed
+
+    return LogOperation(name="drop", run=run, model=lambda rows: rows)
 
 
 def clone_over(partition: str, values: Sequence[int]) -> LogOperation:

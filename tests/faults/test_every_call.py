@@ -29,6 +29,7 @@ from pydelta.testing.operations import (
     create_table,
     delete_partition,
     delete_value,
+    drop,
     hide_value,
     optimize,
     overwrite,
@@ -59,6 +60,7 @@ OPERATIONS = {
     "hide value": hide_value(1),
     "purge": purge(),
     "support": support("domainMetadata"),
+    "drop": drop("domainMetadata"),
     "clone over": clone_over("1", [1, 103]),
     "compact": compact("1"),
     "optimize": optimize(),
@@ -79,6 +81,8 @@ def prepared(name: str, *, before_checkpoint: bool) -> MemoryStore:
     commits = [append("0", [value]) for value in range(2 if before_checkpoint else 3)]
     if name == "purge":
         commits[-1] = hide_value(1)
+    if name == "drop":
+        commits[-1] = support("domainMetadata")
     for operation in commits:
         operation.run(log, SILENT)
     return store
