@@ -164,7 +164,7 @@ def clone_table(
         timestamp_ms: Epoch milliseconds: the last version that is not newer.
         properties: Table properties, over the source's.
         copier: Copies files for a deep clone; threads of this process by default.
-        name: How the source is called in the history; its URI by default.
+        name: How the source is called in the history; by its URI by default.
         begin: Starts the transaction on the target.
 
     Raises:
@@ -188,7 +188,9 @@ def clone_table(
     with error_context(table=target.uri):
         txn = begin(target)
         _refuse_target(txn, target, replace=replace)
-        work = _Clone(txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or source.uri)
+        work = _Clone(
+            txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or f"delta.`{source.uri}`"
+        )
         return work.run(shallow=shallow)
 
 
@@ -234,7 +236,7 @@ class _Clone:
             else:
                 coming, leaving = self._copied(wanted, there, written)
                 copied = coming
-            return self._commit(coming, leaving, copied, shallow=shallow)
+            return self._commit(coming, leaving, copied)
         except BaseException as error:
             # Fresh names: none of them is part of another version, whoever else writes there.
             if written and self.txn.surely_not_landed:
@@ -289,9 +291,7 @@ class _Clone:
         own = iter(described)
         return [add if add.deletion_vector is None else add.replace(deletion_vector=next(own)) for add in adds]
 
-    def _commit(
-        self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile], *, shallow: bool
-    ) -> CloneResult:
+    def _commit(self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile]) -> CloneResult:
         txn, snapshot = self.txn, self.snapshot
         assert snapshot.metadata is not None and snapshot.protocol is not None
         now_ms = time.time_ns() // 1_000_000
@@ -312,7 +312,7 @@ class _Clone:
             "removedFilesSize": sum(add.size for add in leaving),
             "copiedFilesSize": sum(add.size for add in copied),
         }
-        parameters = {"source": self.name, "sourceVersion": snapshot.version, "isShallow": shallow}
+        parameters = {"source": self.name, "sourceVersion": snapshot.version}
         actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
         actions += [*coming, *_domains(snapshot, txn.snapshot)]
         committed = txn.commit(actions, Operation(name="CLONE", parameters=parameters, metrics=metrics))
@@ -393,8 +393,8 @@ def absolute_add(add: AddFile, root: str) -> AddFile:
 def _absolute(path: str, root: str) -> str:
     if is_absolute_path(path):
         return path
-    if root.startswith("file:"):  # escaped already
-        return f"{root}/{path}"
+    if root.startswith("file:"):  # escaped already; with one slash, as Hadoop spells what it compares names with
+        return f"file:/{root.removeprefix('file:').lstrip('/')}/{path}"
     scheme, _, rest = root.partition("://")
     return f"{scheme}://{quote(rest, safe='/-._~@:')}/{path}"
 
