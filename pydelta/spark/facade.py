@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
-from pydelta.commands.optimize import OPTIMIZE_METRICS, OptimizeResult
+from pydelta.commands.optimize_result import OPTIMIZE_METRICS, OptimizeResult
 from pydelta.commands.restore import RestoreResult
 from pydelta.errors import (
     DeltaEnvironmentError,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.optimize import OPTIMIZE_METRICS, compact_after_write, optimize
+from pydelta.commands.optimize import compact_after_write, optimize
+from pydelta.commands.optimize_result import OPTIMIZE_METRICS
 from pydelta.errors import (
     CommitStateUnknownError,
     ConcurrentDeleteReadException,
