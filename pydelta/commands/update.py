@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -26,7 +26,7 @@ from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
-from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["UpdateResult", "UpdatingEngine", "update"]
 
@@ -69,10 +69,16 @@ class UpdateResult:
     num_copied_rows: int
     execution_time_ms: int
     version: int | None
+    committed: Committed | None = field(default=None, repr=False)
 
 
 def update(
-    log: DeltaLog, engine: UpdatingEngine, assignments: Mapping[str, Any], condition: Any = None
+    log: DeltaLog,
+    engine: UpdatingEngine,
+    assignments: Mapping[str, Any],
+    condition: Any = None,
+    *,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> UpdateResult:
     """Set columns of the rows for which ``condition`` is true.
 
@@ -81,6 +87,7 @@ def update(
         engine: Runs the queries.
         assignments: Column, or ``struct.field`` -> SQL text or an expression of the engine.
         condition: SQL text or an expression; None for every row.
+        begin: Starts the transaction.
 
     Raises:
         UnsafeOperationError: The table is append-only.
@@ -94,7 +101,7 @@ def update(
     Protocol: "Add File and Remove File", "Add CDC File".
     """
     started = time.monotonic()
-    txn = start_transaction(log)
+    txn = begin(log)
     snapshot = txn.snapshot
     if snapshot.properties.append_only:
         raise UnsafeOperationError(
@@ -163,14 +170,15 @@ def update(
     }
     predicate = json.dumps([where.sql] if where else [])
     operation = Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
-    version = _commit(txn, engine, [*going, *written.files], operation, written, hidden)
+    committed = _commit(txn, engine, [*going, *written.files], operation, written, hidden)
     return UpdateResult(
         condition=where.sql if where else None,
         num_touched_files=touched.height,
         num_updated_rows=updated,
         num_copied_rows=copied,
         execution_time_ms=_elapsed_ms(started),
-        version=version,
+        version=committed.version,
+        committed=committed,
     )
 
 
@@ -181,7 +189,7 @@ def _commit(
     operation: Operation,
     written: RewriteOutput,
     hidden: VectorOutput,
-) -> int:
+) -> Committed:
     try:
         committed = txn.commit(actions, operation)
     except DeltaError:
@@ -190,7 +198,7 @@ def _commit(
             txn.log.store.delete_many(hidden.files_written)
         raise
     engine.committed(committed.snapshot)
-    return committed.version
+    return committed
 
 
 def _elapsed_ms(started: float) -> int:

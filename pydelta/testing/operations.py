@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -21,11 +21,14 @@ from pydelta.commands.engine import BoundCondition, RearrangingEngine, RewriteOu
 from pydelta.commands.optimize import optimize as run_optimize
 from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.table_features import add_feature, drop_feature
+from pydelta.commands.update import UpdatingEngine
+from pydelta.commands.update import update as run_update
 from pydelta.commands.vectors import mark_deleted
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vectors import read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, SetTransaction, encode_json
+from pydelta.protocol.roaring import Positions
 from pydelta.settings import Settings
 from pydelta.storage import open_store
 from pydelta.storage.memory import MemoryStore
@@ -53,6 +56,7 @@ __all__ = [
     "rows_of",
     "support",
     "table_metadata",
+    "update_value",
 ]
 
 ROWS_TAG: Final = "pydelta.testing.rows"
@@ -281,7 +285,7 @@ def compact(partition: str) -> LogOperation:
 
 
 class _LogEngine:
-    """``RearrangingEngine`` over files without bytes, as far as OPTIMIZE needs one."""
+    """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
 
     def time_zone(self) -> str:
         return "UTC"
@@ -290,7 +294,12 @@ class _LogEngine:
         return files
 
     def bind_condition(self, snapshot: Snapshot, condition: Expr) -> BoundCondition:
-        return BoundCondition(sql=str(condition), conjuncts=(condition,), references=frozenset({"p"}), native=None)
+        assert isinstance(condition, Compare)
+        assert isinstance(condition.right, Literal)
+        names = frozenset({str(condition.left)})
+        return BoundCondition(
+            sql=str(condition), conjuncts=(condition,), references=names, native=condition.right.value
+        )
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
@@ -302,6 +311,28 @@ class _LogEngine:
             if values:
                 adds.append(add_file(members[0].partition_values["p"] or "", values))
         return RewriteOutput(adds=tuple(adds), num_rows=0)
+
+    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, int]) -> int:
+        return assignments["x"]
+
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+        found = {}
+        for place, add in enumerate(snapshot.files.adds(files)):
+            live = set(_values(add, snapshot.table_uri))
+            rows = [at for at, item in enumerate(_written(add)) if item == condition.native and item in live]
+            if rows:
+                found[place] = np.array(rows, dtype=np.uint64)
+        return found
+
+    def write_updated(
+        self, snapshot: Snapshot, frame: pl.DataFrame, condition: BoundCondition, value: int, *, copy_others: bool
+    ) -> RewriteOutput:
+        adds, rows = [], 0
+        for add in snapshot.files.adds(frame):
+            count = _values(add, snapshot.table_uri).count(condition.native)
+            adds.append(add_file(add.partition_values["p"] or "", [value] * count))
+            rows += count
+        return RewriteOutput(adds=tuple(adds), num_rows=rows)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """There are no bytes."""
@@ -324,6 +355,28 @@ def optimize(partition: str | None = None) -> LogOperation:
         ).committed
 
     return LogOperation(name="optimize", run=run, model=lambda rows: rows)
+
+
+def update_value(value: int, new: int) -> LogOperation:
+    """UPDATE of the rows with ``x = value``, as the command does it where the table writes deletion vectors."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        return run_update(
+            log,
+            cast(UpdatingEngine, _LogEngine()),
+            {"x": new},
+            Compare("=", Column(("x",)), Literal(value, "long")),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+        ).committed
+
+    def model(rows: Rows) -> Rows:
+        after = _without(rows, lambda row: row[1] == value)
+        for (partition, item), count in rows.items():
+            if item == value and not partition.startswith(_MARK):
+                after[partition, new] += count
+        return after
+
+    return LogOperation(name="update value", run=run, model=model)
 
 
 def purge() -> LogOperation:

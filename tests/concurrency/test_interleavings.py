@@ -30,6 +30,7 @@ from pydelta.testing.operations import (
     purge,
     rows_of,
     support,
+    update_value,
 )
 from pydelta.txn.phases import SILENT
 
@@ -43,6 +44,7 @@ FIRST = {
     "append once": append_once("job", 1, "1", [1, 102]),
     "checkpoint": checkpoint(),
     "hide value": hide_value(1),
+    "update value": update_value(1, 300),
     "optimize": optimize(),
     "support": support("domainMetadata"),
     "clone over": clone_over("1", [1, 103]),
@@ -57,6 +59,7 @@ SECOND = {
     "checkpoint": checkpoint(),
     "optimize": optimize("1"),
     "hide value": hide_value(2),  # in a file of which the other hides another row
+    "update value": update_value(2, 301),  # likewise
     "support": support("vacuumProtocolCheck"),
     "clone over": clone_over("2", [1, 203]),
 }
@@ -162,12 +165,14 @@ def may_conflict(first: str, second: str, level: str) -> bool:
             return True  # the same application id
         if level == "WriteSerializable":
             return False
-        over_all = bool(pair & {"overwrite", "delete value", "hide value"})
+        over_all = bool(pair & {"overwrite", "delete value", "hide value", "update value"})
         return over_all or (first, second) == ("delete partition", "append once")
     apart = {
         ("delete partition", "delete partition"),
         ("compact", "delete partition"),
         ("hide value", "hide value"),
+        ("hide value", "update value"),
+        ("update value", "update value"),
         ("optimize", "delete partition"),
     }
     return (first, second) not in apart

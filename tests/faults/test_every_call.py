@@ -36,6 +36,7 @@ from pydelta.testing.operations import (
     purge,
     rows_of,
     support,
+    update_value,
 )
 from pydelta.txn.phases import SILENT
 
@@ -58,6 +59,7 @@ OPERATIONS = {
     "delete value": delete_value(1),
     "delete partition": delete_partition("1"),
     "hide value": hide_value(1),
+    "update value": update_value(1, 300),
     "purge": purge(),
     "support": support("domainMetadata"),
     "drop": drop("domainMetadata"),
