@@ -7,6 +7,7 @@ deletes data.
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,6 +106,7 @@ class Metastore:
         self.address = address
         self.calls: list[str] = []
         self._sleep = sleep
+        self._link: Any = None
         self._transport: Any = None
         self._client: Any = None
 
@@ -125,8 +127,9 @@ class Metastore:
     def table(self, database: str, name: str) -> Any:
         """The entry as Thrift has it, or None."""
         types = _types()
+        request = types.GetTableRequest(dbName=database, tblName=name)  # Hive 4 knows get_table in this form alone
         try:
-            return self._call("get_table", database, name)
+            return self._call("get_table_req", request).table
         except types.NoSuchObjectException:
             return None
 
@@ -144,7 +147,8 @@ class Metastore:
         if not names and not self.database_exists(database):
             raise MetastoreError(f"The metastore has no database {database!r}.", hint="Check the name.")
         for batch in _batches(sorted(names)):
-            yield from self._call("get_table_objects_by_name", database, list(batch))
+            request = types.GetTablesRequest(dbName=database, tblNames=list(batch))
+            yield from self._call("get_table_objects_by_name_req", request).tables
 
     def database_exists(self, database: str) -> bool:
         """Whether there is such a database."""
@@ -215,7 +219,8 @@ class Metastore:
         """Replace partitions, in batches; ``at_once`` in one call, which is one transaction of the metastore."""
         context = _types().EnvironmentContext(properties=dict(_NO_STATISTICS))
         for batch in [partitions] if at_once and partitions else _batches(partitions):
-            self._call("alter_partitions_with_environment_context", database, name, list(batch), context)
+            verb = "alter_partitions_with_environment_context"
+            self._call(verb, database, name, list(batch), context, patience=1 + len(batch) // BATCH)
 
     def drop_partitions(self, database: str, name: str, names: Sequence[str]) -> None:
         """Drop partitions by directory, in batches; their data stays, and those that are not there are no error."""
@@ -238,10 +243,15 @@ class Metastore:
 
     # --- the wire ------------------------------------------------------------------------------------------
 
-    def _call(self, verb: str, *arguments: Any) -> Any:
+    def _call(self, verb: str, *arguments: Any, patience: int = 1) -> Any:
         """Run a call of the Thrift interface.
 
         A connection that broke is opened again, and the call repeated: every call here can be, without harm.
+
+        Args:
+            verb: Its name.
+            arguments: As Thrift has them.
+            patience: How many times the usual timeout the answer may take.
         """
         from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException
@@ -253,11 +263,18 @@ class Metastore:
                 self._sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
             try:
                 client = self._connected()
+                self._link.setTimeout(self.address.timeout_seconds * 1000 * patience)
                 self.calls.append(verb)
                 return getattr(client, verb)(*arguments)
             except (TTransportException, OSError) as error:
-                last = error
+                cause = getattr(error, "inner", None)
+                last = cause if isinstance(cause, Exception) else error
                 self.close()
+                if isinstance(last, ssl.SSLCertVerificationError):
+                    raise MetastoreError(
+                        f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
+                        hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
+                    ) from error
             except (types.NoSuchObjectException, types.AlreadyExistsException):
                 raise
             except types.MetaException as error:
@@ -311,8 +328,6 @@ class Metastore:
 
         address = self.address
         if address.tls:
-            import ssl
-
             from thrift.transport.TSSLSocket import TSSLSocket
 
             context = ssl.create_default_context(cafile=address.ca_file)
@@ -320,6 +335,7 @@ class Metastore:
         else:
             link = TSocket(host, port)
         link.setTimeout(address.timeout_seconds * 1000)
+        self._link = link
         if address.kerberos_service is None:
             return TBufferedTransport(link)
         try:

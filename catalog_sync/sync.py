@@ -128,7 +128,8 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
                 entry = metastore.table(twin.database, twin.name)
                 if entry is not None:
                     check_ours(wanted, found_table(entry), str(twin), adopt=options.adopt)
-            version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
+            with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
+                version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
     return SyncResult(
         twin=twin,
         version=version,

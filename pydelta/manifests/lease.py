@@ -11,9 +11,11 @@ A holder whose lease ran out writes nothing more; what it left half-written, the
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,6 +93,26 @@ class Lease:
             expires = self._wall() + _DURATION_MS
             self.store.put(self.path, _encoded(self.owner, expires))
             self.expires_ms = expires
+
+    @contextmanager
+    def kept(self, *, every_seconds: float = _DURATION_MS / 4000) -> Iterator[None]:
+        """Renew it in the background while something takes long that cannot call ``check``."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(every_seconds):
+                try:
+                    self.check()
+                except StorageError:
+                    return  # whoever holds it finds that out at the next check
+
+        thread = threading.Thread(target=renew, name="pydelta-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def release(self) -> None:
         """Let the next one in. Failing to is harmless: the lease runs out."""

@@ -299,11 +299,11 @@ class _Dies(Metastore):
         super().__init__(address)
         self._at, self._after = at, after
 
-    def _call(self, verb, *arguments):
+    def _call(self, verb, *arguments, **how):
         if len(self.calls) == self._at and not self._after:
             raise KeyboardInterrupt
         try:
-            return super()._call(verb, *arguments)
+            return super()._call(verb, *arguments, **how)
         finally:
             if len(self.calls) == self._at + 1 and self._after:
                 raise KeyboardInterrupt

@@ -55,12 +55,12 @@ class _Watched(Metastore):
         super().__init__(address)
         self._look, self._at, self._after, self.seen = look, breaks_at, after, []
 
-    def _call(self, verb, *arguments):
+    def _call(self, verb, *arguments, **how):
         number = len(self.calls)
         if number == self._at and not self._after:
             raise KeyboardInterrupt
         try:
-            return super()._call(verb, *arguments)
+            return super()._call(verb, *arguments, **how)
         finally:
             self.seen.append((verb, self._look()))
             if number == self._at and self._after:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 
 import pytest
@@ -11,7 +12,7 @@ from pydelta.errors import BindError, DeltaError, InvalidArgumentError, StorageE
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, forget_emptied, publish, read_state, verify_manifests
 from pydelta.manifests.contents import hive_values, values_of_directory
-from pydelta.manifests.lease import ManifestsBusyError, acquire
+from pydelta.manifests.lease import LeaseLostError, ManifestsBusyError, acquire
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.protocol.types import DecimalType, PrimitiveType
 from pydelta.storage.memory import MemoryStore
@@ -338,6 +339,25 @@ def test_who_waits_for_another_publisher_finds_it_done(log, store):
     lease.release()
     publish(log)
     assert tree(store) == expected(log)
+
+
+def test_a_lease_is_kept_while_something_takes_longer_than_it_lasts(store):
+    now = [1_000_000]
+    lease = acquire(store, lambda: 0, wait_seconds=0, done=lambda: False, wall=lambda: now[0])
+    with lease.kept(every_seconds=0.001):
+        for _ in range(4):
+            before = store.read(lease.path)
+            now[0] += 40_000
+            give_up = time.monotonic() + 20
+            while store.read(lease.path) == before:
+                assert time.monotonic() < give_up
+    assert now[0] == 1_160_000
+    lease.check()
+    now[0] += 80_000
+    with lease.kept(every_seconds=0.001):
+        pass
+    with pytest.raises(LeaseLostError):
+        lease.check()
 
 
 def test_a_lease_whose_holder_died_is_taken_over_and_its_holder_writes_nothing_more(store):
