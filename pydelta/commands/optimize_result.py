@@ -1,4 +1,4 @@
-"""What an OPTIMIZE did: the result, the metrics nested as the reference engine nests them, those of the history. Pure."""
+"""What an OPTIMIZE did: the result, the metrics nested as the reference engine has them, those of the history. Pure."""
 
 from __future__ import annotations
 
