@@ -31,6 +31,7 @@ from pydelta.commands.update import UpdateResult
 from pydelta.commands.update import update as run_update
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
+from pydelta.merge_builder import DeltaMergeBuilder
 from pydelta.optimizing import DeltaOptimizeBuilder
 from pydelta.spark import facade
 from pydelta.spark.clone import SparkCopier
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
+__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
 
 class DeltaTable:
@@ -217,6 +218,17 @@ class DeltaTable:
         """
         with facade.user_errors(self._log):
             return run_update(self._log, SparkEngine(self._spark, alias=self._alias), set or {}, condition)
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
+
+        Args:
+            source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
+            condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
+        """
+        return DeltaMergeBuilder(
+            spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition
+        )
 
     def generate(self, mode: str) -> None:
         """Publish the symlink manifests of the newest version, as far as they changed.

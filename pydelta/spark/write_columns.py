@@ -29,7 +29,7 @@ from pydelta.spark.types import from_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["cast_parts", "conform", "ddl", "name", "raised", "same_type", "violation_in"]
+__all__ = ["absent", "cast_parts", "conform", "ddl", "name", "raised", "same_type", "violation_in"]
 
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
@@ -83,7 +83,7 @@ def conform(
     first: list[Column] = []
     for field in schema.fields:
         given = data.field(field.name)
-        column = _absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
+        column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
         first.append(_sized(column, field, checks).alias(field.name))
     extra = [name(column) for column in carried]
     shaped = _select(df, [*first, *extra], schema)
@@ -119,7 +119,8 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
         ) from error
 
 
-def _absent(field: StructField) -> Column:
+def absent(field: StructField) -> Column:
+    """What a row has in a column that was not given: its default, or null."""
     default = field.metadata.get(_DEFAULT)
     value = F.lit(None) if default is None else F.expr(str(default))
     return value.cast(ddl(field.data_type))
