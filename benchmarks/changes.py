@@ -1,0 +1,236 @@
+"""Do DELETE, UPDATE and MERGE take less time than the peers' on copies of the very same table?
+
+The reference engine takes part where ``PYDELTA_REFERENCE_PYTHON`` names a Python that has its pyspark; its jars come by
+their Maven coordinates, ``PYDELTA_REFERENCE_PACKAGE``. Every contestant's rows are compared after every turn.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import deltalake
+import pyarrow.dataset as ds
+
+import pydelta
+from benchmarks._timing import ratios
+from pydelta.tables import DeltaTable
+
+ROWS, FILES, CHANGED, ROUNDS = 8_000_000, 16, 200_000, 3
+
+# What both Spark engines run: the API is one and the same.
+_OPERATIONS = """
+def run_operation(spark, table, name, source):
+    if name == "delete one row":
+        table.delete("id = 4000001")
+    elif name == "delete 10 %":
+        table.delete("id % 10 = 3")
+    elif name == "delete a partition":
+        table.delete("p = 3")
+    elif name == "update one file":
+        table.update("id BETWEEN 4000000 AND 4000999", {"v": "v + 1"})
+    else:
+        rows = spark.read.parquet(source)
+        merge = table.alias("t").merge(rows.alias("s"), "t.id = s.id")
+        if name == "merge, insert only":
+            merge.whenNotMatchedInsertAll().execute()
+        elif name == "merge, delete":
+            merge.whenMatchedDelete().execute()
+        else:
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+"""
+exec(_OPERATIONS)  # the reference engine runs the same text in its process
+
+_REFERENCE = (
+    """
+import os, sys, time
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.jars.packages", os.environ["PYDELTA_REFERENCE_PACKAGE"])
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .config("spark.driver.memory", "3g")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .getOrCreate()
+)
+from delta.tables import DeltaTable
+"""
+    + _OPERATIONS
+    + """
+print("READY", flush=True)
+for line in sys.stdin:
+    name, path, source = line.rstrip().split("|")
+    table = DeltaTable.forPath(spark, path)
+    started = time.perf_counter()
+    run_operation(spark, table, name, source)
+    print("TOOK", time.perf_counter() - started, flush=True)
+"""
+)
+
+OPERATIONS = (
+    "delete one row",
+    "delete 10 %",
+    "delete a partition",
+    "update one file",
+    "merge, upsert",
+    "merge, insert only",
+    "merge, delete",
+)
+_WITH_VECTORS = ("delete one row", "update one file", "merge, upsert")
+
+
+class _Reference:
+    """The reference engine in a process of its own, warm between turns."""
+
+    def __init__(self) -> None:
+        environment = {
+            "PYDELTA_REFERENCE_PACKAGE": "io.delta:delta-spark_2.13:4.4.0",
+            **os.environ,
+            "PYSPARK_PYTHON": os.environ["PYDELTA_REFERENCE_PYTHON"],
+        }
+        environment.pop("PYSPARK_DRIVER_PYTHON", None)
+        self._process = subprocess.Popen(
+            [os.environ["PYDELTA_REFERENCE_PYTHON"], "-c", _REFERENCE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self._answer("READY")
+
+    def _answer(self, word: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+        raise RuntimeError("the reference engine ended; try PYDELTA_REFERENCE_PYTHON by hand")
+
+    def __call__(self, name: str, path: str, source: str) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{name}|{path}|{source}\n")
+        self._process.stdin.flush()
+        return float(self._answer("TOOK"))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _delta_rs(name: str, path: str, source: str) -> float:
+    table = deltalake.DeltaTable(path)
+    started = time.perf_counter()
+    if name == "delete one row":
+        table.delete("id = 4000001")
+    elif name == "delete 10 %":
+        table.delete("id % 10 = 3")
+    elif name == "delete a partition":
+        table.delete("p = 3")
+    elif name == "update one file":
+        table.update({"v": "v + 1"}, "id BETWEEN 4000000 AND 4000999")
+    else:
+        merge = table.merge(ds.dataset(source).to_table(), "t.id = s.id", source_alias="s", target_alias="t")
+        if name == "merge, insert only":
+            merge.when_not_matched_insert_all().execute()
+        elif name == "merge, delete":
+            merge.when_matched_delete().execute()
+        else:
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    return time.perf_counter() - started
+
+
+def run() -> dict[str, Any]:
+    """8 million rows in 16 files of 5 columns (one partitioned by 8 values); source rows are spread over all files."""
+    spark = pydelta.session(app_name="bench-changes", conf={"spark.driver.memory": "3g"})
+    wanted = os.environ.get("PYDELTA_BENCH_ONLY")
+    reference = _Reference() if "PYDELTA_REFERENCE_PYTHON" in os.environ else None
+    if reference is None:
+        print("PYDELTA_REFERENCE_PYTHON is not set: without the reference engine", file=sys.stderr)
+
+    def ours(name: str, path: str, source: str) -> float:
+        table = DeltaTable.forPath(spark, path)
+        started = time.perf_counter()
+        globals()["run_operation"](spark, table, name, source)
+        return time.perf_counter() - started
+
+    result: dict[str, Any] = {}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            bases = _tables(spark, folder)
+            plans = [(name, "partitioned" if "partition" in name else "plain") for name in OPERATIONS]
+            plans += [(name, "vectors") for name in _WITH_VECTORS]
+            for name, kind in plans:
+                label = f"{name}, vectors" if kind == "vectors" else name
+                if wanted and wanted not in label:
+                    continue
+                contestants: dict[str, Callable[[str, str, str], float]] = {"pydelta": ours}
+                if kind != "vectors":  # delta-rs writes no deletion vectors
+                    contestants["delta-rs"] = _delta_rs
+                if reference is not None:
+                    contestants["delta-spark"] = reference
+                result[label] = _compare(contestants, name, bases[kind], folder)
+                print(label, result[label], flush=True)
+    finally:
+        if reference is not None:
+            reference.close()
+    return result
+
+
+def _tables(spark: Any, folder: str) -> dict[str, str]:
+    rows = spark.range(ROWS, numPartitions=FILES).selectExpr(
+        "id",
+        "cast(id % 8 as int) AS p",
+        "rand(7) AS v",
+        "concat('customer-', id % 100000) AS s",
+        "timestamp_micros(1577836800000000 + id * 1000003) AS t",
+    )
+    rows.write.format("delta").save(f"{folder}/plain")
+    rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(f"{folder}/vectors")
+    rows.write.format("delta").partitionBy("p").save(f"{folder}/partitioned")
+    # nine tenths are there already, one tenth is new
+    spark.range(CHANGED).selectExpr(
+        f"if(id % 10 = 0, {ROWS} + id, (id * 7919) % {ROWS}) AS id",
+        "cast(id % 8 as int) AS p",
+        "0.5D AS v",
+        "'corrected' AS s",
+        "timestamp'2024-01-01 00:00:00' AS t",
+    ).write.parquet(f"{folder}/source")
+    return {name: f"{folder}/{name}" for name in ("plain", "vectors", "partitioned")}
+
+
+def _fingerprint(path: str) -> str:
+    query = "select count(*) as n, sum(id) as ids, count(distinct s) as names, count(distinct p) as parts from t"
+    found = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path)).execute(query).read_all()
+    return str({name: found.column(name).to_pylist() for name in found.schema.names})
+
+
+def _compare(
+    contestants: dict[str, Callable[[str, str, str], float]], name: str, base: str, folder: str
+) -> dict[str, Any]:
+    seconds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
+    for turn in range(ROUNDS + 1):
+        counts = set()
+        for contestant, run_one in contestants.items():
+            copy = f"{folder}/copy-{turn}-{contestant}"
+            shutil.copytree(base, copy)
+            took = run_one(name, copy, f"{folder}/source")
+            if turn:
+                seconds[contestant].append(took)
+            counts.add(_fingerprint(copy))
+            shutil.rmtree(copy)
+        assert len(counts) == 1, counts
+    medians = {contestant: sorted(values)[len(values) // 2] for contestant, values in seconds.items()}
+    to = "delta-spark" if "delta-spark" in medians else "pydelta"
+    return {
+        **ratios(medians, to=to),
+        "seconds": {contestant: round(value, 2) for contestant, value in medians.items()},
+    }
