@@ -18,6 +18,8 @@ __all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "parse_identifie
 
 PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
+_SYMLINK_READER: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
+_TWIN_OF: Final = "pydelta.table.location"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +30,13 @@ class DeltaEntry:
         location: Root URI or path.
         qualifier: Parts under which its columns may be qualified.
         by_path: Named as ``delta.`/path` ``.
+        twin: The entry is the table over symlink manifests that Trino and Presto read; Hive must not read it for Spark.
     """
 
     location: str
     qualifier: tuple[str, ...]
     by_path: bool = False
+    twin: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +124,19 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
     if str(table.tableType().name()) == "VIEW":
         return _view(jvm, table, jvm.none, full)
     provider = table.provider()
-    if not provider.isDefined() or str(provider.get()).lower() != PROVIDER:
+    if provider.isDefined() and str(provider.get()).lower() == PROVIDER:
+        return DeltaEntry(location=_location(jvm, table), qualifier=full)
+    twin = _twin_location(table)
+    return DeltaEntry(location=twin, qualifier=full, twin=True) if twin is not None else None
+
+
+def _twin_location(table: Any) -> str | None:
+    """Where the Delta table lies whose symlink manifests an entry reads; None for any other entry."""
+    reader = table.storage().inputFormat()
+    location = table.properties().get(_TWIN_OF)
+    if not reader.isDefined() or str(reader.get()) != _SYMLINK_READER or not location.isDefined():
         return None
-    return DeltaEntry(location=_location(jvm, table), qualifier=full)
+    return str(location.get())
 
 
 def _view(jvm: Jvm, table: Any, plan: Any, qualifier: tuple[str, ...]) -> ViewEntry:

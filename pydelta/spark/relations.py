@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydelta.errors import BindError, SchemaMismatchError
+from pydelta.errors import BindError, SchemaMismatchError, UnsupportedFeatureError
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["RelationResolver"]
 
 _WRITES_ITS_FIRST_CHILD = ("DeleteFromTable", "UpdateTable", "MergeIntoTable")
+_NAMES_OF_COMMANDS = ("UnresolvedTable", "UnresolvedTableOrView")
+_ONLY_DESCRIBES = (
+    "DescribeRelation", "DescribeColumn", "ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable",
+    "RefreshTable", "UncacheTable", "ExplainCommand",
+)  # fmt: skip
 _CTE_MARK = "pydelta.cte"
 
 
@@ -39,11 +44,14 @@ class RelationResolver:
         self._spark = spark
         self._jvm = Jvm.of(spark)
         self._snapshots: dict[str, Snapshot] = {}
+        self._statement = ""
         self.replaced = 0
 
     def statement(self, plan: Any) -> Any | None:
         """A parsed statement with its Delta relations replaced; None when it has none."""
-        if str(plan.nodeName()) in _WRITES_ITS_FIRST_CHILD:
+        self._statement = str(plan.nodeName())
+        if self._statement in _WRITES_ITS_FIRST_CHILD:
+            self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
             return None
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
@@ -119,11 +127,33 @@ class RelationResolver:
                 return self._time_travel(node)
             if name == "UnresolvedWith":
                 return self._with(node, ctes, namespace)
+            if name == "InsertIntoStatement":
+                self._refuse_twin(node.table())
+            elif name in _NAMES_OF_COMMANDS and self._statement not in _ONLY_DESCRIBES:
+                self._refuse_twin(node)
             if name == "ExplainCommand":
                 return node.copy(self._rewrite(node.logicalPlan(), ctes, namespace), *jvm.rest_of(node, "copy", 1))
             return None
 
         return transform(plan, replace)
+
+    def _refuse_twin(self, target: Any) -> None:
+        """Keep a statement that changes a twin from Hive, which would write into the manifests."""
+        if str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
+            target = next(iter(self._jvm.to_list(target.children())), None)  # under an alias
+        if target is None or str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
+            return
+        name = tuple(str(part) for part in self._jvm.to_list(target.multipartIdentifier()))
+        entry = look_up(self._spark, name)
+        if isinstance(entry, DeltaEntry) and entry.twin:
+            raise UnsupportedFeatureError(
+                f"{'.'.join(name)} is what Trino and Presto read of the Delta table at {entry.location}: this "
+                "statement would change it behind the table's back.",
+                hint="Change the table itself: df.write.insertInto and DeltaTable.forName take this name too, and "
+                "catalog_sync brings the entry up to date.",
+                features=(),
+                table=entry.location,
+            )
 
     def _unresolved(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...], mark: Any) -> Any | None:
         if node.isStreaming() or node.getTagValue(mark).isDefined():

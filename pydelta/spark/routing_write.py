@@ -89,6 +89,12 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
             entry = _entry(self._spark, name)
             source = _source(self, format)
             if source != _PROVIDER and not (entry is not None and source == _default_source(self._spark)):
+                if entry is not None and entry.twin:
+                    raise InvalidArgumentError(
+                        f"{name} is what Trino and Presto read of the Delta table at {entry.location}, and the data "
+                        f"was to be written as {source}.",
+                        hint='Leave the format out, or say format("delta").',
+                    )
                 return original(self, name, format, mode, partitionBy, **options)
             _set(self, format, mode, partitionBy, options)
             if entry is not None and entry.by_path:

@@ -1,0 +1,147 @@
+"""Run by ``test_twin_in_spark.py`` in a process of its own: a session's catalog is chosen once a process.
+
+Arguments: the metastore's address, a database, a folder. Prints one JSON document: what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pydelta
+from catalog_sync import Metastore, MetastoreAddress, TableName, sync_table, twin_name
+from catalog_sync.native import sync_native
+from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog
+from pydelta.spark.refresh import indexes_in
+from pydelta.tables import DeltaTable
+
+uri, database, folder = sys.argv[1:]
+root = f"{folder}/orders"
+native, twin = f"{database}.orders", f"{database}_symlink.orders"
+found: dict[str, object] = {}
+
+spark = pydelta.session(
+    "twin",
+    master="local[2]",
+    conf={
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": uri,
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    },
+)
+spark.sparkContext.setLogLevel("OFF")
+
+
+def rows(frame):
+    return sorted([str(value) for value in row] for row in frame.collect())
+
+
+def plan(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def refused(what):
+    try:
+        what()
+    except DeltaError as error:
+        return str(error)
+    return None
+
+
+def tree():
+    return sorted(str(path) for path in Path(root).rglob("*") if "_symlink_format_manifest" in str(path))
+
+
+(
+    spark.range(40)
+    .selectExpr(
+        "id", "id % 4 AS Day", "concat('n', id) AS Name", "cast(id / 3 AS decimal(10,2)) AS price",
+        "timestamp_seconds(id * 86400) AS At", "named_struct('a', id, 'b', array(id)) AS s",
+    )
+    .write.format("delta").partitionBy("Day").save(root)
+)  # fmt: skip
+log = DeltaLog.for_table(root)
+with Metastore(MetastoreAddress.parse(uri)) as metastore:
+    name = TableName.parse(native)
+    sync_table(log, metastore, twin_name(name))
+    sync_native(metastore, name, log.update())
+
+by_path = spark.read.format("delta").load(root)
+found["expected"] = rows(by_path)
+found["read"] = {
+    "spark.table": rows(spark.table(twin)),
+    "spark.sql": rows(spark.sql(f"SELECT * FROM {twin}")),
+    "spark.read.table": rows(spark.read.table(twin)),
+    "in capitals": rows(spark.table(twin.upper())),
+    "native": rows(spark.table(native)),
+}
+spark.sql(f"CREATE VIEW {database}.seen AS SELECT * FROM {twin}")
+found["read"]["view"] = rows(spark.table(f"{database}.seen"))
+spark.catalog.setCurrentDatabase(f"{database}_symlink")
+found["read"]["by its short name"] = rows(spark.sql("SELECT * FROM orders"))
+spark.catalog.setCurrentDatabase("default")
+found["columns"] = [spark.table(twin).columns, by_path.columns]
+filtered = spark.sql(f"SELECT Name FROM {twin} WHERE Day = 2 AND id > 10")
+found["plan"] = plan(filtered)
+found["index"] = [str(index.toString()) for index in indexes_in(filtered._jdf.queryExecution().analyzed())]
+found["files"] = [len(filtered.inputFiles()), len(by_path.where("Day = 2").inputFiles())]
+joined = spark.sql(f"WITH o AS (SELECT * FROM {twin}) SELECT a.id FROM o a JOIN {native} b ON a.id = b.id")
+found["join"] = [joined.count(), "hive" in plan(joined).lower()]
+found["explain"] = spark.sql(f"EXPLAIN SELECT * FROM {twin}").collect()[0][0]
+found["older version"] = rows(spark.sql(f"SELECT * FROM {twin} VERSION AS OF 0"))
+
+new = spark.table(twin).where("id = 3").selectExpr("id + 100 AS id", "Day", "Name", "price", "At", "s")
+new.write.insertInto(twin)
+new.withColumn("id", new["id"] + 1).write.mode("append").saveAsTable(twin)
+new.withColumn("id", new["id"] + 2).writeTo(twin).append()
+found["written"] = [spark.table(twin).where("id >= 100").count(), log.update().version]
+DeltaTable.forName(spark, twin).delete("id = 103")
+found["deleted"] = [spark.table(twin).where("id >= 100").count(), log.update().version]
+found["forName"] = rows(DeltaTable.forName(spark, twin).toDF())
+found["expected after"] = rows(spark.read.format("delta").load(root))
+
+before = [tree(), log.update().version]
+statements = {
+    "insert": f"INSERT INTO {twin} SELECT * FROM {native}",
+    "insert values": f"INSERT INTO {twin} VALUES (1)",
+    "insert overwrite": f"INSERT OVERWRITE TABLE {twin} PARTITION (Day = 1) SELECT 1",
+    "insert after with": f"WITH w AS (SELECT * FROM {native}) INSERT INTO {twin} SELECT * FROM w",
+    "delete": f"DELETE FROM {twin} WHERE id = 1",
+    "delete under an alias": f"DELETE FROM {twin} AS t WHERE t.id = 1",
+    "update": f"UPDATE {twin} SET Name = 'x'",
+    "merge": f"MERGE INTO {twin} t USING {native} s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    "truncate": f"TRUNCATE TABLE {twin}",
+    "msck": f"MSCK REPAIR TABLE {twin}",
+    "add partition": f"ALTER TABLE {twin} ADD PARTITION (Day = 99)",
+    "add column": f"ALTER TABLE {twin} ADD COLUMNS (z INT)",
+    "analyze": f"ANALYZE TABLE {twin} COMPUTE STATISTICS",
+}
+found["refused"] = {key: refused(lambda text=text: spark.sql(text)) for key, text in statements.items()}
+as_orc = spark.range(1).write.mode("overwrite").format("orc")
+found["refused"]["save as orc"] = refused(lambda: as_orc.saveAsTable(twin))
+found["unchanged"] = before == [tree(), log.update().version]
+found["described"] = [
+    "Symlink" in str(spark.sql(f"DESCRIBE EXTENDED {twin}").collect()),
+    spark.sql(f"SHOW PARTITIONS {twin}").count(),
+]
+
+spark.sql(f"CREATE TABLE {database}.plain (a INT) STORED AS PARQUET")
+spark.sql(f"INSERT INTO {database}.plain VALUES (1), (2)")
+found["a table of Hive's own"] = rows(spark.table(f"{database}.plain"))
+
+pydelta.disable(spark)
+for setting in ("true", "false"):
+    spark.conf.set("spark.sql.hive.convertMetastoreParquet", setting)
+    try:
+        answer = rows(spark.table(twin))
+        found[f"without pydelta, convertMetastoreParquet={setting}"] = sorted({str(row) for row in answer})[:3]
+    except Exception as error:  # noqa: BLE001  whatever it is: it is shown, and never the right rows
+        found[f"without pydelta, convertMetastoreParquet={setting}"] = f"{type(error).__name__}: {str(error)[:300]}"
+spark.stop()
+print(json.dumps(found))
