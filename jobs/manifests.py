@@ -1,5 +1,8 @@
 """Tables in, their manifests and metastore entries at the newest version out: ``submit manifests lake.orders …``.
 
+On request it first rewrites what readers of manifests cannot take or take slowly: files with deletion vectors
+(``--purge``), partitions of very many files (``--compact-first``).
+
 One line of JSON on standard output says what happened to each table. Exit codes: 0 done, 1 the input is wrong, 2 the
 metastore or the store did not answer, or another process was publishing: run it again, as often as you like.
 """
@@ -9,15 +12,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.targets import Target, find_targets
 from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests import MANY_FILES
 from pydelta.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["main", "run"]
 
@@ -38,15 +46,30 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--table", metavar="DATABASE.TABLE", help="name of the table given by --location")
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     parser.add_argument("--full", action="store_true", help="write every manifest, compare every partition")
+    parser.add_argument(
+        "--atomic",
+        action=argparse.BooleanOptionalAction,
+        help="move all changed partitions by one call; a table stays so from then on",
+    )
+    parser.add_argument("--purge", action="store_true", help="first rewrite the files that have deletion vectors")
+    parser.add_argument(
+        "--compact-first",
+        nargs="?",
+        type=int,
+        const=MANY_FILES,
+        metavar="FILES",
+        help=f"first compact the partitions of more files than this ({MANY_FILES})",
+    )
     return parser
 
 
-def run(session_conf: dict[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
+def run(session_conf: dict[str, str], args: Sequence[str], spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """Sync what the arguments name; a table that fails stops no other.
 
     Args:
         session_conf: Settings of the Spark session, for storage and the metastore's address.
         args: As on the command line.
+        spark: Rewrites files; needed for ``--purge`` and ``--compact-first`` alone.
 
     Raises:
         InvalidArgumentError: Arguments that cannot be right.
@@ -56,6 +79,12 @@ def run(session_conf: dict[str, str], args: Sequence[str]) -> list[dict[str, Any
     tables = [*options.tables, *([options.location] if options.location else [])]
     if not tables and not options.database:
         raise InvalidArgumentError("No table was named.", hint="Give names, --database or --location.")
+    if options.compact_first is not None and options.compact_first < 1:
+        raise InvalidArgumentError(f"--compact-first is {options.compact_first}.", hint="Give 1 or more.")
+    if spark is None and (options.purge or options.compact_first is not None):
+        raise InvalidArgumentError(
+            "--purge and --compact-first rewrite files, and there is no Spark session.", hint="Run it as a job."
+        )
     settings = Settings.resolve(session_conf)
     with Metastore(MetastoreAddress.parse(options.metastore or settings.sync_metastore)) as metastore:
         targets = find_targets(
@@ -66,12 +95,19 @@ def run(session_conf: dict[str, str], args: Sequence[str]) -> list[dict[str, Any
             rule=settings.sync_name,
             options=session_conf,
         )
-        return [_sync(metastore, target, SyncOptions(full=options.full)) for target in targets]
+        return [_sync(metastore, target, options, spark) for target in targets]
 
 
-def _sync(metastore: Metastore, target: Target, how: SyncOptions) -> dict[str, Any]:
+def _sync(
+    metastore: Metastore, target: Target, options: argparse.Namespace, spark: SparkSession | None
+) -> dict[str, Any]:
     found: dict[str, Any] = {"table": target.log.uri, "twin": str(target.twin)}
+    how = SyncOptions(full=options.full, atomic=options.atomic)
     try:
+        if spark is not None and options.purge:
+            found["purged_files"] = _purge(spark, target.log)
+        if spark is not None and options.compact_first is not None:
+            found["compacted_files"] = _compact(spark, target.log, options.compact_first)
         result = sync_table(target.log, metastore, target.twin, how)
         if target.native is not None:
             sync_native(metastore, target.native, target.log.update())
@@ -83,7 +119,60 @@ def _sync(metastore: Metastore, target: Target, how: SyncOptions) -> dict[str, A
         "manifests": written,
         "partitions_added": len(result.plan.add),
         "partitions_dropped": len(result.plan.drop),
+        "crowded": dict(result.manifests.crowded) if result.manifests else {},
     }
+
+
+def _purge(spark: SparkSession, log: DeltaLog) -> int:
+    """Rewrite the files with deletion vectors; how many there were."""
+    from pydelta.commands.reorg import purge
+    from pydelta.spark.engine import SparkEngine
+    from pydelta.spark.facade import settings_of
+
+    return purge(log, SparkEngine(spark), settings_of(spark)).num_removed_files
+
+
+def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
+    """Compact the partitions of more files than ``most``; how many files went."""
+    from pydelta.commands.optimize import optimize
+    from pydelta.spark.engine import SparkEngine
+    from pydelta.spark.facade import settings_of
+
+    snapshot = log.update()
+    crowded = _crowded(snapshot, most)
+    if not crowded:
+        return 0
+    result = optimize(log, SparkEngine(spark), settings_of(spark), condition=_condition(snapshot, crowded))
+    return len(result.removed)
+
+
+def _crowded(snapshot: Snapshot, most: int) -> list[tuple[str | None, ...]]:
+    """Partitions of more files than ``most``, by the log's texts of their values."""
+    import polars as pl
+
+    keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
+    if not keys:
+        return [()] if snapshot.files.core.height > most else []
+    counts = snapshot.files.core.group_by(keys).len("files").filter(pl.col("files") > most)
+    return list(counts.drop("files").sort(keys).iter_rows())
+
+
+def _condition(snapshot: Snapshot, partitions: Iterable[Sequence[str | None]]) -> str | None:
+    """SQL that is true for just these partitions; None without partition columns."""
+    if not snapshot.partition_columns:
+        return None
+    fields = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+    kinds = [str(field.data_type) if field is not None else "string" for field in fields]
+    names = ["`" + name.replace("`", "``") + "`" for name in snapshot.partition_columns]
+
+    def equal(name: str, kind: str, text: str | None) -> str:
+        if text is None:
+            return f"{name} IS NULL"
+        quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return f"{name} = {quoted if kind == 'string' else f'CAST({quoted} AS {kind})'}"
+
+    rows = (" AND ".join(map(equal, names, kinds, values)) for values in partitions)
+    return " OR ".join(f"({row})" for row in rows)
 
 
 def _code_of(error: DeltaError) -> int:
@@ -101,8 +190,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         import pydelta
         from pydelta.spark.jvm import Jvm
 
-        jvm = Jvm.of(pydelta.session(app_name="manifests"))
-        rows = run({**jvm.session_conf(), **jvm.hadoop_options()}, given)
+        spark = pydelta.session(app_name="manifests")
+        jvm = Jvm.of(spark)
+        rows = run({**jvm.session_conf(), **jvm.hadoop_options()}, given, spark)
     except DeltaError as error:
         print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
         return _code_of(error)

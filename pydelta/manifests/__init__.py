@@ -10,6 +10,7 @@
 from pydelta.manifests.contents import MANIFEST_DIR, Manifest, check_publishable, manifests_of, values_of_directory
 from pydelta.manifests.lease import Lease, LeaseLostError, ManifestsBusyError
 from pydelta.manifests.publish import (
+    MANY_FILES,
     ManifestOptions,
     PublishResult,
     forget_emptied,
@@ -26,6 +27,7 @@ from pydelta.manifests.versions import EMPTY_DIR, VersionedResult, publish_versi
 __all__ = [
     "EMPTY_DIR",
     "MANIFEST_DIR",
+    "MANY_FILES",
     "Lease",
     "LeaseLostError",
     "Manifest",

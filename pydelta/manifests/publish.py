@@ -41,6 +41,7 @@ from pydelta.protocol.partitions import partition_dir, typed_frame
 from pydelta.storage import Store
 
 __all__ = [
+    "MANY_FILES",
     "ManifestOptions",
     "PublishResult",
     "delete_manifests",
