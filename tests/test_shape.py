@@ -34,6 +34,12 @@ def test_a_file_has_at_most_600_lines(path):
     assert len(path.read_text().splitlines()) <= 600
 
 
+def test_test_files_have_names_of_their_own():
+    """pytest takes two files of one name in two folders for the same module."""
+    names = [path.name for path in SOURCES if path.name.startswith("test_") and "stack" not in path.parts]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
+
+
 @pytest.mark.parametrize(
     "path", [p for p in SOURCES if p.name == "__init__.py"], ids=lambda p: str(p.relative_to(ROOT))
 )
