@@ -31,6 +31,7 @@ __all__ = [
     "check_order_columns",
     "check_still_clustered",
     "clustering_domain",
+    "clustering_of_write",
     "clustering_paths",
     "layout_paths",
     "path_text",
@@ -159,6 +160,39 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
             f"The table is clustered by {', '.join(path_text(path) for path in paths)}, and its new definition {what}.",
             hint="Replace the table with DeltaTable.replace(…), with clusterBy or without, and then write.",
         )
+
+
+def clustering_of_write(
+    snapshot: Snapshot, metadata: Metadata | None, cluster_by: Sequence[str] | None, *, redefined: bool
+) -> DomainMetadata | None:
+    """What a write says of the table's clustering; None where it says nothing.
+
+    Args:
+        snapshot: The table; version -1 where there is none.
+        metadata: Its new definition; None for the one it has.
+        cluster_by: Columns that the writer named, None where it did not say.
+        redefined: Whether the write replaces the table's definition.
+
+    Raises:
+        BindError, InvalidArgumentError: The table cannot be clustered by these columns, or is by others.
+        SchemaError: See ``check_still_clustered``.
+    """
+    if metadata is not None and (snapshot.version < 0 or redefined):
+        made = plan_clustering(metadata, cluster_by or ())
+        if made is None and clustering_paths(snapshot):
+            return clustering_domain(parse_schema(metadata.schema_string), ())
+        return made
+    there = clustering_paths(snapshot)
+    if cluster_by is not None:
+        named = layout_paths(snapshot, cluster_by, purpose="CLUSTER BY")
+        if named != there:
+            now = ", ".join(path_text(path) for path in there) or "nothing"
+            raise InvalidArgumentError(
+                f"clusterBy names {', '.join(cluster_by)}, and the table is clustered by {now}.",
+                hint="Leave clusterBy out, or replace the table.",
+            )
+    check_still_clustered(snapshot, metadata)
+    return None
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from pydelta.commands.clustering import check_still_clustered
+from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_of_write
 from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.write_options import WriteMode, WriteOptions
@@ -25,7 +25,8 @@ from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or, columns, is_partition_only
-from pydelta.protocol.actions import Action, AddFile, SetTransaction
+from pydelta.protocol.actions import Action, AddFile, DomainMetadata, SetTransaction
+from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import StructField, StructType, physical_name
 from pydelta.settings import Settings
@@ -152,7 +153,8 @@ class _Write:
     def run(self) -> WriteResult:
         snapshot, plan = self.txn.snapshot, self.plan
         exists = snapshot.version >= 0
-        check_still_clustered(snapshot, plan.metadata)
+        redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
+        clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
         condition = None
         if plan.kind is WriteKind.REPLACE_WHERE:
             condition = self.engine.bind_condition(snapshot, self.options.replace_where)
@@ -178,7 +180,7 @@ class _Write:
                 going = snapshot.files.adds(self.txn.read_files())
             elif plan.kind is WriteKind.DYNAMIC:
                 going = snapshot.files.adds(self._files_of_partitions(written.adds))
-            committed = self._commit(written, kept, going)
+            committed = self._commit(written, kept, going, clustering)
         except CommitStateUnknownError as error:
             error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
             raise
@@ -259,14 +261,25 @@ class _Write:
         matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
         return live[matching["__position"].sort().to_list()]
 
-    def _commit(self, written: RewriteOutput, kept: RewriteOutput, going: list[AddFile]) -> Committed:
+    def _commit(
+        self,
+        written: RewriteOutput,
+        kept: RewriteOutput,
+        going: list[AddFile],
+        clustering: DomainMetadata | None,
+    ) -> Committed:
         now_ms = time.time_ns() // 1_000_000
         if self.plan.metadata is not None:
             self.txn.update_metadata(self.plan.metadata)
+            if clustering is not None:
+                base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
+                self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
         changes = self.options.data_change
         actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *kept.adds)]
         actions += [*written.changes, *kept.changes] if changes else []
         actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
+        if clustering is not None:
+            actions.append(clustering)
         if self.options.txn_app_id is not None and self.options.txn_version is not None:
             actions.append(
                 SetTransaction(app_id=self.options.txn_app_id, version=self.options.txn_version, last_updated=now_ms)

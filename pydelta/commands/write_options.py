@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -56,6 +57,7 @@ class WriteMode(enum.Enum):
 
 
 _KNOWN: Final = (
+    "clusterBy",
     "compression",
     "dataChange",
     "maxRecordsPerFile",
@@ -80,6 +82,7 @@ class WriteOptions:
     Args:
         mode: What to do with a table that is there.
         partition_by: Partition columns, or None where the caller did not say.
+        cluster_by: Columns that OPTIMIZE orders rows by, or None where the caller did not say.
         merge_schema: Add the data's new columns to the table.
         overwrite_schema: Let an overwrite replace schema and partitioning.
         replace_where: Condition whose rows are replaced, or None.
@@ -97,6 +100,7 @@ class WriteOptions:
 
     mode: WriteMode
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
     merge_schema: bool = False
     overwrite_schema: bool = False
     replace_where: str | None = None
@@ -155,6 +159,7 @@ class WriteOptions:
         parsed = cls(
             mode=mode,
             partition_by=None if partition_by is None else tuple(partition_by),
+            cluster_by=_names(given["clusterBy"], "clusterBy") if "clusterBy" in given else None,
             merge_schema=_flag(given, "mergeSchema", default=settings.schema_auto_merge),
             overwrite_schema=_flag(given, "overwriteSchema", default=False),
             replace_where=given.get("replaceWhere"),
@@ -216,6 +221,20 @@ def _dynamic(given: Mapping[str, str], *, mode: WriteMode, settings: Settings) -
 
 def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     return parse_bool(given[name], name=name) if name in given else default
+
+
+def _names(text: str, option: str) -> tuple[str, ...]:
+    """``a, b.c`` or a JSON list of names."""
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except ValueError:
+            names = None
+    else:
+        names = [part.strip() for part in text.split(",")]
+    if not isinstance(names, list) or not all(isinstance(item, str) and item for item in names):
+        raise InvalidArgumentError(f"{option} is {text!r}.", hint="Name columns, with commas between them.")
+    return tuple(names)
 
 
 def _whole(text: str, name: str) -> int:

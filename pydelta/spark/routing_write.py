@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,16 +165,19 @@ def _mode(writer: DataFrameWriter) -> WriteMode:
 
 def _options(writer: DataFrameWriter) -> dict[str, str]:
     jvm = Jvm.of(writer._spark)
-    return jvm.to_dict(jvm.python_utils_map(writer._jwrite.extraOptions().originalMap()))
+    options = jvm.to_dict(jvm.python_utils_map(writer._jwrite.extraOptions().originalMap()))
+    clustering = writer._jwrite.clusteringColumns()
+    if clustering.isDefined():
+        options["clusterBy"] = json.dumps([str(column) for column in jvm.to_list(clustering.get())])
+    return options
 
 
 def _partitions(writer: DataFrameWriter) -> list[str] | None:
     jvm = Jvm.of(writer._spark)
-    for layout, what in (("numBuckets", "bucketBy"), ("clusteringColumns", "clusterBy")):
-        if getattr(writer._jwrite, layout)().isDefined():
-            raise UnsupportedFeatureError(
-                f"{what} was called, and this engine writes no such layout yet.", features=(what,), hint="Leave it out."
-            )
+    if writer._jwrite.numBuckets().isDefined():
+        raise UnsupportedFeatureError(
+            "bucketBy was called, and a Delta table has no buckets.", features=("bucketBy",), hint="Leave it out."
+        )
     columns = writer._jwrite.partitioningColumns()
     return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None
 
@@ -201,7 +205,7 @@ def _creator(mode: WriteMode) -> Callable[[Callable[..., None]], Callable[..., N
                 if source.lower() != _PROVIDER and not (by_path and not provider.isDefined()):
                     return original(self)
                 properties = _strings(self, self._jwriter.properties())
-                options = _strings(self, self._jwriter.options())
+                options = _strings(self, self._jwriter.options()) | _clustering(self)
                 location = properties.pop("location", None) or options.get("path")
                 description = properties.pop("comment", None)
                 partitions = _transforms(self)
@@ -292,14 +296,17 @@ def _strings(writer: DataFrameWriterV2, scala_map: Any) -> dict[str, str]:
     return jvm.to_dict(jvm.python_utils_map(scala_map))
 
 
+def _clustering(writer: DataFrameWriterV2) -> dict[str, str]:
+    """Columns of ``clusterBy``, as the option of the same name."""
+    clustering = writer._jwriter.clustering()
+    if not clustering.isDefined():
+        return {}
+    columns = [".".join(str(part) for part in item.fieldNames()) for item in clustering.get().references()]
+    return {"clusterBy": json.dumps(columns)}
+
+
 def _transforms(writer: DataFrameWriterV2) -> list[str] | None:
     """Columns of ``partitionedBy``; transforms such as ``years(ts)`` have no place in a Delta table."""
-    if writer._jwriter.clustering().isDefined():
-        raise UnsupportedFeatureError(
-            "clusterBy was called, and this engine writes no clustered tables yet.",
-            features=("clustering",),
-            hint="Leave it out.",
-        )
     partitioning = writer._jwriter.partitioning()
     if not partitioning.isDefined():
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
 import pytest
+from optimize_tables import actions, adds, last_commit, parquet_files, rows, skipped
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -15,28 +15,6 @@ from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
-
-
-def last_commit(path):
-    return DeltaLog.for_table(path).history(1)[0].commit_info.fields
-
-
-def actions(path):
-    log = DeltaLog.for_table(path)
-    return log.actions(log.update().version)
-
-
-def adds(path):
-    snapshot = DeltaLog.for_table(path).update()
-    return snapshot.files.adds(snapshot.files.core)
-
-
-def rows(spark, path):
-    return sorted(map(str, spark.read.format("delta").load(path).collect()))
-
-
-def parquet_files(path):
-    return {str(item.relative_to(path)) for item in Path(path).rglob("*.parquet") if "_delta_log" not in item.parts}
 
 
 @pytest.fixture
@@ -232,12 +210,6 @@ def square(spark, tmp_path):
     return path
 
 
-def skipped(path, column, value):
-    """Files whose bounds rule a value out."""
-    stats = [json.loads(add.stats) for add in adds(path)]
-    return sum(not item["minValues"][column] <= value <= item["maxValues"][column] for item in stats)
-
-
 def test_zorder_lets_conditions_on_either_column_skip_files(spark, square):
     before = rows(spark, square)
     total = sum(add.size for add in adds(square))
@@ -308,200 +280,6 @@ def test_columns_without_statistics_are_refused(spark, tmp_path):
         DeltaTable.forPath(spark, path).optimize().executeZOrderBy("late")
     with pytest.raises(InvalidArgumentError, match="not clustered"):
         DeltaTable.forPath(spark, path).optimize().executeCompaction(full=True)
-
-
-# --- clustered tables ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def clustered(spark, tmp_path):
-    """A table clustered by two columns, with 20,000 rows in five files that are in no order."""
-    path = str(tmp_path / "t")
-    builder = DeltaTable.create(spark).location(path).addColumn("x", "int").addColumn("y", "string")
-    builder.addColumn("id", "bigint").clusterBy("x", "y").execute()
-    append_points(spark, path, 0, 20_000, 5)
-    return path
-
-
-def append_points(spark, path, first, last, files):
-    spark.range(first, last, numPartitions=files).selectExpr(
-        "cast(pmod(xxhash64(id), 200) as int) as x", "concat('n', 1000 + pmod(xxhash64(id, 1), 200)) as y", "id"
-    ).write.format("delta").mode("append").save(path)  # fmt: skip
-
-
-@pytest.fixture
-def small_target(spark):
-    spark.conf.set("spark.pydelta.optimize.maxFileSize", "20kb")
-    yield
-    spark.conf.unset("spark.pydelta.optimize.maxFileSize")
-
-
-def test_optimize_puts_a_clustered_table_in_order_and_says_who_did(spark, clustered, small_target):
-    before = rows(spark, clustered)
-    metrics = DeltaTable.forPath(spark, clustered).optimize().executeCompaction().first()["metrics"]
-    assert rows(spark, clustered) == before
-    files = metrics["numFilesAdded"]
-    assert files >= 8
-    assert metrics["clusteringStats"]["inputOtherFiles"]["numFiles"] == 5
-    assert metrics["zOrderStats"] is None
-    new = adds(clustered)
-    assert {add.clustering_provider for add in new} == {"liquid"}
-    assert {add.tags["ZCUBE_ZORDER_BY"] for add in new} == {'["x", "y"]'}
-    assert len({add.tags["ZCUBE_ID"] for add in new}) == 1
-    for column, values in (("x", range(5, 200, 10)), ("y", [f"n{1000 + n}" for n in range(5, 200, 10)])):
-        assert sum(skipped(clustered, column, value) for value in values) >= 0.5 * files * len(values)
-    parameters = last_commit(clustered)["operationParameters"]
-    assert (parameters["clusterBy"], parameters["zOrderBy"], parameters["isFull"]) == ('["x", "y"]', "[]", "false")
-    assert DeltaTable.forPath(spark, clustered).detail().first()["clusteringColumns"] == ["x", "y"]
-
-
-def test_only_new_files_are_put_in_order_and_full_takes_all(spark, clustered, small_target):
-    table = DeltaTable.forPath(spark, clustered)
-    table.optimize().executeCompaction()
-    first = {add.path for add in adds(clustered)}
-    assert table.optimize().executeCompaction().first()["metrics"]["numFilesAdded"] == 0
-    append_points(spark, clustered, 20_000, 24_000, 2)
-    before = rows(spark, clustered)
-    metrics = table.optimize().executeCompaction().first()["metrics"]
-    after = {add.path for add in adds(clustered)}
-    assert metrics["clusteringStats"]["inputOtherFiles"]["numFiles"] == 2
-    assert len(first & after) >= len(first) // 2
-    assert rows(spark, clustered) == before
-    assert table.optimize().executeCompaction(full=True).first()["metrics"]["numFilesRemoved"] == len(after)
-    assert rows(spark, clustered) == before
-    assert last_commit(clustered)["operationParameters"]["isFull"] == "true"
-
-
-def test_a_small_clustered_table_comes_to_rest(spark, clustered):
-    table = DeltaTable.forPath(spark, clustered)
-    assert table.optimize().executeCompaction().first()["metrics"]["numFilesAdded"] == 1
-    assert table.optimize().executeCompaction().first()["metrics"]["numFilesAdded"] == 0
-    append_points(spark, clustered, 0, 10, 1)
-    assert table.optimize().executeCompaction().first()["metrics"]["numFilesRemoved"] == 2
-
-
-def test_files_that_another_implementation_ordered_are_left_to_it(spark, clustered):
-    from pydelta.txn import Operation, start_transaction
-
-    log = DeltaLog.for_table(clustered)
-    txn = start_transaction(log)
-    foreign = adds(clustered)[0]
-    txn.commit([foreign.replace(data_change=False, clustering_provider="theirs")], Operation(name="OPTIMIZE"))
-    table = DeltaTable.forPath(spark, clustered)
-    assert table.optimize().executeCompaction().first()["metrics"]["numFilesRemoved"] == 4
-    assert foreign.path in {add.path for add in adds(clustered)}
-    table.optimize().executeCompaction(full=True)
-    assert foreign.path not in {add.path for add in adds(clustered)}
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda builder: builder.executeZOrderBy("x"), "clustered"),
-        (lambda builder: builder.where("x = 1").executeCompaction(), "Leave where"),
-    ],
-)
-def test_a_clustered_table_takes_no_zorder_and_no_condition(spark, clustered, call, said):
-    with pytest.raises(InvalidArgumentError, match=said):
-        call(DeltaTable.forPath(spark, clustered).optimize())
-
-
-def test_one_clustering_column_is_a_plain_order(spark, tmp_path, small_target):
-    path = str(tmp_path / "t")
-    builder = DeltaTable.create(spark).location(path).addColumn("x", "int").addColumn("y", "string")
-    builder.addColumn("id", "bigint").clusterBy(["y"]).execute()
-    append_points(spark, path, 0, 10_000, 4)
-    DeltaTable.forPath(spark, path).optimize().executeCompaction()
-    bounds = sorted((stats["minValues"]["y"], stats["maxValues"]["y"]) for add in adds(path)
-                    if (stats := json.loads(add.stats)))  # fmt: skip
-    assert len(bounds) > 3
-    assert all(high <= low for (_, high), (low, _) in itertools.pairwise(bounds))
-
-
-# --- after and before writes -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def few_files(spark):
-    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
-    yield
-    spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
-
-
-def many(spark, path, ids, files, **options):
-    frame = spark.range(*ids, numPartitions=files).selectExpr("id", "cast(id % 2 as int) as p")
-    frame.write.format("delta").options(**options).partitionBy("p").mode("append").save(path)
-
-
-def operations(path):
-    return [record.commit_info.operation for record in DeltaLog.for_table(path).history()]
-
-
-def test_auto_compaction_follows_a_write_that_leaves_many_small_files(spark, tmp_path, few_files):
-    path = str(tmp_path / "t")
-    many(spark, path, (0, 30), 3, **{"delta.autoOptimize.autoCompact": "true"})
-    assert operations(path) == ["CREATE TABLE AS SELECT"] or len(operations(path)) == 1
-    spark.range(100, 110).selectExpr("id", "1 as p").coalesce(1).write.format("delta").mode("append").save(path)
-    assert operations(path)[0] == "OPTIMIZE"
-    parameters = last_commit(path)["operationParameters"]
-    assert parameters["auto"] == "true"
-    assert sorted(add.partition_values["p"] for add in adds(path)) == ["0", "0", "0", "1"]
-    assert spark.read.format("delta").load(path).count() == 40
-
-
-def test_auto_compaction_is_off_unless_asked_for_and_the_session_decides(spark, tmp_path, few_files):
-    path = str(tmp_path / "t")
-    many(spark, path, (0, 40), 4)
-    assert len(adds(path)) == 8
-    spark.conf.set("spark.databricks.delta.autoCompact.enabled", "true")
-    try:
-        many(spark, path, (40, 80), 4)
-    finally:
-        spark.conf.unset("spark.databricks.delta.autoCompact.enabled")
-    assert len(adds(path)) == 2
-
-
-def test_auto_compaction_that_fails_leaves_the_write_alone(spark, tmp_path, few_files, monkeypatch, caplog):
-    from pydelta.spark.engine import SparkEngine
-
-    def fail(*args, **kwargs):
-        raise StorageError("the disk is full")
-
-    path = str(tmp_path / "t")
-    monkeypatch.setattr(SparkEngine, "compact", fail)
-    many(spark, path, (0, 40), 4, **{"delta.autoOptimize.autoCompact": "true"})
-    assert len(adds(path)) == 8
-    assert "auto-compaction after version 0" in caplog.text
-
-
-def test_an_optimised_write_gives_each_partition_few_files(spark, tmp_path):
-    plain, option, table = (str(tmp_path / name) for name in ("plain", "option", "table"))
-    many(spark, plain, (0, 80), 8)
-    many(spark, option, (0, 80), 8, optimizeWrite="true")
-    many(spark, table, (0, 80), 8, **{"delta.autoOptimize.optimizeWrite": "true"})
-    assert [len(adds(path)) for path in (plain, option, table)] == [16, 2, 2]
-    many(spark, table, (80, 160), 8, optimizeWrite="false")
-    assert len(adds(table)) == 18
-    spark.conf.set("spark.databricks.delta.optimizeWrite.enabled", "true")
-    try:
-        many(spark, plain, (80, 160), 8)
-        spark.range(0, 80, numPartitions=8).write.format("delta").save(str(tmp_path / "flat"))
-    finally:
-        spark.conf.unset("spark.databricks.delta.optimizeWrite.enabled")
-    assert len(adds(plain)) == 18
-    assert len(adds(str(tmp_path / "flat"))) == 1
-    assert rows(spark, plain) == rows(spark, table)
-
-
-def test_an_optimised_write_splits_a_large_partition(spark, tmp_path):
-    path = str(tmp_path / "t")
-    frame = spark.range(0, 400_000, numPartitions=4).selectExpr("id", "uuid() as u", "cast(0 as int) as p")
-    spark.conf.set("spark.pydelta.write.optimizeBinSize", "4mb")
-    try:
-        frame.write.format("delta").partitionBy("p").option("optimizeWrite", "true").save(path)
-    finally:
-        spark.conf.unset("spark.pydelta.write.optimizeBinSize")
-    assert 2 <= len(adds(path)) <= 6
 
 
 # --- what goes along with rows ---------------------------------------------------------------------------------------
