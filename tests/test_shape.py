@@ -104,6 +104,6 @@ def test_nothing_names_a_machine_path_or_a_registry():
     for name in filter(None, listed):
         path = ROOT / name
         if path.is_file() and path.suffix not in {".parquet", ".png"}:
-            text = path.read_text(errors="replace").replace("s3a:/" + "/work/", "")  # a bucket of the stack
+            text = path.read_text(errors="replace").replace("s3a:/" + "/" + "work/", "")  # a bucket of the stack
             found += [f"{name}: {word}" for word in forbidden if word in text]
     assert found == []
