@@ -108,28 +108,30 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     snapshot = _newest(log)
     wanted = twin_of(snapshot)
     state = read_state(log.store)
-    entry = metastore.table(twin.database, twin.name)
-    previous = None
-    if entry is not None:
-        found = found_table(entry)
-        check_ours(wanted, found, str(twin), adopt=options.adopt)
-        previous = found.version
-        if not options.dry_run and _is_current(state, wanted, entry, options):
+    if options.dry_run:
+        entry = _entry(metastore, twin, wanted, options)
+        previous = found_table(entry).version if entry is not None else None
+        plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
+        return SyncResult(
+            twin=twin,
+            version=wanted.version,
+            previous=previous,
+            plan=plan,
+            manifests=None,
+            calls=len(metastore.calls) - before,
+        )
+    if state is not None and state.version == wanted.version:  # else there is something to do, whatever the entry says
+        entry = _entry(metastore, twin, wanted, options)
+        if entry is not None and _is_current(state, wanted, entry, options):
+            previous = found_table(entry).version
             done = SyncPlan()
             return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
-    if options.dry_run:
-        plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
-        manifests = None
-        version = wanted.version
-    else:
-        with holding(log, wait_seconds=options.wait_seconds) as lease:
-            assert lease is not None
-            if lease.generation != (state.generation if state is not None else 0) + 1:  # another sync came in between
-                entry = metastore.table(twin.database, twin.name)
-                if entry is not None:
-                    check_ours(wanted, found_table(entry), str(twin), adopt=options.adopt)
-            with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
-                version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
+    with holding(log, wait_seconds=options.wait_seconds) as lease:
+        assert lease is not None
+        with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
+            entry = _entry(metastore, twin, wanted, options)  # under the lease: nobody else changes it any more
+            previous = found_table(entry).version if entry is not None else None
+            version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
     return SyncResult(
         twin=twin,
         version=version,
@@ -177,6 +179,14 @@ def _becomes_atomic(options: SyncOptions, found: FoundTable | None) -> bool:
 def _changes_atomic(options: SyncOptions, found: FoundTable) -> bool:
     """Whether every partition has to move, since the twin changes the way it is synced."""
     return bool(found.partition_columns) and _becomes_atomic(options, found) != is_atomic(found.parameters)
+
+
+def _entry(metastore: Metastore, name: TableName, wanted: Twin, options: SyncOptions) -> Any:
+    """The entry as it is, or None; one that is not this table's is refused."""
+    entry = metastore.table(name.database, name.name)
+    if entry is not None:
+        check_ours(wanted, found_table(entry), str(name), adopt=options.adopt)
+    return entry
 
 
 def _newest(log: DeltaLog) -> Snapshot:

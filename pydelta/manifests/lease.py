@@ -5,6 +5,7 @@
     state of generation g --create manifests.lease-(g+1)--> mine: write manifests, then state g+1, then delete the lease
                             exists, still running ---------> wait, look at the state again
                             exists, ran out ---------------> create manifests.lease-(g+2): its holder may have died
+                            lease-g still running ---------> wait: who wrote the state has more to do (a metastore)
 
 A holder whose lease ran out writes nothing more; what it left half-written, the next one writes again.
 """
@@ -156,7 +157,9 @@ def acquire(
     waited = 0.0
     while True:
         number = generation() + 1
-        while True:  # past leases whose holders died
+        outcome = PutOutcome.ALREADY_EXISTS
+        last = _read(store, f"{_PREFIX}{number - 1}") if number > 1 else None
+        while last is None or wall() >= last.expires_ms + _SLACK_MS:  # past leases whose holders died
             expires = wall() + _DURATION_MS
             data = _encoded(owner, expires)
             path = f"{_PREFIX}{number}"

@@ -1,0 +1,44 @@
+"""GENERATE as an operation that can be stopped between its steps, for tests of interleavings and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.log import DeltaLog
+from pydelta.manifests import ManifestOptions, ManifestsBusyError, publish
+from pydelta.storage import Store
+from pydelta.testing.operations import LogOperation
+from pydelta.testing.stores import _Wrapper
+from pydelta.txn.phases import SILENT, Observer
+
+__all__ = ["ObservedStore", "generate"]
+
+
+class ObservedStore(_Wrapper):
+    """Tells an observer before it touches the lease, or the state of what is published.
+
+    Manifests themselves are written by several threads at once, between these calls.
+    """
+
+    def __init__(self, inner: Store, observer: Observer) -> None:
+        super().__init__(inner)
+        self._observer = observer
+
+    def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
+        if path.startswith("_pydelta/manifest") and not path.startswith("_pydelta/manifests/"):
+            self._observer.at(f"{verb} {path}")
+        return run()
+
+
+def generate() -> LogOperation:
+    """Publish the newest version's manifests; leave it where another one is at it, and where vectors forbid it."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> None:
+        try:
+            publish(DeltaLog(ObservedStore(log.store, observer)), ManifestOptions(wait_seconds=0))
+        except (ManifestsBusyError, UnsupportedFeatureError):
+            return
+
+    return LogOperation(name="generate", run=run, model=lambda rows: rows)
