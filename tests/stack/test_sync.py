@@ -145,8 +145,8 @@ def test_a_crash_after_each_call_shows_rows_of_before_or_after(spark, client, sq
     class _Dies(Metastore):
         limit = 10**6
 
-        def _call(self, verb, *arguments):
-            found = super()._call(verb, *arguments)
+        def _call(self, verb, *arguments, **how):
+            found = super()._call(verb, *arguments, **how)
             if len(self.calls) >= self.limit:
                 raise KeyboardInterrupt
             return found
