@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
+PEER := .venv-peer
 PY := $(VENV)/bin/python
 ARGS ?=
 CHAPTER ?=
@@ -61,6 +62,11 @@ test-stack: ## Every hop of the stack, tested from inside it; starts it where it
 	@scripts/test-stack
 
 ##@ Work on the code
+.PHONY: test-peers
+test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, in an environment of its own
+	@scripts/check-java
+	@PYDELTA_PEER_PYTHON=$(CURDIR)/$(PEER)/bin/python $(PY) -m pytest -o addopts="-ra --strict-markers -p no:cacheprovider" tests/peers $(ARGS)
+
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
@@ -89,7 +95,7 @@ doctor: ## What is installed, what is missing, and what to do
 
 .PHONY: clean
 clean: ## Remove what the targets above made, the virtual environment included
-	rm -rf $(VENV) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEER) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
 help: ## This list
@@ -98,6 +104,9 @@ help: ## This list
 # One stamp per set of packages; a changed pyproject.toml or constraints.txt installs again.
 $(VENV)/.run: pyproject.toml constraints.txt
 	@scripts/install-venv $(VENV) ""
+	@touch $@
+$(PEER)/.installed: scripts/install-peer
+	@scripts/install-peer $(PEER)
 	@touch $@
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@scripts/install-venv $(VENV) demo

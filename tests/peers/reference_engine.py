@@ -1,0 +1,92 @@
+"""Runs in an environment of its own, with the reference engine's jars: reads our tables, writes tables of its own.
+
+``reference_engine.py FOLDER``: ``FOLDER/ours/*`` are read, rows and change feed go to ``FOLDER/read.json``; tables are
+written to ``FOLDER/theirs/*``, with their rows and change feeds in ``FOLDER/written.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+FOLDER = Path(sys.argv[1])
+
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.session.timeZone", "UTC")
+    .config("spark.sql.shuffle.partitions", "4")
+    .config("spark.jars.packages", "io.delta:delta-spark_2.13:4.4.0")
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .config("spark.databricks.delta.snapshotPartitions", "2")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("ERROR")
+
+
+def rows(frame):
+    texts = frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+    return sorted((json.loads(row[0]) for row in texts), key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def described(path):
+    frame = spark.read.format("delta").load(str(path))
+    found = {"rows": rows(frame)}
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0]
+    if detail["properties"].get("delta.enableChangeDataFeed") == "true":
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(str(path))
+        found["feed"] = rows(feed.drop("_commit_timestamp"))
+    return found
+
+
+def write_theirs(folder):
+    def sql(text):
+        spark.sql(text)
+
+    def start(name, *, columns="id LONG, v STRING, n INT", clause="", properties=""):
+        path = folder / name
+        listed = f"TBLPROPERTIES ({properties})" if properties else ""
+        sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {clause} {listed}")
+        for first in (0, 50):
+            source = f"SELECT id, concat('v', id), CAST(id % 7 AS INT) FROM range({first}, {first + 50}, 1, 1)"
+            sql(f"INSERT INTO delta.`{path}` {source}")
+        return path
+
+    vectors = "'delta.enableDeletionVectors' = 'true'"
+    feed = "'delta.enableChangeDataFeed' = 'true'"
+    path = start("vectors", properties=vectors)
+    sql(f"DELETE FROM delta.`{path}` WHERE id % 10 = 3")
+    sql(f"UPDATE delta.`{path}` SET v = 'changed' WHERE id IN (5, 55)")
+    sql(f"DELETE FROM delta.`{path}` WHERE id = 70")
+    for name, properties in (("feed", feed), ("feed_and_vectors", f"{feed}, {vectors}")):
+        path = start(name, properties=properties)
+        sql(f"DELETE FROM delta.`{path}` WHERE id < 5")
+        sql(f"UPDATE delta.`{path}` SET n = -n WHERE id BETWEEN 40 AND 60")
+        sql(
+            f"MERGE INTO delta.`{path}` t USING (SELECT id, 'm' AS v, 9 AS n FROM range(90, 110)) s ON t.id = s.id "
+            "WHEN MATCHED AND s.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+    path = start("mapped", properties="'delta.columnMapping.mode' = 'name'")
+    sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN v TO `a name`")
+    sql(f"ALTER TABLE delta.`{path}` DROP COLUMN n")
+    sql(f"INSERT INTO delta.`{path}` VALUES (1000, 'after')")
+    path = start("tracked", properties="'delta.enableRowTracking' = 'true'")
+    sql(f"UPDATE delta.`{path}` SET v = 'x' WHERE id = 7")
+    sql(f"OPTIMIZE delta.`{path}`")
+    path = start("clustered", clause="CLUSTER BY (n)")
+    sql(f"OPTIMIZE delta.`{path}`")
+
+
+read = {path.name: described(path) for path in sorted((FOLDER / "ours").iterdir())}
+(FOLDER / "read.json").write_text(json.dumps(read))
+theirs = FOLDER / "theirs"
+theirs.mkdir()
+write_theirs(theirs)
+written = {path.name: described(path) for path in sorted(theirs.iterdir())}
+(FOLDER / "written.json").write_text(json.dumps(written))
+spark.stop()
