@@ -9,6 +9,7 @@ from catalog_sync.inspect import verify_sync
 from catalog_sync.metastore import Metastore, MetastoreAddress, found_partition
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, add_partition, sync_table
+from catalog_sync.testing import MemoryMetastore
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, table_metadata
 from pydelta.txn import Operation, start_transaction
@@ -49,22 +50,34 @@ def expected(log, version=None):
 
 
 class _Watched(Metastore):
-    """Looks at what readers see before and after each call, and can break at one."""
+    """Looks at what readers see after each call."""
 
-    def __init__(self, address, look, *, breaks_at=None, after=False):
+    def __init__(self, address, look):
         super().__init__(address)
-        self._look, self._at, self._after, self.seen = look, breaks_at, after, []
+        self._look, self.seen = look, []
+
+    def _call(self, verb, *arguments, **how):
+        try:
+            return super()._call(verb, *arguments, **how)
+        finally:
+            self.seen.append((verb, self._look()))
+
+
+class _Breaks(MemoryMetastore):
+    """Breaks at a call, before or after it took effect."""
+
+    def __init__(self, content, at, *, after):
+        super().__init__(content)
+        self._at, self._after = at, after
 
     def _call(self, verb, *arguments, **how):
         number = len(self.calls)
         if number == self._at and not self._after:
             raise KeyboardInterrupt
-        try:
-            return super()._call(verb, *arguments, **how)
-        finally:
-            self.seen.append((verb, self._look()))
-            if number == self._at and self._after:
-                raise KeyboardInterrupt
+        found = super()._call(verb, *arguments, **how)
+        if number == self._at:
+            raise KeyboardInterrupt
+        return found
 
 
 def not_empty(found):
@@ -139,8 +152,9 @@ def test_a_twin_can_change_the_way_it_is_synced_and_back(log, metastore, twin):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("atomic", [True, False])
-def test_an_interruption_at_any_call_is_made_good(log, metastore, twin, atomic, after):
+def test_an_interruption_at_any_call_is_made_good(log, atomic, after):
     """Of a sync, and of one that changes the way: whoever comes next, without options, leaves the newest rows."""
+    metastore, twin = MemoryMetastore(), TableName(database="lake_symlink", name="orders")
     create_table(log, [add_file(p, [1]) for p in "abc"])
     sync_table(log, metastore, twin, SyncOptions(atomic=not atomic))
     call = 0
@@ -149,7 +163,7 @@ def test_an_interruption_at_any_call_is_made_good(log, metastore, twin, atomic, 
         append(f"n{call}", [1]).run(log)
         if call:
             delete_partition(f"n{call - 1}").run(log)
-        broken = _Watched(metastore.address, lambda: None, breaks_at=call, after=after)
+        broken = _Breaks(metastore, call, after=after)
         try:
             with broken:
                 sync_table(log, broken, twin, SyncOptions(atomic=atomic))
