@@ -14,12 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 import pydelta
-from jobs.demo import flights
+from jobs.demo import changes, flights, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
+    "changes": ("Corrections, a person forgotten, and the feed of what changed", changes.run),
+    "twin": ("A twin in the metastore: what Trino and Presto read follows the table", twin.run),
 }
 
 _QUIET = {
