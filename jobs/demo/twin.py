@@ -38,7 +38,7 @@ def run(stage: Stage) -> None:
         twin = twin_name(_NAME)
         for database in (_NAME.database, twin.database):
             metastore.create_database(database, f"file://{server.warehouse}/{database}.db")
-        with stage.step(f"Sync: manifests, {twin} for Trino's hive connector, {_NAME} for Spark and Trino's delta one"):
+        with stage.step(f"Sync: manifests, {twin} beside {_NAME}"):
             first = sync_table(log, metastore, twin)
             sync_native(metastore, _NAME, log.update())
         stage.check("a partition of the metastore for each day", expected=_DAYS, found=len(first.plan.add))
