@@ -150,7 +150,9 @@ def _delta_rs(name: str, path: str, source: str) -> float:
 
 def run() -> dict[str, Any]:
     """8 million rows in 16 files of 5 columns (one partitioned by 8 values); source rows are spread over all files."""
-    spark = pydelta.session(app_name="bench-changes", conf={"spark.driver.memory": "3g"})
+    spark = pydelta.session(
+        app_name="bench-changes", conf={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"}
+    )
     wanted = os.environ.get("PYDELTA_BENCH_ONLY")
     reference = _Reference() if "PYDELTA_REFERENCE_PYTHON" in os.environ else None
     if reference is None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,16 @@ def test_test_files_have_names_of_their_own():
     """pytest takes two files of one name in two folders for the same module."""
     names = [path.name for path in SOURCES if path.name.startswith("test_") and "stack" not in path.parts]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
+
+
+def test_test_files_have_memory_stores_of_their_own():
+    """Stores of one name share their objects, so that two files with one name see each other's tables."""
+    users: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for name in re.findall(r"MemoryStore\(f?\"memory://([a-z][\w-]*)", path.read_text()):
+            users.setdefault(name, set()).add(path.name)
+    assert len(users) > 15
+    assert {name: sorted(files) for name, files in users.items() if len(files) > 1} == {}
 
 
 @pytest.mark.parametrize(

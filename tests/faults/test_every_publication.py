@@ -36,7 +36,7 @@ OPERATIONS = {"generate": (generate, False), "sync": (sync, False), "atomic sync
 
 
 def prepared(*, atomic):
-    store, content = MemoryStore(f"memory://publish{next(_NAMES)}/t"), MemoryMetastore()
+    store, content = MemoryStore(f"memory://publication{next(_NAMES)}/t"), MemoryMetastore()
     log = DeltaLog(store)
     create_table(log, [add_file("1", [1]), add_file("2", [2]), add_file("3", [3])])
     sync_table(log, content, TWIN, SyncOptions(atomic=atomic))
