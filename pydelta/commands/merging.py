@@ -29,12 +29,12 @@ from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, 
 from pydelta.commands.write_plan import refuse_unenforced
 from pydelta.errors import DeltaError, InvalidArgumentError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.predicate import Expr, columns, is_partition_only
+from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings
-from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
     "ClauseAction",
@@ -166,6 +166,7 @@ class MergeResult:
     num_candidate_files: int
     execution_time_ms: int
     version: int | None
+    committed: Committed | None = field(default=None, repr=False)
 
 
 def merge(
@@ -174,6 +175,8 @@ def merge(
     begin: Callable[[Snapshot], Merging],
     clauses: Sequence[MergeClause],
     settings: Settings,
+    *,
+    begin_transaction: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> MergeResult:
     """Run a merge.
 
@@ -183,6 +186,7 @@ def merge(
         begin: Binds source, condition and clauses to the snapshot.
         clauses: For the history and for what may be left out.
         settings: The session's.
+        begin_transaction: Starts the transaction.
 
     Raises:
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
@@ -195,7 +199,7 @@ def merge(
     """
     started = time.monotonic()
     check_clauses(clauses)
-    txn = start_transaction(log)
+    txn = begin_transaction(log)
     snapshot = txn.snapshot
     refuse_unenforced(snapshot)
     changes_rows = any(clause.on is not ClauseOn.NOT_MATCHED for clause in clauses)
@@ -246,7 +250,7 @@ class _Merge:
             copied = 0 if vectors else self._live_rows(adds) - matches.updated - matches.deleted
             inserted = written.num_rows - copied - matches.updated
             going = list(hidden.actions) if vectors else _removed(adds)
-            version = None
+            committed = None
             if going or written.files:
                 metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
                 metrics |= {
@@ -258,7 +262,7 @@ class _Merge:
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
                 }
-                version = self._commit([*going, *written.files], metrics, written.adds)
+                committed = self._commit([*going, *written.files], metrics, written.adds)
         except DeltaError:
             if txn.surely_not_landed:
                 self.engine.discard(snapshot, written.files)
@@ -273,7 +277,8 @@ class _Merge:
             num_touched_files=len(adds),
             num_candidate_files=candidates.height,
             execution_time_ms=_elapsed_ms(self.started),
-            version=version,
+            version=committed.version if committed else None,
+            committed=committed,
         )
 
     def _candidates(self) -> pl.DataFrame:
@@ -284,6 +289,8 @@ class _Merge:
             return snapshot.files.core
         partitions = tuple(snapshot.partition_columns)
         filters = list(self.merging.target_filters())
+        if FALSE in filters:  # no row of the source can match: nothing is read, whatever others write
+            return snapshot.files.core.head(0)
         of_partition = [part for part in filters if columns(part) and is_partition_only(part, partitions)]
         of_data = [part for part in filters if part not in of_partition]
         return self.txn.read_files(
@@ -321,7 +328,7 @@ class _Merge:
             "numTargetDeletionVectorsUpdated": counts["numDeletionVectorsUpdated"],
         }
 
-    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], adds: Sequence[AddFile]) -> int:
+    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], adds: Sequence[AddFile]) -> Committed:
         metadata = self.txn.snapshot.metadata
         assert metadata is not None
         if self.merging.schema != self.txn.snapshot.schema:
@@ -348,7 +355,7 @@ class _Merge:
         self.engine.committed(committed.snapshot)
         if isinstance(self.engine, RearrangingEngine):
             compact_after_write(self.txn.log, self.engine, self.settings, committed, adds)
-        return committed.version
+        return committed
 
 
 def _removed(adds: Sequence[AddFile]) -> list[Action]:

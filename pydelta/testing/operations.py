@@ -9,29 +9,40 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 import numpy as np
-import polars as pl
 
 from pydelta.commands.clone import clone_table
-from pydelta.commands.engine import BoundCondition, RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import Engine, RearrangingEngine
+from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause
+from pydelta.commands.merging import merge as run_merge
 from pydelta.commands.optimize import optimize as run_optimize
 from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.table_features import add_feature, drop_feature
 from pydelta.commands.update import UpdatingEngine
 from pydelta.commands.update import update as run_update
 from pydelta.commands.vectors import mark_deleted
-from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.vectors import read_deleted_rows
-from pydelta.predicate import Column, Compare, Expr, Literal
-from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, SetTransaction, encode_json
-from pydelta.protocol.roaring import Positions
+from pydelta.log import DeltaLog
+from pydelta.predicate import Column, Compare, Literal
+from pydelta.protocol.actions import Action, AddFile, SetTransaction
 from pydelta.settings import Settings
-from pydelta.storage import open_store
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.row_files import (
+    MARK,
+    NOW_MS,
+    LogEngine,
+    LogUpsert,
+    Row,
+    Rows,
+    add_file,
+    live_values,
+    rows_of,
+    table_metadata,
+    written_values,
+)
 from pydelta.txn import Backoff, Committed, Operation, start_transaction
 from pydelta.txn.phases import READ, SILENT, Observer
 
@@ -57,75 +68,10 @@ __all__ = [
     "support",
     "table_metadata",
     "update_value",
+    "upsert_value",
 ]
 
-ROWS_TAG: Final = "pydelta.testing.rows"
-_NOW_MS: Final = 1_700_000_000_000
-_NO_PAUSE: Final = Backoff(first_ms=0, sleep=lambda seconds: None)
-
-_MARK: Final = "txn "
-
-Row: TypeAlias = tuple[str, int]
-"""Partition and value; or ``"txn "`` and an application id, and its version."""
-Rows: TypeAlias = Counter[Row]
-
-
-def table_metadata(**properties: str) -> Metadata:
-    """Metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
-    fields = [
-        {"name": "p", "type": "string", "nullable": True, "metadata": {}},
-        {"name": "x", "type": "long", "nullable": True, "metadata": {}},
-    ]
-    return Metadata(
-        id=str(uuid.uuid4()),
-        schema_string=encode_json({"type": "struct", "fields": fields}),
-        partition_columns=("p",),
-        configuration={name.replace("_", "."): value for name, value in properties.items()},
-        created_time=_NOW_MS,
-    )
-
-
-def add_file(partition: str, values: Sequence[int], *, data_change: bool = True) -> AddFile:
-    """A file with a fresh name that is said to hold these values of ``x``."""
-    stats = {
-        "numRecords": len(values),
-        "minValues": {"x": min(values)},
-        "maxValues": {"x": max(values)},
-        "nullCount": {"x": 0},
-    }
-    return AddFile(
-        path=f"p={partition}/part-{uuid.uuid4()}.parquet",
-        partition_values={"p": partition},
-        size=100 + len(values),
-        modification_time=_NOW_MS,
-        data_change=data_change,
-        stats=encode_json(stats),
-        tags={ROWS_TAG: ",".join(map(str, values))},
-    )
-
-
-def _written(add: AddFile) -> list[int]:
-    """Values in the file, those that a deletion vector hides too."""
-    text = (add.tags or {}).get(ROWS_TAG) or ""
-    return [int(value) for value in text.split(",") if value]
-
-
-def _values(add: AddFile, root: str) -> list[int]:
-    values = _written(add)
-    if add.deletion_vector is None:
-        return values
-    (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root)
-    gone = set(hidden.tolist())
-    return [value for position, value in enumerate(values) if position not in gone]
-
-
-def rows_of(snapshot: Snapshot) -> Rows:
-    """The rows of the table, duplicates counted, and how far each application has got."""
-    found: Rows = Counter((_MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
-    if snapshot.version >= 0:
-        for add in snapshot.files.adds(snapshot.files.core):
-            found.update((add.partition_values["p"] or "", value) for value in _values(add, snapshot.table_uri))
-    return found
+NO_PAUSE: Final = Backoff(first_ms=0, sleep=lambda seconds: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +91,7 @@ class LogOperation:
 
 def create_table(log: DeltaLog, files: Iterable[AddFile] = (), **properties: str) -> Committed:
     """Version 0 with some files."""
-    txn = start_transaction(log, backoff=_NO_PAUSE)
+    txn = start_transaction(log, backoff=NO_PAUSE)
     txn.update_metadata(table_metadata(**properties))
     return txn.commit(list(files), Operation(name="CREATE TABLE AS SELECT"))
 
@@ -154,7 +100,7 @@ def append(partition: str, values: Sequence[int]) -> LogOperation:
     """A blind append of one file."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         return txn.commit([add_file(partition, values)], Operation(name="WRITE", parameters={"mode": "Append"}))
 
     return LogOperation(
@@ -166,33 +112,33 @@ def append_once(app_id: str, version: int, partition: str, values: Sequence[int]
     """An append that a repeat of the same application version leaves out."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         seen = txn.txn_version(app_id)
         if seen is not None and seen >= version:
             return None
-        mark = SetTransaction(app_id=app_id, version=version, last_updated=_NOW_MS)
+        mark = SetTransaction(app_id=app_id, version=version, last_updated=NOW_MS)
         return txn.commit([mark, add_file(partition, values)], Operation(name="STREAMING UPDATE"))
 
     def model(rows: Rows) -> Rows:
-        if rows[_MARK + app_id, version]:
+        if rows[MARK + app_id, version]:
             return rows
-        return rows + Counter([(_MARK + app_id, version), *((partition, value) for value in values)])
+        return rows + Counter([(MARK + app_id, version), *((partition, value) for value in values)])
 
     return LogOperation(name="append once", run=run, model=model)
 
 
 def _without(rows: Rows, gone: Callable[[Row], bool]) -> Rows:
-    return Counter({row: count for row, count in rows.items() if row[0].startswith(_MARK) or not gone(row)})
+    return Counter({row: count for row, count in rows.items() if row[0].startswith(MARK) or not gone(row)})
 
 
 def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
     """Every file goes, one comes."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         txn.read_whole_table()
         files = txn.snapshot.files
-        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS) for add in files.adds(files.core)]
+        actions: list[Action] = [add.remove(deletion_timestamp=NOW_MS) for add in files.adds(files.core)]
         actions.append(add_file(partition, values))
         return txn.commit(actions, Operation(name="WRITE", parameters={"mode": "Overwrite"}))
 
@@ -207,9 +153,9 @@ def delete_partition(partition: str) -> LogOperation:
     """The files of one partition go."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         found = txn.read_files(partition_filters=[Compare("=", Column(("p",)), Literal(partition, "string"))])
-        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS) for add in txn.snapshot.files.adds(found)]
+        actions: list[Action] = [add.remove(deletion_timestamp=NOW_MS) for add in txn.snapshot.files.adds(found)]
         return txn.commit(actions, Operation(name="DELETE")) if actions else None
 
     return LogOperation(
@@ -223,15 +169,15 @@ def delete_value(value: int) -> LogOperation:
     """Rows with ``x = value`` go; the files that hold one are rewritten."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
         actions: list[Action] = []
         for add in txn.snapshot.files.adds(found):
-            values = _values(add, txn.snapshot.table_uri)
+            values = live_values(add, txn.snapshot.table_uri)
             kept = [item for item in values if item != value]
             if kept == values:
                 continue
-            actions.append(add.remove(deletion_timestamp=_NOW_MS))
+            actions.append(add.remove(deletion_timestamp=NOW_MS))
             if kept:
                 actions.append(add_file(add.partition_values["p"] or "", kept))
         return txn.commit(actions, Operation(name="DELETE")) if actions else None
@@ -247,13 +193,13 @@ def hide_value(value: int) -> LogOperation:
     """Rows with ``x = value`` go; deletion vectors hide them."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         txn.rows_stand_alone()
         found = txn.read_files(data_filters=[Compare("=", Column(("x",)), Literal(value, "long"))])
         adds = txn.snapshot.files.adds(found)
-        live = [set(_values(add, txn.snapshot.table_uri)) for add in adds]
+        live = [set(live_values(add, txn.snapshot.table_uri)) for add in adds]
         positions = {
-            place: np.array([at for at, item in enumerate(_written(add)) if item == value], dtype=np.uint64)
+            place: np.array([at for at, item in enumerate(written_values(add)) if item == value], dtype=np.uint64)
             for place, add in enumerate(adds)
             if value in live[place]
         }
@@ -271,74 +217,17 @@ def compact(partition: str) -> LogOperation:
     """The files of one partition become one, with the same rows."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
-        txn = start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+        txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
         found = txn.read_files(partition_filters=[Compare("=", Column(("p",)), Literal(partition, "string"))])
         adds = txn.snapshot.files.adds(found)
         if len(adds) < 2:
             return None
-        actions: list[Action] = [add.remove(deletion_timestamp=_NOW_MS, data_change=False) for add in adds]
-        values = [value for add in adds for value in _values(add, txn.snapshot.table_uri)]
+        actions: list[Action] = [add.remove(deletion_timestamp=NOW_MS, data_change=False) for add in adds]
+        values = [value for add in adds for value in live_values(add, txn.snapshot.table_uri)]
         actions.append(add_file(partition, values, data_change=False))
         return txn.commit(actions, Operation(name="OPTIMIZE"))
 
     return LogOperation(name="compact", run=run, model=lambda rows: rows)
-
-
-class _LogEngine:
-    """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
-
-    def time_zone(self) -> str:
-        return "UTC"
-
-    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        return files
-
-    def bind_condition(self, snapshot: Snapshot, condition: Expr) -> BoundCondition:
-        assert isinstance(condition, Compare)
-        assert isinstance(condition.right, Literal)
-        names = frozenset({str(condition.left)})
-        return BoundCondition(
-            sql=str(condition), conjuncts=(condition,), references=names, native=condition.right.value
-        )
-
-    def compact(
-        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
-    ) -> RewriteOutput:
-        adds = []
-        for number in plan["bin"].unique(maintain_order=True):
-            members = [add for add, of in zip(files, plan["bin"], strict=True) if of == number]
-            values = [value for add in members for value in _values(add, snapshot.table_uri)]
-            if values:
-                adds.append(add_file(members[0].partition_values["p"] or "", values))
-        return RewriteOutput(adds=tuple(adds), num_rows=0)
-
-    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, int]) -> int:
-        return assignments["x"]
-
-    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
-        found = {}
-        for place, add in enumerate(snapshot.files.adds(files)):
-            live = set(_values(add, snapshot.table_uri))
-            rows = [at for at, item in enumerate(_written(add)) if item == condition.native and item in live]
-            if rows:
-                found[place] = np.array(rows, dtype=np.uint64)
-        return found
-
-    def write_updated(
-        self, snapshot: Snapshot, frame: pl.DataFrame, condition: BoundCondition, value: int, *, copy_others: bool
-    ) -> RewriteOutput:
-        adds, rows = [], 0
-        for add in snapshot.files.adds(frame):
-            count = _values(add, snapshot.table_uri).count(condition.native)
-            adds.append(add_file(add.partition_values["p"] or "", [value] * count))
-            rows += count
-        return RewriteOutput(adds=tuple(adds), num_rows=rows)
-
-    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """There are no bytes."""
-
-    def committed(self, snapshot: Snapshot) -> None:
-        """Nothing is cached."""
 
 
 def optimize(partition: str | None = None) -> LogOperation:
@@ -348,10 +237,10 @@ def optimize(partition: str | None = None) -> LogOperation:
         condition = None if partition is None else Compare("=", Column(("p",)), Literal(partition, "string"))
         return run_optimize(
             log,
-            cast(RearrangingEngine, _LogEngine()),
+            cast(RearrangingEngine, LogEngine()),
             Settings(),
             condition=condition,
-            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 
     return LogOperation(name="optimize", run=run, model=lambda rows: rows)
@@ -363,20 +252,45 @@ def update_value(value: int, new: int) -> LogOperation:
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return run_update(
             log,
-            cast(UpdatingEngine, _LogEngine()),
+            cast(UpdatingEngine, LogEngine()),
             {"x": new},
             Compare("=", Column(("x",)), Literal(value, "long")),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 
     def model(rows: Rows) -> Rows:
         after = _without(rows, lambda row: row[1] == value)
         for (partition, item), count in rows.items():
-            if item == value and not partition.startswith(_MARK):
+            if item == value and not partition.startswith(MARK):
                 after[partition, new] += count
         return after
 
     return LogOperation(name="update value", run=run, model=model)
+
+
+def upsert_value(value: int, new: int, partition: str) -> LogOperation:
+    """MERGE of one source row: rows with ``x = value`` get ``new``; where there is none, a row comes."""
+    clauses = (
+        MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, assignments={"x": new}),
+        MergeClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT, assignments={"p": partition, "x": new}),
+    )
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        return run_merge(
+            log,
+            cast(Engine, LogEngine()),
+            lambda snapshot: LogUpsert(snapshot, value, new, partition),
+            clauses,
+            Settings(),
+            begin_transaction=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
+        ).committed
+
+    def model(rows: Rows) -> Rows:
+        after = _without(rows, lambda row: row[1] == value)
+        found = [(part, count) for (part, item), count in rows.items() if item == value and not part.startswith(MARK)]
+        return after + Counter({(part, new): count for part, count in found or [(partition, 1)]})
+
+    return LogOperation(name="upsert value", run=run, model=model)
 
 
 def purge() -> LogOperation:
@@ -385,9 +299,9 @@ def purge() -> LogOperation:
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return run_purge(
             log,
-            cast(RearrangingEngine, _LogEngine()),
+            cast(RearrangingEngine, LogEngine()),
             Settings(),
-            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 
     return LogOperation(name="purge", run=run, model=lambda rows: rows)
@@ -398,7 +312,7 @@ def support(feature: str) -> LogOperation:
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return add_feature(
-            log, feature, begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE)
+            log, feature, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE)
         ).committed
 
     return LogOperation(name="support", run=run, model=lambda rows: rows)
@@ -425,7 +339,7 @@ def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
             log,
             shallow=True,
             replace=True,
-            begin=lambda log: start_transaction(log, observer=observer, backoff=_NO_PAUSE),
+            begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 
     return LogOperation(
@@ -443,6 +357,6 @@ def checkpoint() -> LogOperation:
         observer.at(READ)
         log.checkpoint(snapshot)
         observer.at("checkpoint")
-        log.cleanup(_NOW_MS)
+        log.cleanup(NOW_MS)
 
     return LogOperation(name="checkpoint", run=run, model=lambda rows: rows)

@@ -32,6 +32,7 @@ from pydelta.testing.operations import (
     rows_of,
     support,
     update_value,
+    upsert_value,
 )
 from pydelta.testing.publishing import generate
 from pydelta.txn.phases import SILENT
@@ -47,6 +48,7 @@ FIRST = {
     "checkpoint": checkpoint(),
     "hide value": hide_value(1),
     "update value": update_value(1, 300),
+    "upsert value": upsert_value(1, 310, "3"),
     "optimize": optimize(),
     "support": support("domainMetadata"),
     "clone over": clone_over("1", [1, 103]),
@@ -63,6 +65,7 @@ SECOND = {
     "optimize": optimize("1"),
     "hide value": hide_value(2),  # in a file of which the other hides another row
     "update value": update_value(2, 301),  # likewise
+    "upsert value": upsert_value(7, 311, "1"),  # of no row that is there
     "support": support("vacuumProtocolCheck"),
     "clone over": clone_over("2", [1, 203]),
     "generate": generate(),
@@ -172,7 +175,7 @@ def may_conflict(first: str, second: str, level: str) -> bool:
             return True  # the same application id
         if level == "WriteSerializable":
             return False
-        over_all = bool(pair & {"overwrite", "delete value", "hide value", "update value"})
+        over_all = bool(pair & {"overwrite", "delete value", "hide value", "update value", "upsert value"})
         return over_all or (first, second) == ("delete partition", "append once")
     apart = {
         ("delete partition", "delete partition"),
@@ -182,7 +185,27 @@ def may_conflict(first: str, second: str, level: str) -> bool:
         ("update value", "update value"),
         ("optimize", "delete partition"),
     }
+    # the second upsert reads no file, and what it adds is not what these read
+    apart |= {
+        (one, "upsert value") for one in ("delete value", "compact", "hide value", "update value", "upsert value")
+    }
     return (first, second) not in apart
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_two_merges_that_insert_one_key_one_conflicts(level, templates):
+    outcomes = set()
+    for schedule in interleavings("one", turns("upsert value"), "two", turns("upsert value")):
+        store = store_of(templates[level, False])
+        results = run_lockstep(
+            {name: lambda step: upsert_value(7, 7, "3").run(DeltaLog(store), step) for name in ("one", "two")},
+            schedule,
+        )
+        lost = [item for item in results.values() if isinstance(item, BaseException)]
+        assert all(isinstance(item, DeltaConcurrentModificationException) for item in lost), lost
+        assert rows_of(DeltaLog(store).update())["3", 7] == 1, schedule  # never two
+        outcomes.add(len(lost))
+    assert outcomes == {0, 1}  # one after the other, the second finds the row of the first and updates it
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -37,6 +37,7 @@ from pydelta.testing.operations import (
     rows_of,
     support,
     update_value,
+    upsert_value,
 )
 from pydelta.txn.phases import SILENT
 
@@ -60,6 +61,7 @@ OPERATIONS = {
     "delete partition": delete_partition("1"),
     "hide value": hide_value(1),
     "update value": update_value(1, 300),
+    "upsert value": upsert_value(1, 310, "3"),
     "purge": purge(),
     "support": support("domainMetadata"),
     "drop": drop("domainMetadata"),

@@ -1,0 +1,221 @@
+"""Files that hold no bytes: a file's rows are written into a tag of its ``add``, and an engine that reads them there.
+
+The rows of a table can then be told from its log alone. Tables are partitioned by ``p`` (string) and have one more
+column, ``x`` (long).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.merging import MergeMatches
+from pydelta.log import Snapshot
+from pydelta.log.vectors import read_deleted_rows
+from pydelta.predicate import Column, Compare, Expr, Literal
+from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata, encode_json
+from pydelta.protocol.roaring import Positions
+from pydelta.protocol.types import StructType
+from pydelta.storage import open_store
+
+__all__ = [
+    "MARK",
+    "NOW_MS",
+    "LogEngine",
+    "LogUpsert",
+    "Row",
+    "Rows",
+    "add_file",
+    "live_values",
+    "rows_of",
+    "table_metadata",
+    "written_values",
+]
+
+ROWS_TAG: Final = "pydelta.testing.rows"
+NOW_MS: Final = 1_700_000_000_000
+MARK: Final = "txn "
+
+Row: TypeAlias = tuple[str, int]
+"""Partition and value; or ``"txn "`` and an application id, and its version."""
+Rows: TypeAlias = Counter[Row]
+
+
+def table_metadata(**properties: str) -> Metadata:
+    """Metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
+    fields = [
+        {"name": "p", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "x", "type": "long", "nullable": True, "metadata": {}},
+    ]
+    return Metadata(
+        id=str(uuid.uuid4()),
+        schema_string=encode_json({"type": "struct", "fields": fields}),
+        partition_columns=("p",),
+        configuration={name.replace("_", "."): value for name, value in properties.items()},
+        created_time=NOW_MS,
+    )
+
+
+def add_file(partition: str, values: Sequence[int], *, data_change: bool = True) -> AddFile:
+    """A file with a fresh name that is said to hold these values of ``x``."""
+    stats = {
+        "numRecords": len(values),
+        "minValues": {"x": min(values)},
+        "maxValues": {"x": max(values)},
+        "nullCount": {"x": 0},
+    }
+    return AddFile(
+        path=f"p={partition}/part-{uuid.uuid4()}.parquet",
+        partition_values={"p": partition},
+        size=100 + len(values),
+        modification_time=NOW_MS,
+        data_change=data_change,
+        stats=encode_json(stats),
+        tags={ROWS_TAG: ",".join(map(str, values))},
+    )
+
+
+def written_values(add: AddFile) -> list[int]:
+    """Values in the file, those that a deletion vector hides too."""
+    text = (add.tags or {}).get(ROWS_TAG) or ""
+    return [int(value) for value in text.split(",") if value]
+
+
+def live_values(add: AddFile, root: str) -> list[int]:
+    """Values in the file, without those that its deletion vector hides."""
+    values = written_values(add)
+    if add.deletion_vector is None:
+        return values
+    (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root)
+    gone = set(hidden.tolist())
+    return [value for position, value in enumerate(values) if position not in gone]
+
+
+def rows_of(snapshot: Snapshot) -> Rows:
+    """The rows of the table, duplicates counted, and how far each application has got."""
+    found: Rows = Counter((MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
+    if snapshot.version >= 0:
+        for add in snapshot.files.adds(snapshot.files.core):
+            found.update((add.partition_values["p"] or "", value) for value in live_values(add, snapshot.table_uri))
+    return found
+
+
+class LogEngine:
+    """``RearrangingEngine`` and ``UpdatingEngine`` over files without bytes, as far as the operations need one."""
+
+    def time_zone(self) -> str:
+        """See ``Engine.time_zone``."""
+        return "UTC"
+
+    def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
+        """See ``Engine.match_partitions``."""
+        return files
+
+    def bind_condition(self, snapshot: Snapshot, condition: Expr) -> BoundCondition:
+        """See ``Engine.bind_condition``; the condition is ``x = value``."""
+        assert isinstance(condition, Compare)
+        assert isinstance(condition.right, Literal)
+        names = frozenset({str(condition.left)})
+        return BoundCondition(
+            sql=str(condition), conjuncts=(condition,), references=names, native=condition.right.value
+        )
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.compact``."""
+        adds = []
+        for number in plan["bin"].unique(maintain_order=True):
+            members = [add for add, of in zip(files, plan["bin"], strict=True) if of == number]
+            values = [value for add in members for value in live_values(add, snapshot.table_uri)]
+            if values:
+                adds.append(add_file(members[0].partition_values["p"] or "", values))
+        return RewriteOutput(adds=tuple(adds), num_rows=0)
+
+    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, int]) -> int:
+        """See ``UpdatingEngine.bind_update``."""
+        return assignments["x"]
+
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+        """See ``Engine.match_rows``."""
+        found = {}
+        for place, add in enumerate(snapshot.files.adds(files)):
+            live = set(live_values(add, snapshot.table_uri))
+            rows = [at for at, item in enumerate(written_values(add)) if item == condition.native and item in live]
+            if rows:
+                found[place] = np.array(rows, dtype=np.uint64)
+        return found
+
+    def write_updated(
+        self, snapshot: Snapshot, frame: pl.DataFrame, condition: BoundCondition, value: int, *, copy_others: bool
+    ) -> RewriteOutput:
+        """See ``UpdatingEngine.write_updated``."""
+        adds, rows = [], 0
+        for add in snapshot.files.adds(frame):
+            count = live_values(add, snapshot.table_uri).count(condition.native)
+            adds.append(add_file(add.partition_values["p"] or "", [value] * count))
+            rows += count
+        return RewriteOutput(adds=tuple(adds), num_rows=rows)
+
+    def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
+        """There are no bytes."""
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Nothing is cached."""
+
+
+class LogUpsert:
+    """``Merging`` over files without bytes: rows with ``x = value`` get another value; without one, a row comes.
+
+    Args:
+        snapshot: The table.
+        value: What ``x`` must be.
+        new: What it becomes, and the value of the row that comes.
+        partition: Of the row that comes.
+    """
+
+    def __init__(self, snapshot: Snapshot, value: int, new: int, partition: str) -> None:
+        self._snapshot = snapshot
+        self._value, self._new, self._partition = value, new, partition
+        self._matches = MergeMatches()
+        self.condition_sql = f"(x = {value})"
+        self.clause_texts: Sequence[str | None] = (None, None)
+        self.schema: StructType = snapshot.schema
+
+    def count_source(self) -> int:
+        """See ``Merging.count_source``."""
+        return 1
+
+    def target_filters(self) -> Sequence[Expr]:
+        """See ``Merging.target_filters``."""
+        return [Compare("=", Column(("x",)), Literal(self._value, "long"))]
+
+    def find(self, files: pl.DataFrame) -> MergeMatches:
+        """See ``Merging.find``."""
+        condition = BoundCondition(sql="", conjuncts=(), references=frozenset({"x"}), native=self._value)
+        positions = LogEngine().match_rows(self._snapshot, files, condition)
+        self._matches = MergeMatches(positions=positions, updated=sum(len(rows) for rows in positions.values()))
+        return self._matches
+
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> RewriteOutput:
+        """See ``Merging.write``."""
+        adds, rows = [], 0
+        for place, add in zip(places, self._snapshot.files.adds(files), strict=True):
+            values = [self._new] * len(self._matches.positions[place])
+            if copy_others:
+                values += [item for item in live_values(add, self._snapshot.table_uri) if item != self._value]
+            adds.append(add_file(add.partition_values["p"] or "", values))
+            rows += len(values)
+        if not places:
+            adds.append(add_file(self._partition, [self._new]))
+            rows += 1
+        return RewriteOutput(adds=tuple(adds), num_rows=rows)
+
+    def close(self) -> None:
+        """Nothing was kept."""
