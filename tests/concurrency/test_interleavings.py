@@ -198,7 +198,7 @@ def test_of_two_merges_that_insert_one_key_one_conflicts(level, templates):
     for schedule in interleavings("one", turns("upsert value"), "two", turns("upsert value")):
         store = store_of(templates[level, False])
         results = run_lockstep(
-            {name: lambda step: upsert_value(7, 7, "3").run(DeltaLog(store), step) for name in ("one", "two")},
+            {name: lambda step, at=store: upsert_value(7, 7, "3").run(DeltaLog(at), step) for name in ("one", "two")},
             schedule,
         )
         lost = [item for item in results.values() if isinstance(item, BaseException)]
