@@ -6,24 +6,17 @@ metastore show. The log stays what counts: no reader of Delta takes the columns 
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any
 
 from catalog_sync.errors import NotOursError
-from catalog_sync.hive_types import hive_type_or_none
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
-from catalog_sync.twin import ID_KEY, LOCATION_KEY, SCHEMA_KEY
 from pydelta.log import Snapshot
+from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
 __all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_native"]
-
-PROVIDER_KEY: Final = "spark.sql.sources.provider"
-_SCHEMA_PREFIX: Final = "spark.sql.sources.schema"
-_PART: Final = 4000
-"""Length that the metastore's databases hold in one parameter."""
 
 
 def native_location(entry: Any) -> str | None:
@@ -84,16 +77,9 @@ def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> 
     from pymetastore.hive_metastore import ttypes
 
     assert snapshot.metadata is not None
-    columns = [
-        ttypes.FieldSchema(
-            name=item.name.lower(),
-            type=hive_type_or_none(item.data_type) or "string",
-            comment=str(item.metadata["comment"]) if item.metadata.get("comment") else None,
-        )
-        for item in snapshot.schema.fields
-    ]
+    entry = NativeEntry.of(snapshot.table_uri, snapshot.metadata, snapshot.schema)
     storage = ttypes.StorageDescriptor(
-        cols=columns,
+        cols=[ttypes.FieldSchema(name=item.name, type=item.type, comment=item.comment) for item in entry.columns],
         location=before.sd.location if before is not None else snapshot.table_uri,
         inputFormat="org.apache.hadoop.mapred.SequenceFileInputFormat",
         outputFormat="org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
@@ -108,7 +94,7 @@ def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> 
         parameters={},
     )
     old = dict(before.parameters or {}) if before is not None else {"EXTERNAL": "TRUE"}
-    kept = {key: value for key, value in old.items() if not key.startswith((_SCHEMA_PREFIX, "pydelta."))}
+    comment = {"comment": entry.comment} if entry.comment else {}
     return ttypes.Table(
         tableName=name.name,
         dbName=name.database,
@@ -117,22 +103,7 @@ def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> 
         lastAccessTime=0,
         retention=0,
         tableType=before.tableType if before is not None else "EXTERNAL_TABLE",
-        parameters=kept | {PROVIDER_KEY: "delta"} | dict(_schema_parameters(snapshot)),
+        parameters=entry.kept(old) | dict(entry.parameters) | comment,
         partitionKeys=[],
         sd=storage,
     )
-
-
-def _schema_parameters(snapshot: Snapshot) -> Mapping[str, str]:
-    """The schema in Spark's own form, so that its catalog shows the real types; and whose entry it is."""
-    import hashlib
-
-    assert snapshot.metadata is not None
-    text = snapshot.schema.to_json()
-    parts = [text[start : start + _PART] for start in range(0, len(text), _PART)]
-    found = {f"{_SCHEMA_PREFIX}.part.{number}": part for number, part in enumerate(parts)}
-    found[f"{_SCHEMA_PREFIX}.numParts"] = str(len(parts))
-    digest = hashlib.sha256(json.dumps([text, snapshot.metadata.description]).encode()).hexdigest()[:16]
-    comment = {"comment": snapshot.metadata.description} if snapshot.metadata.description else {}
-    identity = {LOCATION_KEY: snapshot.table_uri, ID_KEY: snapshot.metadata.id, SCHEMA_KEY: digest}
-    return found | comment | identity

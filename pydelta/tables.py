@@ -192,7 +192,8 @@ class DeltaTable:
         Protocol: "Add File and Remove File".
         """
         with facade.user_errors(self._log):
-            return run_delete(self._log, SparkEngine(self._spark, alias=self._alias), condition)
+            engine, settings = SparkEngine(self._spark, alias=self._alias), facade.settings_of(self._spark)
+            return run_delete(self._log, engine, condition, settings=settings)
 
     def update(
         self,
@@ -217,7 +218,8 @@ class DeltaTable:
         Protocol: "Add File and Remove File".
         """
         with facade.user_errors(self._log):
-            return run_update(self._log, SparkEngine(self._spark, alias=self._alias), set or {}, condition)
+            engine, settings = SparkEngine(self._spark, alias=self._alias), facade.settings_of(self._spark)
+            return run_update(self._log, engine, set or {}, condition, settings=settings)
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.

@@ -26,10 +26,12 @@ import msgspec
 
 from pydelta.commands.candidates import read_candidates
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile
+from pydelta.settings import Settings
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["DeletePlan", "DeleteResult", "DeleteScope", "delete", "plan_delete"]
@@ -98,13 +100,14 @@ def plan_delete(condition: BoundCondition | None, *, partition_columns: Iterable
     return DeletePlan(scope=scope, condition=condition)
 
 
-def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult:
+def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Settings | None = None) -> DeleteResult:
     """Delete the rows for which ``condition`` is true.
 
     Args:
         log: The table.
         engine: Runs the queries.
         condition: SQL text or an expression of the engine; None deletes every row.
+        settings: The session's, for auto-compaction afterwards; None for no auto-compaction.
 
     Returns:
         Counts and times; ``version`` is None when no row matched.
@@ -129,9 +132,9 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None) -> DeleteResult
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
     if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):
-        return _hide_rows(txn, engine, plan, started)
+        return _hide_rows(txn, engine, plan, started, settings)
     if plan.scope is DeleteScope.ROWS:
-        return _delete_rows(txn, engine, plan, started)
+        return _delete_rows(txn, engine, plan, started, settings)
     return _delete_files(txn, engine, plan, started)
 
 
@@ -185,7 +188,9 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
     )
 
 
-def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
+def _delete_rows(
+    txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float, settings: Settings | None
+) -> DeleteResult:
     """Find the files with a matching row, rewrite just those."""
     assert plan.condition is not None
     snapshot = txn.snapshot
@@ -210,7 +215,7 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
             "rewriteTimeMs": rewrite_ms,
             "executionTimeMs": _elapsed_ms(started),
         }
-        version = _commit(txn, engine, plan, removed, rewritten, metrics)
+        version = _commit(txn, engine, plan, removed, rewritten, metrics, settings)
     return DeleteResult(
         condition=plan.condition.sql,
         num_files_total=snapshot.num_files,
@@ -225,7 +230,9 @@ def _delete_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, s
     )
 
 
-def _hide_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float) -> DeleteResult:
+def _hide_rows(
+    txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float, settings: Settings | None
+) -> DeleteResult:
     """Find the matching rows, and put deletion vectors on their files."""
     assert plan.condition is not None
     snapshot, log = txn.snapshot, txn.log
@@ -261,6 +268,7 @@ def _hide_rows(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, sta
             raise
         engine.committed(committed.snapshot)
         version = committed.version
+        compact_after_change(log, engine, settings, committed, output.adds)
     return DeleteResult(
         condition=plan.condition.sql,
         num_files_total=snapshot.num_files,
@@ -285,6 +293,7 @@ def _commit(
     removed: list[AddFile],
     rewritten: RewriteOutput,
     metrics: dict[str, int],
+    settings: Settings | None = None,
 ) -> int:
     now_ms = time.time_ns() // 1_000_000
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
@@ -296,6 +305,7 @@ def _commit(
             engine.discard(txn.snapshot, rewritten.files)
         raise
     engine.committed(committed.snapshot)
+    compact_after_change(txn.log, engine, settings, committed, rewritten.adds)
     return committed.version
 
 

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
-from pydelta.commands.optimize import compact_after_write
+from pydelta.commands.engine import Engine, RewriteOutput
+from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, writes_vectors
 from pydelta.commands.write_plan import refuse_unenforced
 from pydelta.errors import DeltaError, InvalidArgumentError, UnsafeOperationError
@@ -353,8 +353,7 @@ class _Merge:
         )
         committed = self.txn.commit(actions, operation)
         self.engine.committed(committed.snapshot)
-        if isinstance(self.engine, RearrangingEngine):
-            compact_after_write(self.txn.log, self.engine, self.settings, committed, adds)
+        compact_after_change(self.txn.log, self.engine, self.settings, committed, adds)
         return committed
 
 

@@ -24,7 +24,7 @@ import msgspec
 import polars as pl
 
 from pydelta.commands.clustering import PROVIDER, ZCUBE_COLUMNS, ZCUBE_ID, clustering_paths, layout_paths, path_text
-from pydelta.commands.engine import RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize_plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize_result import OptimizeResult, cube_of, history_metrics
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
@@ -34,7 +34,7 @@ from pydelta.protocol.stats import indexed_leaves
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["OptimizeResult", "compact_after_write", "optimize"]
+__all__ = ["OptimizeResult", "compact_after_change", "compact_after_write", "optimize"]
 
 _logger = logging.getLogger(__name__)
 _GIB: Final = 1 << 30
@@ -91,6 +91,15 @@ def optimize(
         if modified_before_ms is not None:
             considered = considered.filter(pl.col("modification_time") < modified_before_ms)
         return run.run(considered)
+
+
+def compact_after_change(
+    log: DeltaLog, engine: Engine, settings: Settings | None, committed: Committed, adds: Sequence[AddFile]
+) -> OptimizeResult | None:
+    """``compact_after_write`` for a command whose engine and settings may not be there for it."""
+    if settings is None or not isinstance(engine, RearrangingEngine):
+        return None
+    return compact_after_write(log, engine, settings, committed, adds)
 
 
 def compact_after_write(

@@ -22,10 +22,12 @@ import polars as pl
 
 from pydelta.commands.candidates import read_candidates
 from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
+from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["UpdateResult", "UpdatingEngine", "update"]
@@ -79,6 +81,7 @@ def update(
     condition: Any = None,
     *,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    settings: Settings | None = None,
 ) -> UpdateResult:
     """Set columns of the rows for which ``condition`` is true.
 
@@ -88,6 +91,7 @@ def update(
         assignments: Column, or ``struct.field`` -> SQL text or an expression of the engine.
         condition: SQL text or an expression; None for every row.
         begin: Starts the transaction.
+        settings: The session's, for auto-compaction afterwards; None for no auto-compaction.
 
     Raises:
         UnsafeOperationError: The table is append-only.
@@ -171,6 +175,7 @@ def update(
     predicate = json.dumps([where.sql] if where else [])
     operation = Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
     committed = _commit(txn, engine, [*going, *written.files], operation, written, hidden)
+    compact_after_change(log, engine, settings, committed, written.adds)
     return UpdateResult(
         condition=where.sql if where else None,
         num_touched_files=touched.height,

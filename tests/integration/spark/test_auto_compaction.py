@@ -7,6 +7,7 @@ from optimize_tables import adds, last_commit, rows
 
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog
+from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
 
@@ -92,3 +93,25 @@ def test_an_optimised_write_splits_a_large_partition(spark, tmp_path):
     finally:
         spark.conf.unset("spark.pydelta.write.optimizeBinSize")
     assert 2 <= len(adds(path)) <= 6
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_auto_compaction_follows_a_change_that_leaves_many_small_files(spark, tmp_path, few_files, change, vectors):
+    path = str(tmp_path / "t")
+    many(spark, path, (0, 80), 4, **{"delta.enableDeletionVectors": vectors})
+    assert len(adds(path)) == 8
+    table = DeltaTable.forPath(spark, path)
+    spark.conf.set("spark.databricks.delta.autoCompact.enabled", "true")
+    try:
+        if change == "delete":
+            table.delete("id in (0, 1, 20, 40, 60)")  # p=0 in every file, p=1 in one
+        else:
+            table.update("id in (0, 1, 20, 40, 60)", {"id": "id + 1000"})
+    finally:
+        spark.conf.unset("spark.databricks.delta.autoCompact.enabled")
+    assert operations(path)[:2] == ["OPTIMIZE", change.upper()]
+    assert len(adds(path)) <= 3  # a rewrite joins files, and then a partition may have too few to be compacted
+    moved = {0, 1, 20, 40, 60}
+    expected = set(range(80)) - moved | ({item + 1000 for item in moved} if change == "update" else set())
+    assert {row.id for row in table.toDF().collect()} == expected
