@@ -15,6 +15,7 @@ from catalog_sync.hive_types import hive_type, unsupported_columns
 from pydelta.errors import SchemaError
 from pydelta.log import Snapshot
 from pydelta.manifests import MANIFEST_DIR, check_publishable
+from pydelta.protocol.native_entry import ID_KEY, LOCATION_KEY, SCHEMA_KEY
 
 __all__ = [
     "GENERATOR",
@@ -28,10 +29,7 @@ __all__ = [
     "twin_of",
 ]
 
-LOCATION_KEY: Final = "pydelta.table.location"
-ID_KEY: Final = "pydelta.table.id"
 VERSION_KEY: Final = "pydelta.sync.version"
-SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
 GENERATOR_KEY: Final = "pydelta.sync.generator"
 GENERATOR: Final = "1"
 """Raised when what this package writes changes: entries of an older one are brought up to date in full."""

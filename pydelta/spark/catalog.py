@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import ParseError, TableNotFoundError
@@ -12,9 +12,7 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pydelta.log import Snapshot
-
-__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "parse_identifier", "register", "split_path_identifier"]
+__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "parse_identifier", "split_path_identifier"]
 
 PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
@@ -31,12 +29,16 @@ class DeltaEntry:
         qualifier: Parts under which its columns may be qualified.
         by_path: Named as ``delta.`/path` ``.
         twin: The entry is the table over symlink manifests that Trino and Presto read; Hive must not read it for Spark.
+        managed: The catalog owns the files: DROP TABLE deletes them.
+        table: The entry as Spark's catalog has it; None for a path.
     """
 
     location: str
     qualifier: tuple[str, ...]
     by_path: bool = False
     twin: bool = False
+    managed: bool = False
+    table: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +127,10 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
         return _view(jvm, table, jvm.none, full)
     provider = table.provider()
     if provider.isDefined() and str(provider.get()).lower() == PROVIDER:
-        return DeltaEntry(location=_location(jvm, table), qualifier=full)
+        managed = str(table.tableType().name()) == "MANAGED"
+        return DeltaEntry(location=_location(jvm, table), qualifier=full, managed=managed, table=table)
     twin = _twin_location(table)
-    return DeltaEntry(location=twin, qualifier=full, twin=True) if twin is not None else None
+    return DeltaEntry(location=twin, qualifier=full, twin=True, table=table) if twin is not None else None
 
 
 def _twin_location(table: Any) -> str | None:
@@ -186,45 +189,3 @@ def location_of(spark: SparkSession, name: str) -> str:
         f"{name} {what}.",
         hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: delta.`/path`.",
     )
-
-
-def register(spark: SparkSession, name: str, snapshot: Snapshot) -> None:
-    """Make a catalog entry for a table, unless the name has one already.
-
-    The entry has provider ``delta``, the location, and the real columns with the partition columns last, which a
-    metastore insists on; the order that users see comes from the log.
-
-    Args:
-        spark: The session.
-        name: ``table`` or ``database.table``.
-        snapshot: The table as it is now.
-    """
-    jvm = Jvm.of(spark)
-    state = jvm.session.sessionState()
-    catalog = state.catalog()
-    parts = parse_identifier(spark, name)
-    database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
-    identifier = jvm.table_identifier.apply(parts[-1], jvm.option.apply(database), jvm.option.apply(None))
-    if catalog.tableExists(identifier):
-        return
-    default = jvm.view.java.net.URI(str(catalog.defaultTablePath(identifier).toString()))
-    location = jvm.location_uri(snapshot.table_uri)
-    managed = jvm.path(location).equals(jvm.path(default))
-    tables = jvm.view.org.apache.spark.sql.catalyst.catalog
-    kinds = getattr(getattr(tables, "CatalogTableType$"), "MODULE$")
-    storage_module = getattr(getattr(tables, "CatalogStorageFormat$"), "MODULE$")
-    empty = storage_module.empty()
-    storage = empty.copy(
-        jvm.option.apply(location), empty.inputFormat(), empty.outputFormat(), empty.serde(), empty.compressed(),
-        jvm.scala_map({"path": str(location.toString())}), *jvm.rest_of(empty, "copy", 6),
-    )  # fmt: skip
-    partition_names = {column.lower() for column in snapshot.partition_columns}
-    fields = [field.to_dict() for field in snapshot.schema.fields]
-    ordered = sorted(fields, key=lambda field: field["name"].lower() in partition_names)
-    schema = jvm.struct(json.dumps({"type": "struct", "fields": ordered}))
-    module = getattr(getattr(tables, "CatalogTable$"), "MODULE$")
-    entry = module.apply(
-        identifier, kinds.MANAGED() if managed else kinds.EXTERNAL(), storage, schema, jvm.option.apply(PROVIDER),
-        jvm.seq(snapshot.partition_columns), *jvm.rest_of(module, "apply", 6),
-    )  # fmt: skip
-    catalog.createTable(entry, True, False)

@@ -40,7 +40,8 @@ from pydelta.log import DeltaLog
 from pydelta.protocol import schema as delta_schema
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.settings import Settings
-from pydelta.spark.catalog import location_of, register, split_path_identifier
+from pydelta.spark.catalog import location_of, parse_identifier, split_path_identifier
+from pydelta.spark.catalog_entries import create_entry
 from pydelta.spark.errors import to_spark
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import scan_dataframe
@@ -189,7 +190,7 @@ def convertible_path(spark: SparkSession, identifier: str) -> str:
 
 def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:
     """Make a catalog entry that points at the table, if there is none yet."""
-    register(spark, name, log.update())
+    create_entry(spark, parse_identifier(spark, name), log.update())
 
 
 def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:

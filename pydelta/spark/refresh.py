@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["PlanFunction", "indexes_in", "refresh_after_commit", "with_newest"]
+__all__ = ["PlanFunction", "forget_cached", "indexes_in", "refresh_after_commit", "with_newest"]
 
 _log = logging.getLogger(__name__)
 
@@ -225,3 +225,15 @@ def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> 
         if moved is not None:
             manager.cacheQuery(jvm.session, moved, name, level)
     return touched
+
+
+def forget_cached(spark: SparkSession, table_uri: str) -> None:
+    """Drop Spark's cache entries over any version of a table, because its name is to stand for something else."""
+    jvm = Jvm.of(spark)
+    manager = jvm.session.sharedState().cacheManager()
+    if manager.isEmpty():
+        return
+    for entry in jvm.cached_entries(manager):
+        plan = entry.plan()
+        if any(index.files.identity.location.rstrip("/") == table_uri.rstrip("/") for index in indexes_in(plan)):
+            jvm.uncache(manager, plan)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pydelta.commands.write import WriteMode, WriteOptions, WriteResult, write_table
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, TableAlreadyExistsError, TableNotFoundError
 from pydelta.protocol.schema import DataType, PrimitiveType, StructType, can_store
-from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier, register
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.spark.catalog_entries import create_entry
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.facade import log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
@@ -124,7 +125,7 @@ def save_as_table(
         managed=managed,
     )
     if entry is None:
-        register(spark, table, log_for_path(spark, location).update())
+        create_entry(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result
 
 

@@ -66,7 +66,7 @@ def test_sync_by_location_registers_both_entries(capsys, log, location, metastor
     assert f"{name.database}_symlink.orders: version 0" in out
     entry = metastore.table(name.database, "orders")
     assert native_location(entry) == log.uri
-    assert [(column.name, column.type) for column in entry.sd.cols] == [("p", "string"), ("x", "bigint")]
+    assert [(column.name, column.type) for column in entry.sd.cols] == [("x", "bigint"), ("p", "string")]
     assert entry.parameters["spark.sql.sources.provider"] == "delta"
     assert json.loads(entry.parameters["spark.sql.sources.schema.part.0"])["type"] == "struct"
     assert [str(found) for found, _ in native_tables(metastore, name.database)] == [str(name)]

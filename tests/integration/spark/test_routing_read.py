@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 import pydelta
 from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError, VersionNotFoundError
-from pydelta.spark.catalog import location_of, register
+from pydelta.spark.catalog import location_of
+from pydelta.spark.catalog_entries import create_entry
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
 
@@ -48,7 +49,7 @@ def path(tmp_path):
 @pytest.fixture
 def name(spark, path):
     spark.sql("DROP TABLE IF EXISTS routed")
-    register(spark, "routed", log_for_path(spark, path).update())
+    create_entry(spark, ("routed",), log_for_path(spark, path).update())
     yield "routed"
     spark.sql("DROP TABLE IF EXISTS routed")
 
@@ -86,7 +87,7 @@ def test_the_entry_that_is_registered_names_provider_location_and_columns(spark,
     assert str(entry.tableType().name()) == "EXTERNAL"
     assert [field.name for field in spark.table(name).schema] == ["id", "k"]
     assert location_of(spark, name).rstrip("/").endswith(path)
-    register(spark, name, log_for_path(spark, path).update())  # again: no error, no change
+    create_entry(spark, (name,), log_for_path(spark, path).update())  # again: no error, no change
 
 
 def test_sql_over_a_path_with_ctes_subqueries_joins_and_parameters(spark, path):

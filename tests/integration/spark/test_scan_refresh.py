@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable as RsTable
 from deltalake import write_deltalake
 
-from pydelta.spark.catalog import register
+from pydelta.spark.catalog_entries import create_entry
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.refresh import refresh_after_commit
 
@@ -56,7 +56,7 @@ def test_cache_by_path_then_delete_then_read(spark, path):
 
 def test_cache_table_by_name_then_delete_then_read(spark, path):
     spark.sql("DROP TABLE IF EXISTS cached_t")
-    register(spark, "cached_t", log_for_path(spark, path).update())
+    create_entry(spark, ("cached_t",), log_for_path(spark, path).update())
     try:
         spark.sql("CACHE TABLE cached_t")
         assert spark.catalog.isCached("cached_t")
@@ -73,7 +73,7 @@ def test_cache_table_by_name_then_delete_then_read(spark, path):
 
 def test_the_catalogs_own_cache_calls(spark, path):
     spark.sql("DROP TABLE IF EXISTS cached_c")
-    register(spark, "cached_c", log_for_path(spark, path).update())
+    create_entry(spark, ("cached_c",), log_for_path(spark, path).update())
     try:
         spark.catalog.cacheTable("cached_c")
         assert spark.catalog.isCached("cached_c")
