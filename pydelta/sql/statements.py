@@ -1,0 +1,169 @@
+"""Statements as values. Conditions and queries stay text, which Spark's own parser reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+__all__ = [
+    "Clone",
+    "ConvertToDelta",
+    "DescribeDetail",
+    "DescribeHistory",
+    "DropFeature",
+    "Fsck",
+    "Generate",
+    "Optimize",
+    "Reorg",
+    "Restore",
+    "Statement",
+    "TableName",
+    "Travel",
+    "Vacuum",
+]
+
+TableName: TypeAlias = tuple[str, ...]
+"""Parts of a name; ``("delta", "/path")`` for a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Travel:
+    """``VERSION AS OF n`` or ``TIMESTAMP AS OF expression``; one of the two."""
+
+    version: int | None = None
+    timestamp_sql: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """``VACUUM table [USING INVENTORY …] [RETAIN n HOURS] [DRY RUN] [FULL | LITE] [WHERE …]``, in any order.
+
+    Args:
+        table: The table.
+        retain_hours: Age from which files that nothing needs may go; None for the table's own.
+        dry_run: Only say what would be deleted.
+        mode: ``FULL``, ``LITE``, or None where the statement names none.
+        inventory: The table of an inventory, or
+        inventory_query: the query of one.
+        where: Condition on partition columns.
+    """
+
+    table: TableName
+    retain_hours: float | None = None
+    dry_run: bool = False
+    mode: str | None = None
+    inventory: TableName | None = None
+    inventory_query: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """``GENERATE mode FOR TABLE table [WHERE …]``."""
+
+    mode: str
+    table: TableName
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimize:
+    """``OPTIMIZE table [FULL] [WHERE …] [ZORDER BY (…)]``."""
+
+    table: TableName
+    full: bool = False
+    where: str | None = None
+    zorder_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeHistory:
+    """``DESCRIBE HISTORY table [LIMIT n]``."""
+
+    table: TableName
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeDetail:
+    """``DESCRIBE DETAIL table``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """``RESTORE [TABLE] table TO VERSION | TIMESTAMP AS OF …``."""
+
+    table: TableName
+    to: Travel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertToDelta:
+    """``CONVERT TO DELTA table [NO STATISTICS] [PARTITIONED BY (name type, …)]``.
+
+    Args:
+        table: ``("parquet", "/path")``, or the name of a Parquet table.
+        statistics: Whether to collect them.
+        partition_schema: DDL of the partition columns.
+    """
+
+    table: TableName
+    statistics: bool = True
+    partition_schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clone:
+    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] table [SHALLOW | DEEP] CLONE source [… AS OF …] …``."""
+
+    table: TableName
+    source: TableName
+    shallow: bool
+    replace: bool = False
+    if_not_exists: bool = False
+    at: Travel | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reorg:
+    """``REORG TABLE table [WHERE …] APPLY (PURGE)``."""
+
+    table: TableName
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFeature:
+    """``ALTER TABLE table DROP FEATURE feature [TRUNCATE HISTORY]``."""
+
+    table: TableName
+    feature: str
+    truncate_history: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fsck:
+    """``FSCK REPAIR TABLE table [DRY RUN]``."""
+
+    table: TableName
+    dry_run: bool = False
+
+
+Statement: TypeAlias = (
+    Vacuum
+    | Generate
+    | Optimize
+    | DescribeHistory
+    | DescribeDetail
+    | Restore
+    | ConvertToDelta
+    | Clone
+    | Reorg
+    | DropFeature
+    | Fsck
+)
