@@ -508,7 +508,7 @@ def _identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
     """
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != "spark_catalog"):
         raise UnsupportedFeatureError(
-            f"{_text(parts)} is a name in the catalog {parts[0]}; only the session's catalog has entries of Delta tables.",
+            f"{_text(parts)} is a name in the catalog {parts[0]}; only spark_catalog has entries of Delta tables.",
             features=(),
             hint="Name it database.table.",
         )
