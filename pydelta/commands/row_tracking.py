@@ -16,7 +16,7 @@ from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["enable_row_tracking"]
+__all__ = ["enable_row_tracking", "row_ids_for_all"]
 
 _ENABLED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
 
@@ -50,13 +50,19 @@ def enable_row_tracking(
             raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
         if snapshot.properties.enable_row_tracking:
             return None
-        txn.read_whole_table(exactly=True)
-        live = with_row_ids(snapshot.files, snapshot.files.core)
-        without = snapshot.files.adds(live.filter(live[BASE_ROW_ID].is_null()))
+        actions = row_ids_for_all(log, txn)
         txn.update_metadata(metadata.replace(configuration={**metadata.configuration, **_ENABLED}))
-        actions: list[Action] = [_counted(log, add).replace(data_change=False) for add in without]
         operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(dict(_ENABLED))})
         return txn.commit(actions, operation).version
+
+
+def row_ids_for_all(log: DeltaLog, txn: OptimisticTransaction) -> list[Action]:
+    """Files whose rows have no ids yet, said again, so that the commit gives them some; every file counts as read."""
+    snapshot = txn.snapshot
+    txn.read_whole_table(exactly=True)
+    live = with_row_ids(snapshot.files, snapshot.files.core)
+    without = snapshot.files.adds(live.filter(live[BASE_ROW_ID].is_null()))
+    return [_counted(log, add).replace(data_change=False) for add in without]
 
 
 def _counted(log: DeltaLog, add: AddFile) -> AddFile:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "FIELD_ID",
     "PHYSICAL_NAME",
     "ArrayType",
     "DataType",

@@ -1,0 +1,92 @@
+"""A column's path in; what of the table's definition needs that column, in words, out. Pure.
+
+Expressions are looked through word by word: a name that could be the column counts as one, so that nothing is dropped
+from under a constraint. Words that are called like functions, types behind AS and texts are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pydelta.protocol.schema_edits import name_of
+from pydelta.protocol.types import StructField, StructType
+
+__all__ = ["CONSTRAINT_PREFIX", "GENERATION", "dependants", "mentions"]
+
+CONSTRAINT_PREFIX: Final = "delta.constraints."
+GENERATION: Final = "delta.generationExpression"
+
+_TOKEN: Final = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")"
+    r"|(?P<name>(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*)(?:\s*\.\s*(?:`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*))*)"
+    r"|(?P<other>\S)"
+)
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def _names(expression: str) -> Iterator[tuple[str, ...]]:
+    """Names in an expression that can be columns, in lower case, dots split."""
+    before = ""
+    for match in _TOKEN.finditer(expression):
+        text = match.group("name")
+        if text is None:
+            before = ""
+            continue
+        called = expression[match.end() :].lstrip().startswith("(")
+        if not (called and "`" not in text) and before != "as":
+            yield tuple(
+                (quoted.replace("``", "`") if quoted else plain).lower() for quoted, plain in _PART.findall(text)
+            )
+        before = text.lower()
+
+
+def mentions(expression: str, path: tuple[str, ...]) -> bool:
+    """Whether an SQL expression may read the column, one of its fields, or something that it is part of."""
+    wanted = tuple(part.lower() for part in path)
+    for name in _names(expression):
+        shorter = min(len(name), len(wanted))
+        if name[:shorter] == wanted[:shorter]:
+            return True
+    return False
+
+
+def dependants(
+    schema: StructType,
+    configuration: Mapping[str, str],
+    path: tuple[str, ...],
+    *,
+    partition_columns: tuple[str, ...] = (),
+    clustering: tuple[tuple[str, ...], ...] = (),
+) -> tuple[str, ...]:
+    """What needs a column, in words for a message.
+
+    Args:
+        schema: The table's schema.
+        configuration: Its properties.
+        path: The column, in the schema's spelling.
+        partition_columns: Columns that the table is partitioned by; empty where that does not matter.
+        clustering: Likewise, what it is clustered by.
+    """
+    wanted = tuple(part.lower() for part in path)
+    found = []
+    for key, expression in configuration.items():
+        if key.startswith(CONSTRAINT_PREFIX) and mentions(expression, path):
+            found.append(f"the CHECK constraint {key.removeprefix(CONSTRAINT_PREFIX)} ({expression})")
+    for field in schema.fields:
+        formula = _generation(field)
+        if formula is not None and field.name.lower() != wanted[0] and mentions(formula, path):
+            found.append(f"the generated column {name_of((field.name,))} ({formula})")
+    if len(path) == 1 and wanted[0] in {column.lower() for column in partition_columns}:
+        found.append(f"the partitioning ({', '.join(partition_columns)})")
+    for column in clustering:
+        folded = tuple(part.lower() for part in column)
+        if folded[: len(wanted)] == wanted:
+            found.append(f"the clustering by {name_of(column)}")
+    return tuple(found)
+
+
+def _generation(field: StructField) -> str | None:
+    expression = field.metadata.get(GENERATION)
+    return None if expression is None else str(expression)

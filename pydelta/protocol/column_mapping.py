@@ -1,0 +1,194 @@
+"""A table's definition with columns that have no id yet in, the same with ids and physical names out. Pure.
+
+::
+
+    new table, mode name or id       every column, at every depth: id 1, 2, …   physical name col-<uuid>
+    table that is upgraded to name   every column: id 1, 2, …                   physical name = the name it has
+    new column of a mapped table     next ids above delta.columnMapping.maxColumnId, physical name col-<uuid>
+
+Ids are given once and never again, physical names likewise: an old file's column is never taken for a new one.
+Protocol: "Column Mapping".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.protocol.actions import Metadata
+from pydelta.protocol.schema import FIELD_ID, PHYSICAL_NAME
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_schema
+
+__all__ = ["MAX_COLUMN_ID", "MODE", "check_mode_change", "mapped_metadata", "mode_of", "without_mapping"]
+
+MODE: Final = "delta.columnMapping.mode"
+MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+_MODES: Final = ("none", "name", "id")
+
+
+def mode_of(configuration: Mapping[str, str]) -> str:
+    """``none``, ``name`` or ``id``, as the properties say.
+
+    Raises:
+        InvalidArgumentError: Another word.
+    """
+    mode = configuration.get(MODE, "none").strip().lower()
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"{MODE} is {mode!r}.", hint="Set it to name, id or none.")
+    return mode
+
+
+def check_mode_change(old: str, new: str) -> None:
+    """Refuse a change of mode that the files of a table do not allow.
+
+    Raises:
+        UnsupportedFeatureError: Any but from ``none`` to ``name``.
+    """
+    if old == new or (old, new) == ("none", "name"):
+        return
+    hint = "A table with rows can be upgraded from none to name only."
+    if new == "none":
+        hint = "Its files have other names in them than the table. Copy the rows to a new table without column mapping."
+    elif old == "none":
+        hint = f"Its files carry no ids. Set {MODE} to name, or make a new table in mode id."
+    raise UnsupportedFeatureError(
+        f"{MODE} cannot change from {old!r} to {new!r}.", features=("columnMapping",), hint=hint
+    )
+
+
+def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = False) -> Metadata:
+    """The definition with an id and a physical name on every column that has none, if column mapping is on.
+
+    Args:
+        metadata: The definition to be.
+        old: The one that there is; None for a new table.
+        fresh: Whether a new schema takes the place of the old one: columns of the same name and kind keep id and
+            physical name.
+
+    Returns:
+        It, with ``maxColumnId`` at the highest id ever given; without mapping marks where the mode is ``none``.
+
+    Raises:
+        InvalidArgumentError: Not a mode.
+        UnsupportedFeatureError: A change of mode that the files do not allow.
+    """
+    mode = mode_of(metadata.configuration)
+    schema = parse_schema(metadata.schema_string)
+    if mode == "none":
+        plain = without_mapping(schema) if fresh or old is None else schema
+        return metadata if plain == schema else metadata.replace(schema_string=plain.to_json())
+    before = mode_of(old.configuration) if old is not None else "none"
+    upgraded = old is not None and before == "none" and not fresh
+    if old is not None and fresh and before != "none":
+        schema = _inherited(schema, parse_schema(old.schema_string))
+    elif old is None or (fresh and before == "none"):
+        schema = without_mapping(schema)
+    given = [int(text) for source in (metadata, old) if source and (text := source.configuration.get(MAX_COLUMN_ID))]
+    highest = max([0, *given, *_ids(schema), *(_ids(parse_schema(old.schema_string)) if old is not None else ())])
+    counter = _Counter(highest, (lambda field: field.name) if upgraded else _new_name)
+    schema = counter.struct(schema)
+    configuration = {**metadata.configuration, MODE: mode, MAX_COLUMN_ID: str(counter.highest)}
+    return metadata.replace(schema_string=schema.to_json(), configuration=configuration)
+
+
+def _new_name(field: StructField) -> str:
+    return f"col-{uuid.uuid4()}"
+
+
+class _Counter:
+    """Gives ids, parents first."""
+
+    def __init__(self, highest: int, name: Callable[[StructField], str]) -> None:
+        self.highest = highest
+        self._name = name
+
+    def struct(self, struct: StructType) -> StructType:
+        return StructType(tuple(self._field(field) for field in struct.fields))
+
+    def _field(self, field: StructField) -> StructField:
+        metadata: dict[str, Any] = dict(field.metadata)
+        if FIELD_ID not in metadata:
+            self.highest += 1
+            metadata[FIELD_ID] = self.highest
+        if PHYSICAL_NAME not in metadata:
+            metadata[PHYSICAL_NAME] = self._name(field)
+        return field.replace(data_type=self._type(field.data_type), metadata=metadata)
+
+    def _type(self, data_type: DataType) -> DataType:
+        return _in_parts(data_type, self.struct)
+
+
+def _in_parts(data_type: DataType, change: Callable[[StructType], StructType]) -> DataType:
+    """The type with its outermost structs changed."""
+    if isinstance(data_type, StructType):
+        return change(data_type)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_in_parts(data_type.element_type, change), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        key, value = (_in_parts(part, change) for part in (data_type.key_type, data_type.value_type))
+        return MapType(key, value, data_type.value_contains_null)
+    return data_type
+
+
+def _ids(data_type: DataType) -> Iterator[int]:
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            if FIELD_ID in field.metadata:
+                yield int(field.metadata[FIELD_ID])
+            yield from _ids(field.data_type)
+    elif isinstance(data_type, ArrayType):
+        yield from _ids(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from _ids(data_type.key_type)
+        yield from _ids(data_type.value_type)
+
+
+def without_mapping(schema: StructType) -> StructType:
+    """The schema without ids and physical names."""
+
+    def plain(struct: StructType) -> StructType:
+        return StructType(
+            tuple(
+                field.replace(
+                    data_type=_in_parts(field.data_type, plain),
+                    metadata={key: value for key, value in field.metadata.items() if key not in _MARKS},
+                )
+                for field in struct.fields
+            )
+        )
+
+    return plain(schema)
+
+
+_MARKS: Final = (FIELD_ID, PHYSICAL_NAME, "delta.columnMapping.nested.ids")
+
+
+def _inherited(new: StructType, old: StructType) -> StructType:
+    """The new schema, its columns with the marks of the old one's of the same name and kind."""
+    fields = []
+    for field in without_mapping(new).fields:
+        there = old.field(field.name)
+        if there is not None and _same_kind(field.data_type, there.data_type):
+            marks = {key: there.metadata[key] for key in (FIELD_ID, PHYSICAL_NAME) if key in there.metadata}
+            inner = _inherited_type(field.data_type, there.data_type)
+            field = field.replace(data_type=inner, metadata={**field.metadata, **marks})
+        fields.append(field)
+    return StructType(tuple(fields))
+
+
+def _inherited_type(new: DataType, old: DataType) -> DataType:
+    if isinstance(new, StructType) and isinstance(old, StructType):
+        return _inherited(new, old)
+    if isinstance(new, ArrayType) and isinstance(old, ArrayType):
+        return ArrayType(_inherited_type(new.element_type, old.element_type), new.contains_null)
+    if isinstance(new, MapType) and isinstance(old, MapType):
+        key = _inherited_type(new.key_type, old.key_type)
+        return MapType(key, _inherited_type(new.value_type, old.value_type), new.value_contains_null)
+    return new
+
+
+def _same_kind(new: DataType, old: DataType) -> bool:
+    nested = (StructType, ArrayType, MapType)
+    return type(new) is type(old) if isinstance(new, nested) or isinstance(old, nested) else new == old
