@@ -136,7 +136,7 @@ def _delta_rs(name: str, path: str, source: str) -> float:
     elif name == "delete a partition":
         table.delete("p = 3")
     elif name == "update one file":
-        table.update({"v": "v + 1"}, "id BETWEEN 4000000 AND 4000999")
+        table.update(updates={"v": "v + 1"}, predicate="id BETWEEN 4000000 AND 4000999")
     else:
         merge = table.merge(ds.dataset(source).to_table(), "t.id = s.id", source_alias="s", target_alias="t")
         if name == "merge, insert only":

@@ -17,11 +17,14 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.roaring import Positions
+from pydelta.protocol.types import DataType
 from pydelta.spark.assignments import BoundAssignments, bind_assignments
+from pydelta.spark.catalog_entries import follow_names
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
 from pydelta.spark.refresh import refresh_after_commit
+from pydelta.spark.rules import check_default, rows_against
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.update import write_updated
 from pydelta.spark.vectors import collect_positions
@@ -68,7 +71,7 @@ class SparkEngine:
             raise self._explain(error, snapshot, condition) from error
         analyzed = filtered._jdf.queryExecution().analyzed()
         expression = analyzed.condition()
-        self._refuse_subquery(expression, str(condition))
+        self._refuse_subquery(expression, condition)
         if not expression.deterministic():
             raise InvalidArgumentError(
                 f"The condition is not deterministic: {expression.sql()}.",
@@ -180,6 +183,18 @@ class SparkEngine:
         """See ``RearrangingEngine.lay_out``."""
         return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
 
+    def check_condition(self, snapshot: Snapshot, expression: str) -> None:
+        """See ``SchemaEngine.check_condition``."""
+        self.bind_condition(snapshot, expression)
+
+    def check_default(self, expression: str, data_type: DataType) -> None:
+        """See ``SchemaEngine.check_default``."""
+        check_default(self._spark, expression, data_type)
+
+    def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
+        """See ``SchemaEngine.rows_against``. One job, which stops at no row: it counts them."""
+        return rows_against(self._scan(snapshot, None), expression)
+
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         if adds:
@@ -190,6 +205,7 @@ class SparkEngine:
         """See ``Engine.committed``."""
         if snapshot.metadata is not None:
             refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
+            follow_names(self._spark, snapshot)
 
     def _scan(
         self,
@@ -220,21 +236,26 @@ class SparkEngine:
                 hint="Write it as in a WHERE clause, without the word WHERE.",
             ) from error
 
-    def _refuse_subquery(self, expression: Any, text: str) -> None:
+    def _refuse_subquery(self, expression: Any, condition: Any) -> None:
         if Jvm.of(self._spark).has_subquery(expression):
             raise InvalidArgumentError(
-                f"The condition {text!r} holds a subquery, which cannot be used here.",
-                hint="Collect the keys first and use col.isin(keys), or join them into a DataFrame and overwrite "
-                "the partitions concerned with replaceWhere.",
+                f"The condition {_shown(condition)} holds a subquery, which cannot be used here.",
+                hint="Write MERGE INTO the table USING the subquery … WHEN MATCHED THEN DELETE (or UPDATE), or collect "
+                "the keys first and use col.isin(keys).",
             )
 
     def _explain(self, error: AnalysisException, snapshot: Snapshot, condition: Any) -> BindError:
         names = ", ".join(field.name for field in snapshot.schema.fields)
         return BindError(
-            f"The condition {str(condition)!r} does not fit the table: {_first_line(str(error))}",
+            f"The condition {_shown(condition)} does not fit the table: {_first_line(str(error))}",
             hint=f"The table's columns are: {names}.",
             table=snapshot.table_uri,
         )
+
+
+def _shown(condition: Any) -> str:
+    """A condition as a message shows it."""
+    return repr(condition if isinstance(condition, str) else str(condition).removeprefix("Column<'").removesuffix("'>"))
 
 
 def _first_line(text: str) -> str:

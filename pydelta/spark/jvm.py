@@ -114,6 +114,19 @@ class Jvm:
         """An immutable Scala ``Map``."""
         return self.python_utils.toScalaMap(dict(items))
 
+    def indexed_seq(self, items: Iterable[Any]) -> Any:
+        """A Scala indexed sequence, which tree nodes take as their new children."""
+        return self.seq(items).toIndexedSeq()
+
+    def column_of(self, expression: Any) -> Any:
+        """The JVM's Column over a Catalyst expression, resolved or not."""
+        return self._expression_utils.column(expression)
+
+    def char_varchar_as_strings(self, struct: Any) -> Any:
+        """A StructType with char and varchar as strings whose metadata keeps the length."""
+        utilities = self.view.org.apache.spark.sql.catalyst.util.CharVarcharUtils
+        return utilities.replaceCharVarcharWithStringInSchema(struct)
+
     def array(self, java_class: Any, items: Sequence[Any]) -> Any:
         """A Java array of a class."""
         result = self.gateway.new_array(java_class, len(items))
@@ -235,7 +248,7 @@ class Jvm:
         offset = self.view.org.apache.spark.sql.catalyst.expressions.Cast(
             offset, self.data_type.fromJson('"long"'), self.none, self._legacy()
         )
-        arguments = self.seq([self._expression(bits), offset, self._expression(position)])
+        arguments = self.seq([self.expression(bits), offset, self.expression(position)])
         given = [function, self.data_type.fromJson('"boolean"'), "isSet", arguments]
         rest = [self.seq([]), True, True, True, self.none]
         return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
@@ -261,7 +274,7 @@ class Jvm:
             array[place] = item
         held = self.view.org.apache.spark.sql.types.ObjectType(array.getClass())
         literal = self.view.org.apache.spark.sql.catalyst.expressions.Literal(array, held)
-        arguments = self.seq([literal, self._expression(value)])
+        arguments = self.seq([literal, self.expression(value)])
         integer = self.data_type.fromJson('"integer"')
         given = [types.Class.forName("java.util.Arrays"), integer, "binarySearch", arguments]
         rest = [self.seq([]), True, True, True, self.none]
@@ -270,7 +283,8 @@ class Jvm:
     def _legacy(self) -> Any:
         return _module(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
 
-    def _expression(self, column: Column) -> Any:
+    def expression(self, column: Column) -> Any:
+        """The Catalyst expression of a Column."""
         return self.session.expression(column._jc)
 
     def to_list(self, seq: Any) -> list[Any]:
@@ -315,11 +329,24 @@ class Jvm:
 
     def rebalance(self, df: DataFrame, keys: Sequence[Column], part_bytes: int) -> DataFrame:
         """A shuffle by ``keys`` (to no key at random) into parts of about that many bytes, small ones merged."""
-        expressions = self.seq([self._expression(key) for key in keys])
+        expressions = self.seq([self.expression(key) for key in keys])
         plan = df._jdf.queryExecution().analyzed()
         # A number that goes through py4j comes out as an Integer where it is small, and Spark expects a Long.
         size = self.view.scala.jdk.javaapi.OptionConverters.toScala(self.view.java.util.OptionalLong.of(part_bytes))
         return self.frame(self._rebalance(expressions, plan, self.none, size))
+
+    def one_row(self, columns: Sequence[Column]) -> DataFrame:
+        """A DataFrame of one row of constants, which no job computes."""
+        nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
+        return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
+
+    def nothing(self) -> DataFrame:
+        """The DataFrame without a column and without a row that a command gives."""
+        return self.frame(self.local_relation.apply(self.struct_type()))
+
+    def bound(self, query: Any) -> Any:
+        """A statement with parameters -> the same with their values in place."""
+        return _module(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
 
     def parse(self, text: str) -> Any:
         """Spark's own parser."""

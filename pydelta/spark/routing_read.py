@@ -22,7 +22,9 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.relations import RelationResolver
 from pydelta.spark.scan import scan_dataframe
+from pydelta.spark.sql_dispatch import run_node, run_text
 from pydelta.spark.travel import open_snapshot, split_path_version, travel_from_options
+from pydelta.sql import is_ours
 
 __all__ = ["install", "read_path", "read_table"]
 
@@ -104,11 +106,20 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
             jvm = Jvm.of(self)
+            with user_errors():
+                frame = _own(self, text, args)
+            if frame is not None:
+                return frame
             try:
                 parsed = jvm.parse(text)
             except ParseException:
-                return original(self, text, args)
+                with user_errors():
+                    frame = _own(self, text, args, spark_refuses=True)
+                return original(self, text, args) if frame is None else frame
             with user_errors():
+                frame = run_node(self, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+                if frame is not None:
+                    return frame
                 plan = RelationResolver(self).statement(parsed)
             if plan is not None:
                 return jvm.frame(_bind(jvm, plan, args))
@@ -123,6 +134,15 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                 formatter.clear()
 
     return sql
+
+
+def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:
+    """A statement that only this engine knows; those take no parameters."""
+    if args and is_ours(text, spark_refuses=spark_refuses):
+        raise InvalidArgumentError(
+            "Statements that Spark's parser does not know take no parameters.", hint="Format the values into the text."
+        )
+    return run_text(spark, text, spark_refuses=spark_refuses)
 
 
 def _raise_ours(error: AnalysisException) -> None:
@@ -170,7 +190,7 @@ def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:
 
 def _expression(jvm: Jvm, value: Any) -> Any:
     column = value if isinstance(value, Column) else F.lit(value)
-    return jvm.session.expression(column._jc)
+    return jvm.expression(column)
 
 
 def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:

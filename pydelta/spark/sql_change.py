@@ -1,0 +1,169 @@
+"""DELETE, UPDATE, MERGE and TRUNCATE as Spark parsed them in, the engine's commands run, one row of counts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from pydelta.commands.delete import delete as run_delete
+from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, Merging
+from pydelta.commands.merging import merge as run_merge
+from pydelta.commands.update import update as run_update
+from pydelta.errors import BindError, UnsupportedFeatureError, error_context
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.facade import settings_of
+from pydelta.spark.merging import SparkMerge
+from pydelta.spark.sql_nodes import Nodes, Target, is_default
+from pydelta.spark.write_columns import absent
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pydelta.log import Snapshot
+    from pydelta.protocol.schema import StructType
+
+__all__ = ["delete", "merge", "truncate", "update"]
+
+_CLAUSES = (
+    (ClauseOn.MATCHED, "matchedActions"),
+    (ClauseOn.NOT_MATCHED, "notMatchedActions"),
+    (ClauseOn.NOT_MATCHED_BY_SOURCE, "notMatchedBySourceActions"),
+)
+
+
+def delete(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``DELETE FROM table [WHERE …]``."""
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    condition = None if _is_true(node.condition()) else nodes.column(node.condition(), target)
+    return _delete(nodes, target, condition)
+
+
+def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``TRUNCATE TABLE table``: every row goes, the history stays."""
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    if str(node.nodeName()) == "TruncatePartition":
+        raise UnsupportedFeatureError(
+            f"{target.name} is a Delta table: its partitions are not truncated one by one.",
+            features=("TRUNCATE … PARTITION",),
+            hint=f"Write DELETE FROM {target.name} WHERE …, which touches no file either.",
+        )
+    _delete(nodes, target, None)
+    return nodes.jvm.nothing()
+
+
+def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame:
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_delete(log, engine, condition, settings=settings_of(nodes.spark))
+    return _counts(nodes, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows)
+
+
+def update(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``UPDATE table SET … [WHERE …]``."""
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        schema = log.update().schema
+        assignments = _assignments(nodes, node.assignments(), target, schema)
+        where = nodes.optional(node.condition())
+        result = run_update(
+            log,
+            SparkEngine(nodes.spark, alias=target.alias),
+            assignments,
+            None if where is None else nodes.column(where, target),
+            settings=settings_of(nodes.spark),
+        )
+    return _counts(nodes, num_affected_rows=result.num_updated_rows)
+
+
+def merge(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON … WHEN …``."""
+    target = nodes.target(node.targetTable())
+    if target is None:
+        return None
+    source = nodes.query(node.sourceTable())
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        schema = log.update().schema
+        clauses = [
+            _clause(nodes, on, action, target, schema)
+            for on, field in _CLAUSES
+            for action in nodes.items(getattr(node, field)())
+        ]
+        settings = settings_of(nodes.spark)
+        evolve = bool(node.withSchemaEvolution()) or settings.schema_auto_merge
+        condition = nodes.column(node.mergeCondition(), target)
+
+        def begin(snapshot: Snapshot) -> Merging:
+            return SparkMerge(nodes.spark, snapshot, source, condition, clauses, alias=target.alias, evolve=evolve)
+
+        result = run_merge(log, SparkEngine(nodes.spark, alias=target.alias), begin, clauses, settings)
+    counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
+    return _counts(
+        nodes,
+        num_affected_rows=sum(counts),
+        num_updated_rows=counts[0],
+        num_deleted_rows=counts[1],
+        num_inserted_rows=counts[2],
+    )
+
+
+def _clause(nodes: Nodes, on: ClauseOn, action: Any, target: Target, schema: StructType) -> MergeClause:
+    kind = str(action.nodeName())
+    where = nodes.optional(action.condition())
+    condition = None if where is None else nodes.column(where, target)
+    if kind == "DeleteAction":
+        return MergeClause(on=on, action=ClauseAction.DELETE, condition=condition)
+    does = ClauseAction.INSERT if kind.startswith("Insert") else ClauseAction.UPDATE
+    if kind in ("UpdateStarAction", "InsertStarAction"):
+        return MergeClause(on=on, action=does, condition=condition)
+    values = _assignments(nodes, action.assignments(), target, schema)
+    return MergeClause(on=on, action=does, condition=condition, assignments=values)
+
+
+def _assignments(nodes: Nodes, items: Any, target: Target, schema: StructType) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for item in nodes.items(items):
+        names = _unqualified(nodes.names(item.key().nameParts()), target, schema)
+        value = item.value()
+        text = ".".join(f"`{name.replace('`', '``')}`" for name in names)
+        found[text] = _default(schema, names) if is_default(value) else nodes.column(value, target)
+    return found
+
+
+def _unqualified(names: Sequence[str], target: Target, schema: StructType) -> Sequence[str]:
+    """A column's name without the table's in front; a column of the table's name comes first."""
+    lower = tuple(name.lower() for name in names)
+    for qualifier in target.qualifiers:
+        size = len(qualifier)
+        if size < len(names) and lower[:size] == qualifier and schema.field(names[0]) is None:
+            return names[size:]
+    return names
+
+
+def _default(schema: StructType, names: Sequence[str]) -> Column:
+    field = schema.field(names[0])
+    if field is None or len(names) > 1:
+        raise BindError(
+            f"DEFAULT stands for {'.'.join(names)}, which is no column of the table.",
+            hint=f"The table's columns are: {', '.join(schema.names)}.",
+        )
+    return absent(field)
+
+
+def _is_true(expression: Any) -> bool:
+    return str(expression.nodeName()) == "Literal" and str(expression.toString()).lower() == "true"
+
+
+def _counts(nodes: Nodes, **counts: int) -> DataFrame:
+    columns = [F.lit(value).cast("long").alias(name) for name, value in counts.items()]
+    return nodes.jvm.one_row(columns)

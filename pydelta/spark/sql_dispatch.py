@@ -1,0 +1,97 @@
+"""A statement of ``spark.sql`` in; what it gives, when a Delta table is what it is about, else None: it is Spark's.
+
+::
+
+    text --only ours knows it--> pydelta.sql.parse_statement --> sql_own
+         --Spark's parser-----> node: INSERT, DELETE … over a Delta table --> sql_insert, sql_change, sql_create,
+                                                                              sql_alter, sql_show
+                                everything else: relations.py puts scans in place of Delta tables, Spark does the rest
+
+Statements run when ``spark.sql`` is called, as Spark's own do; the frame that comes back holds what they tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.spark import sql_alter, sql_change, sql_create, sql_insert, sql_show
+from pydelta.spark.sql_nodes import Nodes
+from pydelta.spark.sql_own import run_own
+from pydelta.sql import is_ours, parse_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["run_node", "run_text"]
+
+_Handler = Callable[[Nodes, Any], "DataFrame | None"]
+
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    "InsertIntoStatement": sql_insert.insert,
+    "UnresolvedWith": sql_insert.insert_with,
+    "Union": sql_insert.insert_all,
+    "DeleteFromTable": sql_change.delete,
+    "UpdateTable": sql_change.update,
+    "MergeIntoTable": sql_change.merge,
+    "TruncateTable": sql_change.truncate,
+    "TruncatePartition": sql_change.truncate,
+    "CreateTable": sql_create.create,
+    "ReplaceTable": sql_create.create,
+    "CreateTableAsSelect": sql_create.create_as_select,
+    "ReplaceTableAsSelect": sql_create.create_as_select,
+    "CreateTableLike": sql_create.create_like,
+    "DropTable": sql_alter.drop,
+    "RenameTable": sql_alter.rename,
+    **dict.fromkeys(
+        (
+            "AddColumns", "ReplaceColumns", "DropColumns", "RenameColumn", "AlterColumn", "AlterColumns",
+            "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "CommentOnTable", "AddCheckConstraint",
+            "AddConstraint", "DropConstraint", "AlterTableClusterBy",
+        ),
+        sql_alter.alter,
+    ),
+    **dict.fromkeys(
+        (
+            "AddPartitions", "DropPartitions", "RenamePartitions", "RecoverPartitions", "RepairTable", "LoadData",
+            "SetTableSerDeProperties",
+        ),
+        sql_alter.no_partitions,
+    ),
+    **dict.fromkeys(("DescribeRelation", "DescribeColumn", "DescribeTablePartition"), sql_show.describe),
+    **dict.fromkeys(("ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable"), sql_show.show),
+    **dict.fromkeys(("RefreshTable", "AnalyzeTable", "AnalyzeColumn"), sql_show.nothing_to_do),
+    "ExplainCommand": sql_show.explain,
+}  # fmt: skip
+
+
+def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> DataFrame | None:
+    """Run a statement that only this engine knows.
+
+    Args:
+        spark: A classic session.
+        text: The statement.
+        spark_refuses: Spark's parser has been asked and does not know it.
+
+    Returns:
+        None when it does not begin like one of them.
+
+    Raises:
+        ParseError: It begins like one, and is not well formed.
+    """
+    if not is_ours(text, spark_refuses=spark_refuses):
+        return None
+    return run_own(Nodes(spark), parse_statement(text))
+
+
+def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
+    """Run a statement that Spark parsed, when its target is a Delta table.
+
+    Returns:
+        None when it is Spark's.
+
+    Raises:
+        DeltaError: See the commands.
+    """
+    handler = _HANDLERS.get(str(node.nodeName()))
+    return None if handler is None else handler(Nodes(spark), node)

@@ -1,0 +1,221 @@
+"""INSERT as Spark parsed it in, one commit out.
+
+::
+
+    INSERT INTO t [(columns) | BY NAME] query             rows are added
+    INSERT OVERWRITE t [PARTITION (p = 1, q)] query       all rows, those of the partitions named, or (where
+                                                          spark.sql.sources.partitionOverwriteMode is dynamic) those of
+                                                          the partitions that the new rows belong to, go
+    INSERT INTO t REPLACE WHERE condition query           the rows of the condition go
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from pydelta.commands.write import WriteMode
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.spark.sql_nodes import Nodes, Target, is_default
+from pydelta.spark.write_columns import ddl
+from pydelta.spark.write_command import insert_by_position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pydelta.protocol.schema import StructType
+
+__all__ = ["insert", "insert_all", "insert_with"]
+
+_OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
+
+
+def insert(nodes: Nodes, node: Any, query: Any | None = None) -> DataFrame | None:
+    """One INSERT.
+
+    Args:
+        nodes: Reads the statement.
+        node: Its node.
+        query: The query, where the node's own is not the whole of it.
+    """
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    if bool(node.ifPartitionNotExists()):
+        raise UnsupportedFeatureError(
+            "INSERT OVERWRITE … PARTITION … IF NOT EXISTS has no meaning for a Delta table.",
+            features=("IF NOT EXISTS",),
+            hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
+        )
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        snapshot = log.update()
+        schema = snapshot.schema
+        static = _static(nodes, node, target, schema, snapshot.partition_columns)
+        columns = [str(column) for column in nodes.items(node.userSpecifiedCols())]
+        by_name, overwrite = bool(node.byName()), bool(node.overwrite())
+        if by_name and columns:
+            raise InvalidArgumentError("INSERT has both BY NAME and a list of columns.", hint="Leave out one of them.")
+        free = [field.name for field in schema.fields if field.name not in static]
+        plan = _with_defaults(nodes, node.query() if query is None else query, schema, columns or free)
+        rows = nodes.query(plan)
+        if static:
+            columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
+            if by_name:
+                columns = []
+        condition = _replace_where(nodes, node)
+        dynamic = overwrite and condition is None and _is_dynamic(nodes, target)
+        if overwrite and not dynamic and condition is None and static:
+            condition = " AND ".join(_equals(column, value, schema) for column, value in static.items())
+        options = dict(target.options)
+        if bool(_field(node, "withSchemaEvolution", False)):
+            options["mergeSchema"] = "true"
+            if not columns and not by_name and len(rows.columns) > len(schema.fields):
+                by_name = True  # more columns than the table has can only be told by their names
+        insert_by_position(
+            nodes.spark,
+            rows,
+            target.entry,
+            mode=WriteMode.OVERWRITE if overwrite or condition is not None else WriteMode.APPEND,
+            options=options,
+            columns=columns or None,
+            by_name=by_name,
+            dynamic=dynamic,
+            replace_where=condition,
+        )
+    return nodes.jvm.nothing()
+
+
+def insert_with(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``WITH … INSERT …``: the relations of the WITH belong to the query."""
+    statement = node.child()
+    if str(statement.nodeName()) != "InsertIntoStatement" or nodes.target(statement.table()) is None:
+        return None
+    query = node.copy(statement.query(), *nodes.jvm.rest_of(node, "copy", 1))
+    return insert(nodes, statement, query)
+
+
+def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``FROM source INSERT … INSERT …``: one commit a table, one after the other."""
+    statements = nodes.items(node.children())
+    if any(str(item.nodeName()) != "InsertIntoStatement" for item in statements):
+        return None
+    ours = [nodes.target(item.table()) is not None for item in statements]
+    if not any(ours):
+        return None
+    if not all(ours):
+        raise UnsupportedFeatureError(
+            "One statement inserts into Delta tables and into others.",
+            features=("INSERT into several tables",),
+            hint="Write one INSERT a table.",
+        )
+    for item in statements:
+        insert(nodes, item)
+    return nodes.jvm.nothing()
+
+
+def _field(node: Any, method: str, otherwise: Any) -> Any:
+    """A field that not every Spark version has."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return getattr(node, method)()
+    except Py4JError:
+        return otherwise
+
+
+def _static(nodes: Nodes, node: Any, target: Target, schema: StructType, partitions: tuple[str, ...]) -> dict[str, Any]:
+    """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as SQL."""
+    given = node.partitionSpec()
+    known = {column.lower(): column for column in partitions}
+    found = {}
+    items = given.toSeq()
+    for position in range(items.size()):
+        key, value = str(items.apply(position)._1()), items.apply(position)._2()
+        if key.lower() not in known:
+            raise InvalidArgumentError(
+                f"PARTITION names {key!r}, and {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
+                hint="Name partition columns only.",
+            )
+        if value.isDefined():
+            found[known[key.lower()]] = str(value.get())
+    return found
+
+
+def _with_static(
+    rows: DataFrame, static: dict[str, Any], columns: list[str], schema: StructType
+) -> tuple[list[str], DataFrame]:
+    for column, value in static.items():
+        field = schema.field(column)
+        assert field is not None
+        literal = F.lit(None if value == "__HIVE_DEFAULT_PARTITION__" else value)
+        rows = rows.select("*", literal.cast(ddl(field.data_type)).alias(column))
+    return [*columns, *static], rows
+
+
+def _equals(column: str, value: str, schema: StructType) -> str:
+    field = schema.field(column)
+    assert field is not None
+    quoted = "`" + column.replace("`", "``") + "`"
+    if value == "__HIVE_DEFAULT_PARTITION__":
+        return f"{quoted} IS NULL"
+    text = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{quoted} = CAST('{text}' AS {ddl(field.data_type)})"
+
+
+def _replace_where(nodes: Nodes, node: Any) -> str | None:
+    criteria = _field(node, "replaceCriteriaOpt", None)
+    criteria = None if criteria is None else nodes.optional(criteria)
+    if criteria is None:
+        return None
+    if str(criteria.getClass().getSimpleName()) != "InsertReplaceWhere":
+        raise UnsupportedFeatureError(
+            f"INSERT … REPLACE {criteria.toString()} is not supported for a Delta table.",
+            features=("REPLACE ON",),
+            hint="Write REPLACE WHERE condition, or MERGE.",
+        )
+    return str(criteria.cond().sql())
+
+
+def _is_dynamic(nodes: Nodes, target: Target) -> bool:
+    for key, value in target.options.items():
+        if key.lower() == "partitionoverwritemode":
+            return value.lower() == "dynamic"
+    return str(nodes.spark.conf.get(_OVERWRITE_MODE, "static")).lower() == "dynamic"
+
+
+def _with_defaults(nodes: Nodes, plan: Any, schema: StructType, columns: list[str]) -> Any:
+    """The query with the keyword DEFAULT replaced by what it stands for, in VALUES and in the outermost SELECT."""
+    kind = str(plan.nodeName())
+    if "DEFAULT" not in str(plan.toString()).upper():
+        return plan
+    if kind == "UnresolvedInlineTable":
+        rows = []
+        for row in nodes.items(plan.rows()):
+            cells = [_value(nodes, cell, position, schema, columns) for position, cell in enumerate(nodes.items(row))]
+            rows.append(nodes.jvm.seq(cells))
+        return plan.copy(plan.names(), nodes.jvm.seq(rows))
+    if kind == "Project":
+        items = nodes.items(plan.projectList())
+        cells = [_value(nodes, item, position, schema, columns, named=True) for position, item in enumerate(items)]
+        return plan.copy(nodes.jvm.seq(cells), plan.child())
+    if kind == "UnresolvedWith":
+        return plan.copy(_with_defaults(nodes, plan.child(), schema, columns), *nodes.jvm.rest_of(plan, "copy", 1))
+    return plan
+
+
+def _value(
+    nodes: Nodes, cell: Any, position: int, schema: StructType, columns: list[str], *, named: bool = False
+) -> Any:
+    if not is_default(cell) or position >= len(columns):
+        return cell
+    field = schema.field(columns[position])
+    if field is None or "delta.generationExpression" in field.metadata:
+        raise InvalidArgumentError(
+            f"DEFAULT stands for {columns[position]!r}, which has none that could be written.",
+            hint="Leave the column out of the list of columns, and it is computed.",
+        )
+    text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
+    value = F.expr(text).cast(ddl(field.data_type))
+    return nodes.jvm.expression(value.alias(field.name) if named else value)
