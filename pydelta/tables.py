@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pydelta.commands.clone import clone_table
 from pydelta.commands.convert import convert_to_delta
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode
 from pydelta.commands.delete import DeleteResult
 from pydelta.commands.delete import delete as run_delete
 from pydelta.commands.reorg import PurgeResult
@@ -34,8 +34,10 @@ from pydelta.manifests import publish
 from pydelta.merge_builder import DeltaMergeBuilder
 from pydelta.optimizing import DeltaOptimizeBuilder
 from pydelta.spark import facade
+from pydelta.spark.catalog import parse_identifier
 from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
+from pydelta.spark.define import define_table
 from pydelta.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -520,22 +522,16 @@ class DeltaTableBuilder:
             UnknownSettingError: A misspelt ``delta.*`` property.
         """
         with facade.user_errors():
-            name, location = facade.resolve_target(self._spark, self._name, self._location)
-            if location is None:
-                raise InvalidArgumentError(
-                    "A new table needs a location or a name.", hint="Call .location(path) or .tableName(name)."
-                )
-            log = facade.log_for_path(self._spark, location)
-            create_table(
-                log,
+            parts = None if self._name is None else parse_identifier(self._spark, self._name)
+            log = define_table(
+                self._spark,
+                parts,
                 mode=self._mode,
                 schema=facade.schema_of(self._fields),
+                location=self._location,
                 partition_columns=self._partition_columns,
                 cluster_by=self._cluster_by,
                 properties=self._properties,
                 description=self._comment,
-                settings=facade.settings_of(self._spark),
             )
-            if name is not None:
-                facade.register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)

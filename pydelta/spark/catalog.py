@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import ParseError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
+from pydelta.storage.uris import normalize_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "parse_identifier", "split_path_identifier"]
+__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "names_at", "parse_identifier", "split_path_identifier"]
 
 PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
 _SYMLINK_READER: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
 _TWIN_OF: Final = "pydelta.table.location"
+_REMEMBERED: Final = 10_000
+_names: OrderedDict[str, set[tuple[str, ...]]] = OrderedDict()
+_names_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +134,27 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
     provider = table.provider()
     if provider.isDefined() and str(provider.get()).lower() == PROVIDER:
         managed = str(table.tableType().name()) == "MANAGED"
-        return DeltaEntry(location=_location(jvm, table), qualifier=full, managed=managed, table=table)
+        location = _location(jvm, table)
+        _remember(location, full)
+        return DeltaEntry(location=location, qualifier=full, managed=managed, table=table)
     twin = _twin_location(table)
     return DeltaEntry(location=twin, qualifier=full, twin=True, table=table) if twin is not None else None
+
+
+def names_at(table_uri: str) -> list[tuple[str, ...]]:
+    """Names that this process has found to stand for the table at a location; they need not do so any more."""
+    with _names_lock:
+        return sorted(_names.get(normalize_uri(table_uri), ()))
+
+
+def _remember(location: str, name: tuple[str, ...]) -> None:
+    key = normalize_uri(location)
+    with _names_lock:
+        if name in _names.get(key, ()):
+            return
+        _names.setdefault(key, set()).add(name)
+        while len(_names) > _REMEMBERED:
+            _names.popitem(last=False)
 
 
 def _twin_location(table: Any) -> str | None:

@@ -32,8 +32,16 @@ from pydelta.errors import (
 )
 from pydelta.protocol.hive_types import hive_type_or_none
 from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry
-from pydelta.protocol.types import DataType, StructType, parse_schema
-from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
+from pydelta.protocol.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_schema,
+)
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at
 from pydelta.spark.catalog_objects import (
     catalog_object,
     copy_of,
@@ -56,8 +64,11 @@ __all__ = [
     "drop_table",
     "entry_differs",
     "follow",
+    "follow_names",
+    "name_of",
     "note_difference",
     "rename_table",
+    "session_identifier",
     "set_location",
 ]
 
@@ -72,6 +83,9 @@ _SERDE: Final = (
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
 _noted: set[tuple[str, ...]] = set()
+_NOTED: Final = 10_000
+_followed: dict[tuple[str, ...], str] = {}
+"""What the entry of a name says as of the last commit here, so that commits that change no column look nothing up."""
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -105,7 +119,7 @@ def create_entry(
         TableNotFoundError: There is no such database.
     """
     jvm = Jvm.of(spark)
-    identifier = _identifier(jvm, parts)
+    identifier = session_identifier(jvm, parts)
     catalog = jvm.session.sessionState().catalog()
     if catalog.tableExists(identifier):
         found = look_up(spark, tuple(parts))
@@ -114,7 +128,7 @@ def create_entry(
         if if_not_exists:
             return False
         raise TableAlreadyExistsError(
-            f"{_text(parts)} exists already.", hint="Drop it first, or choose another name.", table=snapshot.table_uri
+            f"{name_of(parts)} exists already.", hint="Drop it first, or choose another name.", table=snapshot.table_uri
         )
     database = str(identifier.database().get())
     if not catalog.databaseExists(database):
@@ -136,7 +150,8 @@ def create_entry(
     if client is None:
         catalog.createTable(_session_table(jvm, definition, wanted), if_not_exists, False)
     else:
-        client.createTable(_hive_table(jvm, definition, wanted, dict(_NO_STATISTICS)), if_not_exists)
+        made_by = {"spark.sql.create.version": str(spark.version)}
+        client.createTable(_hive_table(jvm, definition, wanted, made_by | _NO_STATISTICS), if_not_exists)
     return True
 
 
@@ -163,10 +178,24 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
             return False
         if not _same_place(entry.location, snapshot.table_uri) or _digest(entry) == _wanted_digest(snapshot):
             return False
-        return _write(jvm, _identifier(jvm, entry.qualifier), snapshot, entry)
+        return _write(jvm, session_identifier(jvm, entry.qualifier), snapshot, entry)
     except (DeltaError, Py4JError, PySparkException) as error:
-        _log.warning("the catalog's entry of %s does not follow the log: %s", _text(parts), _first_line(str(error)))
+        _log.warning("the catalog's entry of %s does not follow the log: %s", name_of(parts), _first_line(str(error)))
         return False
+
+
+def follow_names(spark: SparkSession, snapshot: Snapshot) -> None:
+    """``follow`` for every name under which this process has seen the table; called after each commit of a session."""
+    if snapshot.metadata is None:
+        return
+    names = names_at(snapshot.table_uri)
+    if not names:
+        return
+    digest = _wanted_digest(snapshot)
+    for name in names:
+        if _followed.get(name) != digest:
+            follow(spark, name, snapshot)
+            _followed[name] = digest
 
 
 def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry) -> bool:
@@ -234,25 +263,29 @@ def _hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[s
     )
 
 
-_PLAIN_NAME: Final = re.compile(r'"name":\s*"(?!\w+")')
-_NTZ: Final = re.compile(r'"(type|elementType|keyType|valueType)":\s*"timestamp_ntz"')
-
-
 def _hive_fields(schema: StructType) -> list[dict[str, Any]]:
     """Columns whose Spark types print as Hive's: what Hive has no type for is text there."""
     fields = []
     for field in schema.fields:
         comment = {"comment": str(field.metadata["comment"])} if field.metadata.get("comment") else {}
-        kind = _hive_json(field.data_type)
+        kind = _as_hive(field.data_type).to_dict()
         fields.append({"name": field.name.lower(), "type": kind, "nullable": True, "metadata": comment})
     return fields
 
 
-def _hive_json(data_type: DataType) -> Any:
-    text = json.dumps(data_type.to_dict())
-    if hive_type_or_none(data_type) is None or _PLAIN_NAME.search(text):
-        return "string"
-    return json.loads(_NTZ.sub(r'"\1": "timestamp"', text))
+def _as_hive(data_type: DataType) -> DataType:
+    """A type that Hive has under the same name."""
+    if hive_type_or_none(data_type) is None:
+        return PrimitiveType("string")
+    if isinstance(data_type, StructType):
+        if not all(re.fullmatch(r"\w+", item.name) for item in data_type.fields):
+            return PrimitiveType("string")  # Hive does not parse such a name back
+        return StructType(tuple(StructField(item.name, _as_hive(item.data_type)) for item in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_as_hive(data_type.element_type))
+    if isinstance(data_type, MapType):
+        return MapType(_as_hive(data_type.key_type), _as_hive(data_type.value_type))
+    return PrimitiveType("timestamp") if data_type == PrimitiveType("timestamp_ntz") else data_type
 
 
 # --- dropping, renaming, moving ----------------------------------------------------------------------------
@@ -279,7 +312,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
     entry = _entry(spark, parts, "dropped", if_exists=if_exists)
     if entry is None:
         return False
-    identifier = _identifier(jvm, entry.qualifier)
+    identifier = session_identifier(jvm, entry.qualifier)
     forget_cached(spark, normalize_uri(entry.location))
     catalog = jvm.session.sessionState().catalog()
     catalog.invalidateCachedTable(identifier)
@@ -307,23 +340,23 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
     jvm = Jvm.of(spark)
     entry = _entry(spark, old, "renamed")
     assert entry is not None
-    source = _identifier(jvm, entry.qualifier)
+    source = session_identifier(jvm, entry.qualifier)
     given = [part for part in new[:-1] if part.lower() != "spark_catalog"]
     database = given[-1] if given else entry.qualifier[-2]
     if len(new) > 3 or database.lower() != entry.qualifier[-2].lower():
         raise InvalidArgumentError(
-            f"{_text(entry.qualifier[1:])} cannot be renamed to {_text(new)}: it would leave its database.",
+            f"{name_of(entry.qualifier[1:])} cannot be renamed to {name_of(new)}: it would leave its database.",
             hint="Rename it within its database, or make a new entry there with CREATE TABLE … LOCATION.",
         )
-    target = _identifier(jvm, (database, new[-1]))
+    target = session_identifier(jvm, (database, new[-1]))
     catalog = jvm.session.sessionState().catalog()
     if catalog.tableExists(target):
-        raise TableAlreadyExistsError(f"{_text(new)} exists already.", hint="Choose another name.")
+        raise TableAlreadyExistsError(f"{name_of(new)} exists already.", hint="Choose another name.")
     uri = normalize_uri(entry.location)
     moves = entry.managed and _same_place(default_place(jvm, source), uri)
     if moves and scheme_of(uri) not in _MOVABLE:
         raise UnsafeOperationError(
-            f"{_text(entry.qualifier[1:])} is managed by the catalog, and renaming it would move its files at {uri}, "
+            f"{name_of(entry.qualifier[1:])} is managed by the catalog, and renaming it would move its files at {uri}, "
             "which an object store cannot do in one step.",
             hint="Make an external table of it: drop nothing, and use CREATE TABLE new_name USING delta LOCATION on a "
             "clone (DEEP CLONE), then drop this one.",
@@ -380,14 +413,14 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     snapshot = log.update()
     if snapshot.metadata is None:
         raise TableNotFoundError(
-            f"{location} is not a Delta table, and {_text(entry.qualifier[1:])} is to stand for it.",
+            f"{location} is not a Delta table, and {name_of(entry.qualifier[1:])} is to stand for it.",
             hint="Give the place of a Delta table with the same columns.",
             table=log.uri,
         )
     if before.metadata is not None:
         _refuse_other_columns(before, snapshot)
     forget_cached(spark, normalize_uri(entry.location))
-    identifier = _identifier(jvm, entry.qualifier)
+    identifier = session_identifier(jvm, entry.qualifier)
     kinds = catalog_object(jvm, "CatalogTableType")
     table = entry.table
     client = hive_client(jvm)
@@ -449,16 +482,20 @@ def note_difference(entry: DeltaEntry, snapshot: Snapshot) -> None:
     """Say once that an entry's columns are not those of the log, which are the ones that count."""
     if entry.by_path or snapshot.metadata is None:
         return
-    key = (*entry.qualifier, snapshot.table_uri, _wanted_digest(snapshot))
+    key = (*entry.qualifier, snapshot.table_uri, str(snapshot.version))
     if key in _noted:
         return
+    if len(_noted) > _NOTED:
+        _noted.clear()
     _noted.add(key)
     differences = entry_differs(entry, snapshot)
-    if differences:
+    said = (*entry.qualifier, *differences)
+    if differences and said not in _noted:
+        _noted.add(said)
         _log.warning(
             "the catalog's entry of %s is not what the table's log says, and the log counts: %s. Any write by this "
             "name, or catalog_sync, brings it up to date",
-            _text(entry.qualifier[1:]),
+            name_of(entry.qualifier[1:]),
             "; ".join(differences[:10]),
         )
 
@@ -468,14 +505,14 @@ def note_difference(entry: DeltaEntry, snapshot: Snapshot) -> None:
 
 def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: bool = False) -> DeltaEntry | None:
     found = look_up(spark, tuple(parts))
-    text = _text(parts)
+    text = name_of(parts)
     if isinstance(found, ViewEntry):
         raise InvalidArgumentError(
             f"{text} is a view, and a table was to be {what}.", hint="Use DROP VIEW, ALTER VIEW."
         )
     if found is None:
         jvm = Jvm.of(spark)
-        if jvm.session.sessionState().catalog().tableExists(_identifier(jvm, parts)):
+        if jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
             raise InvalidArgumentError(f"{text} is no Delta table.", hint="Use the SQL statement for it.")
         if if_exists:
             return None
@@ -500,7 +537,7 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
     return found
 
 
-def _identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
+def session_identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
     """A ``TableIdentifier`` with its database.
 
     Raises:
@@ -508,7 +545,7 @@ def _identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
     """
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != "spark_catalog"):
         raise UnsupportedFeatureError(
-            f"{_text(parts)} is a name in the catalog {parts[0]}; only spark_catalog has entries of Delta tables.",
+            f"{name_of(parts)} is a name in the catalog {parts[0]}; only spark_catalog has entries of Delta tables.",
             features=(),
             hint="Name it database.table.",
         )
@@ -539,7 +576,8 @@ def _same_place(first: str, second: str) -> bool:
     return plain(first) == plain(second)
 
 
-def _text(parts: Sequence[str]) -> str:
+def name_of(parts: Sequence[str]) -> str:
+    """A name for messages."""
     return ".".join(parts)
 
 

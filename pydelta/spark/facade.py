@@ -33,6 +33,7 @@ from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
     SchemaError,
+    TableNotFoundError,
     UnsupportedFeatureError,
     error_context,
 )
@@ -40,11 +41,19 @@ from pydelta.log import DeltaLog
 from pydelta.protocol import schema as delta_schema
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.settings import Settings
-from pydelta.spark.catalog import location_of, parse_identifier, split_path_identifier
-from pydelta.spark.catalog_entries import create_entry
+from pydelta.spark.catalog import (
+    DeltaEntry,
+    ViewEntry,
+    location_of,
+    look_up,
+    parse_identifier,
+    split_path_identifier,
+)
+from pydelta.spark.catalog_entries import create_entry, note_difference
 from pydelta.spark.errors import to_spark
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import scan_dataframe
+from pydelta.spark.view_target import location_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,8 +149,21 @@ def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] 
 
 
 def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
-    """The log of a table that the catalog knows, or of ``delta.`/path` ``."""
-    return log_for_path(spark, location_of(spark, name))
+    """The log of a table that the catalog knows, of a view that shows one whole, or of ``delta.`/path` ``."""
+    entry = look_up(spark, parse_identifier(spark, name))
+    behind = location_behind(spark, entry) if isinstance(entry, ViewEntry) else None
+    log = log_for_path(spark, behind or location_of(spark, name))
+    if isinstance(entry, DeltaEntry) and not log.table_exists():
+        raise TableNotFoundError(
+            f"{name} stands for {log.uri}, where there is no Delta table.",
+            hint="Its files were deleted: drop the entry with DROP TABLE, or let it name a table that is there."
+            if not entry.by_path
+            else "Check the path.",
+            table=log.uri,
+        )
+    if isinstance(entry, DeltaEntry):
+        note_difference(entry, log.update())
+    return log
 
 
 def resolve_target(spark: SparkSession, name: str | None, location: str | None) -> tuple[str | None, str | None]:

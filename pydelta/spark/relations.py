@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.errors import BindError, SchemaMismatchError, UnsupportedFeatureError
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.catalog_entries import note_difference
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
 from pydelta.spark.scan import physical_scan, scan_dataframe
@@ -81,6 +82,8 @@ class RelationResolver:
         if entry.by_path and travel is None:
             location, travel = split_path_version(self._spark, location)
         snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
+        if travel is None:
+            note_difference(entry, snapshot)
         frame = scan_dataframe(self._spark, snapshot, pinned=travel is not None)
         return frame._jdf.queryExecution().analyzed()
 
