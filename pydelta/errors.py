@@ -36,6 +36,7 @@
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
+    │ └ CannotVacuumLiteError           the log no longer tells what to delete
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
     └ CatalogSyncError
 
@@ -58,6 +59,7 @@ from contextlib import contextmanager
 
 __all__ = [
     "BindError",
+    "CannotVacuumLiteError",
     "CatalogSyncError",
     "ChangeDataNotRecordedError",
     "CommitError",
@@ -403,6 +405,12 @@ class UnsafeOperationError(DeltaError):
     """An operation that the table's own rules forbid."""
 
     code = "DELTA_UNSAFE_OPERATION"
+
+
+class CannotVacuumLiteError(UnsafeOperationError):
+    """The log no longer tells everything that VACUUM LITE would have to delete."""
+
+    code = "DELTA_CANNOT_VACUUM_LITE"
 
 
 class DeltaEnvironmentError(DeltaError):

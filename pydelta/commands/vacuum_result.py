@@ -133,5 +133,5 @@ class VacuumResult:
         gone = self.deleted + self.removed_directories
         if self.dry_run:
             found = self.files.height + self.removed_directories
-            return f"Found {found} files and directories in a total of {self.directories} directories that are safe to delete."
+            return f"Found {found} files and directories to delete in a total of {self.directories} directories."
         return f"Deleted {gone} files and directories in a total of {self.directories} directories."

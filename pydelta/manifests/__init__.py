@@ -9,6 +9,7 @@
 
 from pydelta.manifests.contents import MANIFEST_DIR, Manifest, check_publishable, manifests_of, values_of_directory
 from pydelta.manifests.lease import Lease, LeaseLostError, ManifestsBusyError
+from pydelta.manifests.named import NamedFiles, named_files
 from pydelta.manifests.publish import (
     MANY_FILES,
     ManifestOptions,
@@ -35,6 +36,7 @@ __all__ = [
     "ManifestReport",
     "ManifestState",
     "ManifestsBusyError",
+    "NamedFiles",
     "PublishResult",
     "VersionedResult",
     "check_publishable",
@@ -42,6 +44,7 @@ __all__ = [
     "forget_under",
     "holding",
     "manifests_of",
+    "named_files",
     "publish",
     "publish_ahead",
     "publish_under",

@@ -12,7 +12,7 @@ removed data file does, since a reader may have just been told of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +26,7 @@ from pydelta.manifests.lease import Lease
 from pydelta.manifests.publish import delete_manifests, manifests_of_changes, put_manifests
 from pydelta.storage import Store
 
-__all__ = ["EMPTY_DIR", "VersionedResult", "publish_version", "remove_retired"]
+__all__ = ["EMPTY_DIR", "VersionedResult", "publish_version", "published_versions", "remove_retired"]
 
 _ROOT: Final = "_pydelta/manifests"
 _STATE_PATH: Final = "_pydelta/manifest-versions.json"
@@ -144,6 +144,23 @@ def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: in
     lease.check()
     log.store.put(_STATE_PATH, msgspec.json.encode(msgspec.structs.replace(state, retired=left)))
     return len(old)
+
+
+def published_versions(store: Store, *, table_id: str, is_retained: Callable[[int], bool]) -> list[str]:
+    """Paths of the manifests of atomic syncs that a reader may have been told of; those in use come first.
+
+    Args:
+        store: Of the table.
+        table_id: In its metadata.
+        is_retained: Whether every file of a version is needed anyway: then manifests in use of it are left out.
+    """
+    state = _read(store)
+    if state is None or state.table_id != table_id:
+        keys = sorted(_listed(store))
+    else:
+        current = [] if is_retained(state.version) else sorted(state.current.items())
+        keys = [*current, *((item.directory, item.version) for item in state.retired)]
+    return [f"{_ROOT}/{version:020}/{directory}/{MANIFEST_NAME}" for directory, version in dict.fromkeys(keys)]
 
 
 def _changed(

@@ -26,7 +26,7 @@ from pydelta.protocol.roaring import Positions, ascending, decode_bitmap, encode
 
 __all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_path"]
 
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _FILLER: Final = "#"
 _UUID_LENGTH: Final = 20
 
@@ -164,7 +164,7 @@ def _encoded(data: bytes) -> str:
         digits = []
         for _ in range(5):
             number, digit = divmod(number, 85)
-            digits.append(_DIGITS[digit])
+            digits.append(DIGITS[digit])
         text += reversed(digits)
     return "".join(text)
 
@@ -182,7 +182,7 @@ def _decoded(text: str) -> bytes:
         width = 4 - (len(group) - len(digits))
         number = 0
         for char in digits:
-            digit = _DIGITS.find(char)
+            digit = DIGITS.find(char)
             if digit < 0:
                 raise ValueError(f"{group!r} is no Z85 text")
             number = number * 85 + digit

@@ -9,12 +9,14 @@
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
+from pydelta.storage.pages import ListPage, pages_of
 from pydelta.storage.registry import open_store, register_store
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import normalize_uri, scheme_of
 
 __all__ = [
     "DeleteReport",
+    "ListPage",
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
@@ -23,6 +25,7 @@ __all__ = [
     "Store",
     "normalize_uri",
     "open_store",
+    "pages_of",
     "register_store",
     "scheme_of",
 ]

@@ -6,7 +6,7 @@ A create writes a temporary file and renames it without overwriting, which the N
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, cast
 
@@ -19,6 +19,7 @@ from pydelta.errors import (
 )
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
 from pydelta.storage.options import HadoopOptions
+from pydelta.storage.pages import ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path, split_location
 
@@ -76,6 +77,44 @@ class HdfsStore:
     def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See ``Store.list_all``."""
         yield from self._list(prefix, recursive=True)
+
+    @property
+    def has_key_ranges(self) -> bool:
+        """See ``PagedStore.has_key_ranges``."""
+        return False
+
+    def list_pages(
+        self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
+    ) -> Iterator[ListPage]:
+        """See ``PagedStore.list_pages``; a page a directory."""
+        queue = [""]
+        while queue:
+            current = queue.pop()
+            page = ListPage()
+            try:
+                for status in self._client.list_status(self._path(current), recursive=False):
+                    path = status.path[len(self._folder) :].lstrip("/")
+                    if status.isdir:
+                        if enter is None or enter(path):
+                            queue.append(path)
+                            page.directories.append(path)
+                            page.directory_times_ms.append(status.modification_time)
+                    elif not path.rpartition("/")[2].startswith(_TEMP_PREFIX) and in_range(path, after, before):
+                        page.add(_info(path, status))
+            except FileNotFoundError:
+                continue
+            except _CLIENT_ERRORS as error:
+                raise self._failed(current, error) from error
+            yield page
+
+    def remove_directories(self, paths: list[str]) -> list[str]:
+        """See ``PagedStore.remove_directories``; the NameNode removes no directory with something in it."""
+        removed = []
+        for path in paths:
+            with suppress(*_CLIENT_ERRORS):
+                if self._client.delete(self._path(path), recursive=False):
+                    removed.append(path)
+        return removed
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""

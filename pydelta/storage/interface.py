@@ -35,10 +35,16 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteReport:
-    """What ``delete_many`` did. A path that was already gone counts as deleted."""
+    """What ``delete_many`` did. A path that was already gone counts as deleted.
+
+    ``failed`` holds paths and reasons; ``retryable`` says whether the same request may succeed later, and ``denied``
+    that the store refused for want of permission.
+    """
 
     deleted: int
     failed: tuple[tuple[str, str], ...] = ()
+    retryable: bool = False
+    denied: bool = False
 
 
 @runtime_checkable

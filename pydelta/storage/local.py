@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
@@ -21,6 +21,7 @@ from pydelta.errors import (
     UnsafeStoreError,
 )
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.pages import ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path
 
@@ -86,6 +87,46 @@ class LocalStore:
                             if entry.is_file():
                                 found.append(_info(path, entry.stat()))
             yield from found
+
+    @property
+    def has_key_ranges(self) -> bool:
+        """See ``PagedStore.has_key_ranges``."""
+        return False
+
+    def list_pages(
+        self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
+    ) -> Iterator[ListPage]:
+        """See ``PagedStore.list_pages``; a page a directory. Links to directories are not followed."""
+        queue = [""]
+        while queue:
+            current = queue.pop()
+            folder = self._path(current) if current else self._folder
+            page = ListPage()
+            with _translated(folder):
+                for entry in _scan(folder):
+                    path = f"{current}/{entry.name}" if current else entry.name
+                    with suppress(FileNotFoundError):
+                        if entry.is_dir(follow_symlinks=False):
+                            if enter is None or enter(path):
+                                queue.append(path)
+                                page.directories.append(path)
+                                page.directory_times_ms.append(entry.stat().st_mtime_ns // 1_000_000)
+                        elif self._is_shown(entry) and in_range(path, after, before):
+                            page.add(_info(path, entry.stat()))
+            yield page
+
+    @staticmethod
+    def _is_shown(entry: os.DirEntry[str]) -> bool:
+        return not entry.name.startswith(_TEMP_PREFIX) and entry.is_file()
+
+    def remove_directories(self, paths: list[str]) -> list[str]:
+        """See ``PagedStore.remove_directories``."""
+        removed = []
+        for path in paths:
+            with suppress(OSError):  # not empty, or gone already
+                os.rmdir(self._path(path))
+                removed.append(path)
+        return removed
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import count
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import BinaryIO, cast
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.pages import PAGE_KEYS, ListPage, in_range
 from pydelta.storage.streams import ObjectWriter
 from pydelta.storage.uris import check_path, split_location
 
@@ -79,6 +80,29 @@ class MemoryStore:
         for path, item in found:
             yield _info(path, item)
 
+    @property
+    def has_key_ranges(self) -> bool:
+        """See ``PagedStore.has_key_ranges``."""
+        return True
+
+    def list_pages(
+        self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
+    ) -> Iterator[ListPage]:
+        """See ``PagedStore.list_pages``; as an object store does, in order and a thousand at a time."""
+        del enter
+        found = [info for info in self.list_all() if in_range(info.path, after, before)]
+        found.sort(key=attrgetter("path"))
+        for first in range(0, max(len(found), 1), PAGE_KEYS):
+            page = ListPage()
+            for info in found[first : first + PAGE_KEYS]:
+                page.add(info)
+            yield page
+
+    def remove_directories(self, paths: list[str]) -> list[str]:
+        """See ``PagedStore.remove_directories``; there are none."""
+        del paths
+        return []
+
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
         with self._space.lock:
@@ -117,6 +141,15 @@ class MemoryStore:
             for path in names:
                 self._space.objects.pop(self._key(path), None)
         return DeleteReport(deleted=len(names))
+
+    def set_time(self, path: str, at_ms: int) -> None:
+        """Let an object be as old as a test needs it. Raises ``ObjectNotFoundError``."""
+        key = self._key(path)
+        with self._space.lock:
+            found = self._space.objects.get(key)
+            if found is None:
+                raise ObjectNotFoundError(f"{self._root}/{path} does not exist.")
+            self._space.objects[key] = replace(found, at_ms=at_ms)
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
@@ -23,6 +24,7 @@ from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.object_errors import Failure, read_failure, to_storage_error
 from pydelta.storage.options import Connection, s3_options
+from pydelta.storage.pages import ListPage
 from pydelta.storage.uploads import UploadWriter
 from pydelta.storage.uris import check_path, split_location
 
@@ -30,6 +32,7 @@ __all__ = ["ObjectStore", "open_object_store"]
 
 _LOG = logging.getLogger(__name__)
 _PAGE: Final = 1000
+_DELETERS: Final = 8
 _CONFLICT_ATTEMPTS: Final = 4
 _HIGHEST: Final = "\U0010ffff"
 
@@ -110,6 +113,43 @@ class ObjectStore:
             for page in obstore.list(self._store, folder.rstrip("/") or None, chunk_size=_PAGE):
                 yield from (_info(item["path"][cut:], item) for item in page if item["path"].startswith(folder))
 
+    @property
+    def has_key_ranges(self) -> bool:
+        """See ``PagedStore.has_key_ranges``."""
+        return self._ordered
+
+    def list_pages(
+        self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
+    ) -> Iterator[ListPage]:
+        """See ``PagedStore.list_pages``. A range ends with the page in which its last key lies."""
+        del enter
+        folder = self._folder("")
+        cut = len(folder)
+        offset = folder + after if after else None
+        page = None
+        with self._translated(""):
+            for items in obstore.list(self._store, folder.rstrip("/") or None, offset=offset, chunk_size=_PAGE):
+                page = ListPage()
+                beyond = False
+                for item in items:
+                    path = item["path"][cut:]
+                    if before and path > before:
+                        beyond = True
+                    elif item["path"].startswith(folder) and (not after or path > after):
+                        page.paths.append(path)
+                        page.sizes.append(item["size"])
+                        page.times_ms.append(int(item["last_modified"].timestamp() * 1000))
+                yield page
+                if beyond and self._ordered:
+                    return
+        if page is None:  # the request that found nothing
+            yield ListPage()
+
+    def remove_directories(self, paths: list[str]) -> list[str]:
+        """See ``PagedStore.remove_directories``; there are none."""
+        del paths
+        return []
+
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
         key = self._key(path)
@@ -176,35 +216,49 @@ class ObjectStore:
             return None
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """See ``Store.delete_many``."""
+        """See ``Store.delete_many``. A thousand keys a request."""
         names = list(paths)
         failed: list[tuple[str, str]] = []
+        causes: list[Failure] = []
         for first in range(0, len(names), _PAGE):
-            failed += self._delete_page(names[first : first + _PAGE])
-        return DeleteReport(deleted=len(names) - len(failed), failed=tuple(failed))
+            self._delete_page(names[first : first + _PAGE], failed, causes)
+        return DeleteReport(
+            deleted=len(names) - len(failed),
+            failed=tuple(failed),
+            retryable=bool(causes) and all(cause.retryable for cause in causes),
+            denied=any(cause.kind == "denied" for cause in causes),
+        )
 
-    def _delete_page(self, names: Sequence[str]) -> list[tuple[str, str]]:
+    def _delete_page(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[Failure]) -> None:
         keys = [self._key(name) for name in names]
         try:
             obstore.delete(self._store, keys)
         except (BaseError, OSError, ValueError) as error:
-            if read_failure(error).is_outage:
+            cause = read_failure(error)
+            if cause.is_outage:
                 reason = self._error(error, names[0]).message
-                return [(name, reason) for name in names]
-            return self._delete_one_by_one(names)
-        return []
+                failed += [(name, reason) for name in names]
+                causes.append(cause)
+            else:
+                self._delete_one_by_one(names, failed, causes)
 
-    def _delete_one_by_one(self, names: Sequence[str]) -> list[tuple[str, str]]:
+    def _delete_one_by_one(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[Failure]) -> None:
         """Some services answer a bulk request with its first failure only, or fail on what is already gone."""
-        failed = []
-        for name in names:
+
+        def delete(name: str) -> tuple[str, Exception] | None:
             try:
                 obstore.delete(self._store, self._key(name))
             except FileNotFoundError:
-                continue
+                return None
             except (BaseError, OSError, ValueError) as error:
-                failed.append((name, self._error(error, name).message))
-        return failed
+                return name, error
+            return None
+
+        with ThreadPoolExecutor(max_workers=_DELETERS) as pool:
+            for found in pool.map(delete, names):
+                if found is not None:
+                    failed.append((found[0], self._error(found[1], found[0]).message))
+                    causes.append(read_failure(found[1]))
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""

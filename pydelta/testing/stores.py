@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from pydelta.errors import StorageError
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+from pydelta.storage.pages import ListPage
 from pydelta.storage.streams import ObjectWriter
 
 __all__ = ["CountingStore", "Fault", "FaultKind", "FaultyStore", "SimulatedCrash"]
@@ -32,6 +33,23 @@ class _Wrapper:
 
     def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
         raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        """What only some stores have: pages (each page is a call) and directories."""
+        if name == "has_key_ranges":
+            return self._inner.has_key_ranges  # type: ignore[attr-defined]
+        if name == "list_pages":
+            pages = self._inner.list_pages  # type: ignore[attr-defined]
+            return lambda **bounds: self._pages(pages(**bounds))
+        if name == "remove_directories":
+            remove = self._inner.remove_directories  # type: ignore[attr-defined]
+            return lambda paths: self._call("remove_directories", ",".join(paths), lambda: remove(paths))
+        raise AttributeError(name)
+
+    def _pages(self, pages: Iterator[ListPage]) -> Iterator[ListPage]:
+        for page in pages:
+            self._call("list_page", "", lambda: None)
+            yield page
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
         """See ``Store.list_from``; the listing is taken whole when it is asked for."""

@@ -1,0 +1,206 @@
+"""A store in, its files out in batches of columns; on object stores key ranges are listed side by side.
+
+::
+
+    known keys -> bounds -> one listing a range, each in a thread -> batches -> Sieve: what is needed stays
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.vacuum_plan import (
+    LISTED_SCHEMA,
+    Names,
+    directories_above,
+    doomed_files,
+    nested_tables,
+    outside,
+)
+from pydelta.commands.vacuum_result import DOOMED_SCHEMA
+from pydelta.storage import ListPage, Store, pages_of
+
+__all__ = ["ListedBatch", "Sieve", "Sifted", "key_bounds", "list_batches"]
+
+_BATCH_ROWS: Final = 50_000
+_KEYS_A_RANGE: Final = 2_000
+_SAMPLE: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedBatch:
+    """Some files, and the directories met on the way, with their times; how many requests it took."""
+
+    files: pl.DataFrame
+    directories: tuple[tuple[str, int], ...] = ()
+    requests: int = 0
+
+
+def key_bounds(known: pl.Series, *, ranges: int) -> list[str]:
+    """Keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
+
+    Returns:
+        At most ``ranges - 1`` keys, ascending; none for a small table.
+    """
+    count = min(ranges, len(known) // _KEYS_A_RANGE)
+    if count < 2:
+        return []
+    ordered = known.sample(min(len(known), _SAMPLE), seed=0).sort()
+    return list(dict.fromkeys(ordered[len(ordered) * number // count] for number in range(1, count)))
+
+
+def list_batches(
+    store: Store, *, bounds: Sequence[str] = (), enter: Callable[[str], bool] | None = None
+) -> Iterator[ListedBatch]:
+    """Everything below a store's root.
+
+    Args:
+        store: Any.
+        bounds: Where to cut; each range is listed by a thread of its own.
+        enter: Whether a walk goes into a directory.
+
+    Raises:
+        StorageError: A listing failed; what was given until then is not all there is.
+    """
+    ranges = list(zip(["", *bounds], [*bounds, ""], strict=True))
+    if len(ranges) == 1 or not getattr(store, "has_key_ranges", False):
+        yield from _batches(pages_of(store, enter=enter))
+        return
+    found: queue.Queue[ListedBatch | BaseException | None] = queue.Queue(maxsize=2 * len(ranges))
+    stop = threading.Event()
+
+    def put(item: ListedBatch | BaseException | None) -> bool:
+        while not stop.is_set():
+            try:
+                found.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def run(after: str, before: str) -> None:
+        try:
+            for batch in _batches(pages_of(store, after=after, before=before, enter=enter)):
+                if not put(batch):
+                    return
+            put(None)
+        except BaseException as error:  # noqa: BLE001 -- raised again by the consumer
+            put(error)
+
+    threads = [threading.Thread(target=run, args=bound, daemon=True) for bound in ranges]
+    for thread in threads:
+        thread.start()
+    try:
+        running = len(threads)
+        while running:
+            item = found.get()
+            if item is None:
+                running -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                yield item
+    finally:
+        stop.set()
+
+
+def _batches(pages: Iterator[ListPage]) -> Iterator[ListedBatch]:
+    paths: list[str] = []
+    sizes: list[int] = []
+    times: list[int] = []
+    directories: list[tuple[str, int]] = []
+    requests = 0
+
+    def batch() -> ListedBatch:
+        frame = pl.DataFrame({"path": paths, "size": sizes, "modification_time": times}, schema=LISTED_SCHEMA)
+        return ListedBatch(files=frame, directories=tuple(directories), requests=requests)
+
+    for page in pages:
+        requests += 1
+        paths += page.paths
+        sizes += page.sizes
+        times += page.times_ms
+        directories += zip(page.directories, page.directory_times_ms, strict=True)
+        if len(paths) + len(directories) >= _BATCH_ROWS:
+            yield batch()
+            paths, sizes, times, directories, requests = [], [], [], [], 0
+    if requests:
+        yield batch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sifted:
+    """What a sieve holds when everything went through it.
+
+    Args:
+        doomed: Files that may go; columns as ``DOOMED_SCHEMA``.
+        directories: Directories of the table that were met, on a file system or above a file.
+        empty: Those of a file system in which nothing stays and nothing has happened since the cut-off, the
+            deepest first.
+    """
+
+    doomed: pl.DataFrame
+    directories: frozenset[str]
+    empty: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Sieve:
+    """Lets listed files through that nothing needs; only those are held in memory.
+
+    Args:
+        names: Of the table.
+        needed: Paths that must stay.
+        cutoff_ms: Epoch milliseconds.
+        requests, listed, doomed_rows, doomed_bytes: What has gone through until now.
+    """
+
+    names: Names
+    needed: pl.Series
+    cutoff_ms: int
+    requests: int = 0
+    listed: int = 0
+    doomed_rows: int = 0
+    doomed_bytes: int = 0
+    _doomed: list[pl.DataFrame] = field(default_factory=list)
+    _visible: set[str] = field(default_factory=set)
+    _held: set[str] = field(default_factory=set)
+    _walked: dict[str, int] = field(default_factory=dict)
+    _nested: set[str] = field(default_factory=set)
+
+    def take(self, batch: ListedBatch) -> None:
+        """One more batch."""
+        files = batch.files
+        doomed = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
+        self.requests += batch.requests
+        self.listed += files.height
+        self.doomed_rows += doomed.height
+        self.doomed_bytes += int(doomed["size"].sum() or 0)
+        self._doomed.append(doomed)
+        self._nested |= nested_tables(files["path"])
+        self._visible |= directories_above(files.filter(~self.names.is_hidden(pl.col("path")))["path"])
+        if batch.directories:
+            self._walked.update(batch.directories)
+            self._nested |= nested_tables(pl.Series([path for path, _ in batch.directories], dtype=pl.String))
+        if self._walked:
+            stays = files.join(doomed.select("path"), on="path", how="anti")
+            self._held |= directories_above(stays["path"])
+
+    def result(self) -> Sifted:
+        """What may go, now that all is known: other tables' files and directory markers are left out."""
+        doomed = pl.concat(self._doomed) if self._doomed else pl.DataFrame(schema=DOOMED_SCHEMA)
+        doomed = outside(doomed, self._nested)
+        markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
+        doomed = doomed.filter(~((pl.col("size") == 0) & markers)).unique("path", keep="any", maintain_order=True)
+        walked = pl.Series(list(self._walked), dtype=pl.String).to_frame("path")
+        own = outside(walked.filter(~self.names.is_hidden(pl.col("path") + "/x")), self._nested)["path"].to_list()
+        empty = [path for path in own if path not in self._held and self._walked[path] < self.cutoff_ms]
+        empty = [path for path in empty if path not in self._nested]
+        empty.sort(key=lambda path: (-path.count("/"), path))
+        return Sifted(doomed=doomed, directories=frozenset(self._visible.union(own)), empty=tuple(empty))

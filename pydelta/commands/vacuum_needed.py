@@ -1,0 +1,264 @@
+"""A table and a cut-off in, the files that must stay out: whatever a version that was current since then reads.
+
+::
+
+    live files of the newest version, tombstones that have not expired, deletion vectors of both
+    commits since the cut-off: what they removed (it was live until then), their change data
+    published manifests: what their readers read
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from pydelta.errors import ObjectNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.history import monotonised_times_ms
+from pydelta.manifests import named_files
+from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
+from pydelta.protocol.paths import LOG_DIR, commit_file, resolve_data_path
+from pydelta.protocol.vector_files import vector_files
+
+__all__ = [
+    "CommitTimeline",
+    "CommittedFiles",
+    "Needed",
+    "decoded_paths",
+    "files_of_commits",
+    "find_needed",
+    "paths_in",
+    "plain_paths",
+]
+
+_READERS: Final = 16
+_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+_ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
+
+
+def paths_in(locations: pl.Series, root: str, *, escaped: bool = True) -> pl.Series:
+    """Paths as the log or a manifest spells them -> plain paths under the root; those elsewhere are left out.
+
+    Where an escape can be read in two ways both come out: a path too many keeps a file, one too few loses it. For
+    the same reason locations are compared without scheme and host.
+
+    Args:
+        locations: Relative to the root, or absolute.
+        root: URI of the table.
+        escaped: Whether they are URI-encoded, as in the log.
+    """
+    base = _SCHEME.sub("", resolve_data_path(root, ""))
+    absolute = locations.str.contains(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)")
+    if bool(absolute.any()):
+        elsewhere = locations.filter(absolute)
+        inside = pl.concat([_tail(part, base) for part in (elsewhere, decoded_paths(elsewhere))])
+        locations = pl.concat([locations.filter(~absolute), inside])
+    if not escaped:
+        return locations.unique()
+    return pl.concat([locations, decoded_paths(locations.filter(locations.str.contains("%", literal=True)))]).unique()
+
+
+def _tail(locations: pl.Series, base: str) -> pl.Series:
+    plain = locations.str.replace(_SCHEME.pattern, "")
+    return plain.filter(plain.str.starts_with(base)).str.strip_prefix(base)
+
+
+def decoded_paths(paths: pl.Series) -> pl.Series:
+    """Percent-decoded. Escapes of printable ASCII are undone at once, others one path at a time."""
+    odd = paths.str.contains(r"%[0189A-Fa-f]") | paths.str.contains("%7[fF]")
+    plain = paths.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
+    if bool(odd.any()):
+        slow = pl.Series([unquote(path) for path in paths.filter(odd)], dtype=pl.String)
+        plain = plain.scatter(np.flatnonzero(odd.to_numpy()), slow)
+    return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTimeline:
+    """When versions were committed, as far as the log tells.
+
+    Args:
+        versions: Ascending.
+        times_ms: Of their commit files, moved forward where a clock went back.
+        newest: The table's newest version when it was looked at.
+    """
+
+    versions: tuple[int, ...]
+    times_ms: tuple[int, ...]
+    newest: int
+
+    @classmethod
+    def of(cls, log: DeltaLog, newest: int) -> CommitTimeline:
+        """Read from the log directory's listing, up to a version."""
+        times = monotonised_times_ms(sorted(log.held().commits.items()))
+        known = {version: at for version, at in times.items() if version <= newest}
+        return cls(versions=tuple(known), times_ms=tuple(known.values()), newest=newest)
+
+    def since(self, cutoff_ms: int) -> tuple[int, ...]:
+        """Versions committed at or after a time."""
+        return self.versions[bisect.bisect_left(self.times_ms, cutoff_ms) :]
+
+    def before(self, cutoff_ms: int) -> tuple[int, ...]:
+        """Versions committed before a time."""
+        return self.versions[: bisect.bisect_left(self.times_ms, cutoff_ms)]
+
+    def is_retained(self, version: int, cutoff_ms: int) -> bool:
+        """Whether a version was the newest one at or after a time, so that all its files must stay."""
+        if version >= self.newest:
+            return version == self.newest
+        if version + 1 not in self.versions:
+            return False
+        return self.times_ms[self.versions.index(version + 1)] >= cutoff_ms
+
+
+class _Vector(msgspec.Struct, gc=False):
+    kind: str = msgspec.field(name="storageType")
+    body: str = msgspec.field(name="pathOrInlineDv")
+
+
+class _File(msgspec.Struct, gc=False):
+    path: str
+    size: int | None = None
+    vector: _Vector | None = msgspec.field(default=None, name="deletionVector")
+
+
+class _Line(msgspec.Struct, gc=False):
+    add: _File | None = None
+    remove: _File | None = None
+    cdc: _File | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line, strict=False)
+_FILES_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "kind": pl.String(),
+    "path": pl.String(),
+    "vector": pl.String(),
+    "size": pl.Int64(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedFiles:
+    """The file actions of one commit.
+
+    Args:
+        version: Its version.
+        files: ``kind`` (``add``, ``remove``, ``cdc``), ``path`` as the log spells it, ``vector`` (id of its deletion
+            vector, without an offset), ``size``.
+    """
+
+    version: int
+    files: pl.DataFrame
+
+
+def files_of_commits(log: DeltaLog, versions: Iterable[int], *, all_of_them: bool = False) -> list[CommittedFiles]:
+    """The file actions of some commits, without the rest of them; several are read at once.
+
+    Args:
+        log: The table.
+        versions: Which.
+        all_of_them: Whether one that is gone is an error; else log clean-up may have taken it.
+
+    Raises:
+        ObjectNotFoundError: One is gone and must not be.
+        LogCorruptedError: One is damaged.
+    """
+    wanted = list(versions)
+
+    def read(version: int) -> CommittedFiles | None:
+        try:
+            data = log.store.read(f"{LOG_DIR}/{commit_file(version)}")
+        except ObjectNotFoundError:
+            if all_of_them:
+                raise
+            return None
+        try:
+            rows = list(_rows(_LINES.decode_lines(data)))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            rows = list(_rows_of_actions(log.actions(version)))  # which says what is wrong, or can read it
+        frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
+        return CommittedFiles(version=version, files=frame)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(_READERS, len(wanted)))) as pool:
+        return [found for found in pool.map(read, wanted) if found is not None]
+
+
+def _rows(lines: Sequence[_Line]) -> Iterable[tuple[str, str, str | None, int | None]]:
+    for line in lines:
+        for kind, file in (("add", line.add), ("remove", line.remove), ("cdc", line.cdc)):
+            if file is not None:
+                vector = file.vector.kind + file.vector.body if file.vector else None
+                yield kind, file.path, vector, file.size
+
+
+def _rows_of_actions(actions: Iterable[object]) -> Iterable[tuple[str, str, str | None, int | None]]:
+    for action in actions:
+        if isinstance(action, AddCDCFile):
+            yield "cdc", action.path, None, action.size
+        elif isinstance(action, (AddFile, RemoveFile)):
+            vector = action.deletion_vector
+            text = vector.storage_type + vector.path_or_inline_dv if vector else None
+            yield action.kind, action.path, text, action.size
+
+
+def plain_paths(files: pl.DataFrame, root: str) -> pl.Series:
+    """Paths under the root of files and of their deletion vectors; columns ``path`` and ``vector``."""
+    vectors = vector_files(files["vector"])
+    return pl.concat([paths_in(files["path"], root), paths_in(vectors, root)]).unique()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What must stay.
+
+    Args:
+        paths: Plain, under the table's root; each once.
+        live: Those of the newest version.
+        by_manifests: Those of them that only published manifests name.
+        timeline: The commits that the log holds.
+    """
+
+    paths: pl.Series
+    live: pl.Series
+    by_manifests: pl.Series
+    timeline: CommitTimeline
+
+
+def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int) -> Needed:
+    """The files that versions which were current at or after a time read, and those of published manifests.
+
+    Args:
+        log: The table.
+        snapshot: Its newest version.
+        cutoff_ms: Epoch milliseconds.
+
+    Raises:
+        LogCorruptedError: A commit is damaged: what it removed is not known, so nothing may go.
+        StorageError: The store failed.
+
+    Protocol: "Add File and Remove File" (tombstones), "Add CDC File".
+    """
+    root = log.uri
+    timeline = CommitTimeline.of(log, snapshot.version)
+    live = plain_paths(snapshot.files.core.select("path", vector="dv_id"), root)
+    # A tombstone that says no time has expired, unless its commit is one of those read below.
+    tombstones = snapshot.tombstones().filter(pl.col("deletion_timestamp").fill_null(0) >= cutoff_ms)
+    parts = [live, plain_paths(tombstones.select("path", vector="dv_id"), root)]
+    for commit in files_of_commits(log, timeline.since(cutoff_ms)):
+        gone = commit.files.filter(pl.col("kind") != "add")
+        if gone.height:
+            parts.append(plain_paths(gone, root))
+    paths = pl.concat(parts).unique()
+    named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
+    lines = paths_in(named.locations, root)
+    extra = lines.filter(~lines.is_in(paths.implode()))
+    return Needed(paths=pl.concat([paths, extra]), live=live, by_manifests=extra, timeline=timeline)

@@ -1,0 +1,74 @@
+"""A table in, the files that published manifests name out, unless the log's newest versions need them anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pydelta.errors import ObjectNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests.contents import manifest_path
+from pydelta.manifests.publish import directories_with_manifest
+from pydelta.manifests.state import read_state
+from pydelta.manifests.versions import published_versions
+
+__all__ = ["NamedFiles", "named_files"]
+
+_READERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFiles:
+    """What manifests name.
+
+    Args:
+        locations: Absolute, as the lines of the manifests spell them; each once.
+        manifests: How many were read.
+    """
+
+    locations: pl.Series
+    manifests: int
+
+
+def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int], bool]) -> NamedFiles:
+    """The files that readers of manifests need: of those in use, and of those that an atomic sync has left behind.
+
+    Manifests of a version whose files are all retained are not read.
+
+    Args:
+        log: The table.
+        snapshot: Its newest version.
+        is_retained: Whether every file of a version is needed anyway.
+
+    Raises:
+        StorageError: A manifest cannot be read; what it names is not known then.
+    """
+    paths: list[str] = []
+    assert snapshot.metadata is not None
+    state = read_state(log.store)
+    ours = (
+        state is not None
+        and (state.table_id, state.location) == (snapshot.metadata.id, snapshot.table_uri)
+        and 0 <= state.version <= snapshot.version
+        and is_retained(state.version)
+    )
+    if not ours:
+        paths += [manifest_path(directory) for directory in directories_with_manifest(log.store)]
+    paths += published_versions(log.store, table_id=snapshot.metadata.id, is_retained=is_retained)
+    if not paths:
+        return NamedFiles(locations=pl.Series([], dtype=pl.String), manifests=0)
+
+    def lines(path: str) -> list[str]:
+        try:
+            return log.store.read(path).decode().splitlines()
+        except ObjectNotFoundError:  # published anew meanwhile
+            return []
+
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(paths))) as pool:
+        found = [pl.Series(part, dtype=pl.String) for part in pool.map(lines, paths) if part]
+    locations = pl.concat(found).unique() if found else pl.Series([], dtype=pl.String)
+    return NamedFiles(locations=locations, manifests=len(paths))
