@@ -1,0 +1,35 @@
+"""Lists of what is in a bucket, in the layout of S3 Inventory: written, verified, and loaded into a Delta table.
+
+::
+
+    bucket --list_keys--> keys --write_delivery--> data files, manifest.json, manifest.checksum (last)
+    delivery (ours or AWS's) --load_deliveries--> the inventory table, a partition a bucket, one commit
+    inventory table --split_by_table--> the rows of each table, for VACUUM
+"""
+
+from pydelta.inventory.delivery import (
+    Delivery,
+    DeliveryResult,
+    ListingOptions,
+    find_deliveries,
+    read_manifest,
+    write_delivery,
+)
+from pydelta.inventory.listing import key_source, list_keys
+from pydelta.inventory.manifest import Manifest
+from pydelta.inventory.places import Place, place_of, with_longest_prefix
+
+__all__ = [
+    "Delivery",
+    "DeliveryResult",
+    "ListingOptions",
+    "Manifest",
+    "Place",
+    "find_deliveries",
+    "key_source",
+    "list_keys",
+    "place_of",
+    "read_manifest",
+    "with_longest_prefix",
+    "write_delivery",
+]

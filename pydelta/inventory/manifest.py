@@ -1,0 +1,208 @@
+"""``manifest.json`` and ``manifest.checksum`` of an S3 Inventory delivery: bytes in and out, nothing read or written.
+
+The checksum is the last object of a delivery: without it the delivery is not complete.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydelta.errors import InvalidArgumentError
+
+__all__ = [
+    "CHECKSUM",
+    "CSV_COLUMNS",
+    "MANIFEST",
+    "DeliveredFile",
+    "Manifest",
+    "decode_manifest",
+    "delivery_stamp",
+    "encode_manifest",
+    "md5_hex",
+    "verified_manifest",
+]
+
+MANIFEST: Final = "manifest.json"
+CHECKSUM: Final = "manifest.checksum"
+FORMATS: Final = ("Parquet", "CSV")
+_VERSION: Final = "2016-11-30"
+_ARN: Final = "arn:aws:s3:::"
+
+CSV_COLUMNS: Final = ("Bucket", "Key", "Size", "LastModifiedDate", "ETag", "StorageClass")
+"""What our own CSV deliveries hold, in this order, without a header."""
+
+_PARQUET_SCHEMA: Final = (
+    "message s3.inventory { required binary bucket (STRING); required binary key (STRING); "
+    "optional int64 size; optional int64 last_modified_date (TIMESTAMP(MILLIS,true)); "
+    "optional binary e_tag (STRING); optional binary storage_class (STRING);}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredFile:
+    """A data file: ``key`` from the root of the destination bucket, ``size`` in bytes, MD5 in hexadecimal."""
+
+    key: str
+    size: int
+    md5: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a delivery says about itself.
+
+    Args:
+        source_bucket: The bucket that was listed.
+        destination_bucket: Where the data files are, as an ARN.
+        created_ms: When the listing began, epoch milliseconds: what is newer is not known to it.
+        file_format: ``Parquet`` or ``CSV``.
+        file_schema: Names of the columns of CSV files, or the schema of Parquet files.
+        files: The data files.
+    """
+
+    source_bucket: str
+    destination_bucket: str
+    created_ms: int
+    file_format: str
+    file_schema: str
+    files: tuple[DeliveredFile, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of CSV files, in order."""
+        return tuple(name.strip() for name in self.file_schema.split(","))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        source_bucket: str,
+        destination_bucket: str,
+        created_ms: int,
+        file_format: str,
+        files: tuple[DeliveredFile, ...],
+    ) -> Manifest:
+        """The manifest of a delivery of ours; ``destination_bucket`` is the plain name.
+
+        Raises:
+            InvalidArgumentError: A format that is not written.
+        """
+        if file_format not in FORMATS:
+            raise InvalidArgumentError(
+                f"The file format {file_format!r} is not written.", hint=f"Choose one of {', '.join(FORMATS)}."
+            )
+        return cls(
+            source_bucket=source_bucket,
+            destination_bucket=_ARN + destination_bucket,
+            created_ms=created_ms,
+            file_format=file_format,
+            file_schema=_PARQUET_SCHEMA if file_format == "Parquet" else ", ".join(CSV_COLUMNS),
+            files=files,
+        )
+
+
+def md5_hex(data: bytes) -> str:
+    """MD5 in hexadecimal, as S3 Inventory uses it against damage (not against forgery)."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def delivery_stamp(created_ms: int) -> str:
+    """Name of a delivery's folder.
+
+    Example:
+        >>> delivery_stamp(1_700_000_000_000)
+        '2023-11-14T22-13Z'
+    """
+    return dt.datetime.fromtimestamp(created_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H-%MZ")
+
+
+def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
+    """Contents of ``manifest.json`` and of ``manifest.checksum``."""
+    text = json.dumps(
+        {
+            "sourceBucket": manifest.source_bucket,
+            "destinationBucket": manifest.destination_bucket,
+            "version": _VERSION,
+            "creationTimestamp": str(manifest.created_ms),
+            "fileFormat": manifest.file_format,
+            "fileSchema": manifest.file_schema,
+            "files": [{"key": file.key, "size": file.size, "MD5checksum": file.md5} for file in manifest.files],
+        },
+        indent=2,
+        ensure_ascii=False,
+    ).encode()
+    return text, md5_hex(text).encode()
+
+
+def decode_manifest(data: bytes, *, source: str) -> Manifest:
+    """Read ``manifest.json``.
+
+    Args:
+        data: Its contents.
+        source: Where they come from, for messages.
+
+    Raises:
+        InvalidArgumentError: No JSON, fields that are missing or of another kind, a format that is not read.
+    """
+    try:
+        fields = json.loads(data)
+        files = tuple(_file(item) for item in fields["files"])
+        manifest = Manifest(
+            source_bucket=_text(fields, "sourceBucket"),
+            destination_bucket=_text(fields, "destinationBucket"),
+            created_ms=int(fields["creationTimestamp"]),
+            file_format=_text(fields, "fileFormat"),
+            file_schema=_text(fields, "fileSchema"),
+            files=files,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise InvalidArgumentError(
+            f"{source} is no manifest of an S3 Inventory: {what}.",
+            hint="Load another delivery (--delivery), or let the inventory be made again.",
+        ) from error
+    if manifest.file_format not in FORMATS:
+        raise InvalidArgumentError(
+            f"The delivery {source} is in {manifest.file_format} files, which are not read.",
+            hint="Set the inventory's output format to Apache Parquet or CSV; the next delivery can be loaded.",
+        )
+    return manifest
+
+
+def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str | None = None) -> Manifest:
+    """Read ``manifest.json`` after comparing it with its checksum and with the bucket that is meant.
+
+    Raises:
+        InvalidArgumentError: They do not agree; see ``decode_manifest`` for the rest.
+    """
+    said = checksum.decode("ascii", errors="replace").strip().lower()
+    if said != md5_hex(data):
+        raise InvalidArgumentError(
+            f"{source} does not match its checksum: {CHECKSUM} says {said[:40]!r}, and it has {md5_hex(data)}.",
+            hint="It may be under way or damaged: load an earlier delivery (--delivery), or wait for the next.",
+        )
+    manifest = decode_manifest(data, source=source)
+    if bucket is not None and manifest.source_bucket != bucket:
+        raise InvalidArgumentError(
+            f"{source} is an inventory of the bucket {manifest.source_bucket!r}, and {bucket!r} was expected.",
+            hint="Name the bucket that it lists, or give the folder in which the other's deliveries are.",
+        )
+    return manifest
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    if not isinstance(fields[name], str):
+        raise TypeError(f"{name} is no text")
+    return str(fields[name])
+
+
+def _file(item: Any) -> DeliveredFile:
+    file = DeliveredFile(key=_text(item, "key"), size=int(item["size"]), md5=_text(item, "MD5checksum").lower())
+    if re.fullmatch(r"[0-9a-f]{32}", file.md5) is None:
+        raise ValueError(f"{file.md5!r} is no MD5 checksum")
+    return file
