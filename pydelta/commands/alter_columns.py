@@ -21,9 +21,9 @@ from pydelta.commands.alter_changes import (
 )
 from pydelta.commands.changes import refuse_reserved_names
 from pydelta.commands.clustering import clustering_paths
-from pydelta.commands.dependants import GENERATION, dependants
+from pydelta.commands.dependants import GENERATION, IDENTITY, dependants, refuse_needed, refuse_type_change
 from pydelta.commands.write_plan import check_columns
-from pydelta.errors import BindError, SchemaError, UnsafeOperationError, UnsupportedFeatureError
+from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata
@@ -47,7 +47,6 @@ __all__ = ["add", "change", "drop", "new_field", "rename", "replace"]
 
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
 LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
-IDENTITY: Final = "delta.identity."
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _SIZED: Final = re.compile(r"(char|varchar)\((\d+)\)")
 _UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes it possible, without a rewrite."
@@ -110,7 +109,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
             partition_columns=snapshot.partition_columns,
             clustering=clustering_paths(snapshot),
         )
-        _refuse_needed(path, needing, "dropped")
+        refuse_needed(path, needing, "dropped")
         _require_field(schema, path, "dropped")
     for path in paths:
         try:
@@ -139,7 +138,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
             f"{name_of(path)} cannot be called {change.name!r}: there is such a column already.",
             hint="Names compare ignoring case. Choose another one.",
         )
-    _refuse_needed(path, dependants(schema, metadata.configuration, path), "renamed")
+    refuse_needed(path, dependants(schema, metadata.configuration, path), "renamed")
     schema = edit_field(schema, path, lambda field: field.replace(name=change.name))
     partitions = tuple(
         change.name if len(path) == 1 and column.lower() == path[0].lower() else column
@@ -208,7 +207,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
             )
         retyped = change_type(StructType((there,)), (there.name,), field.data_type, widening=widening).fields[0]
         if retyped.data_type != there.data_type:
-            _refuse_type_change(snapshot, (there.name,))
+            refuse_type_change(snapshot, (there.name,))
         comment = {"comment": column.comment} if column.comment is not None else {}
         fields.append(retyped.replace(nullable=column.nullable, metadata={**retyped.metadata, **comment}))
     schema = StructType(tuple(fields))
@@ -267,15 +266,6 @@ def _require_field(schema: StructType, path: tuple[str, ...], what: str) -> None
         )
 
 
-def _refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> None:
-    if needing:
-        raise UnsafeOperationError(
-            f"{name_of(path)} cannot be {what}: it is needed by {'; '.join(needing)}.",
-            hint="Drop the constraint or column that needs it first; partitioning is changed by overwriting the table, "
-            "clustering with ALTER TABLE … CLUSTER BY.",
-        )
-
-
 def _below(path: Sequence[str], ancestors: Sequence[Sequence[str]]) -> bool:
     """Whether a path is one of the others or below it, ignoring case."""
     folded = [part.lower() for part in path]
@@ -303,22 +293,6 @@ def _with(field: StructField, key: str, value: Any) -> StructField:
     return field.replace(metadata=rest if value is None else {**rest, key: value})
 
 
-def _refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
-    needing = dependants(
-        snapshot.schema,
-        _metadata(snapshot).configuration,
-        path,
-        partition_columns=snapshot.partition_columns,
-    )
-    _refuse_needed(path, needing, "of another type")
-    top = snapshot.schema.field(path[0])
-    if top is not None and any(key == GENERATION or key.startswith(IDENTITY) for key in top.metadata):
-        raise SchemaError(
-            f"{name_of(path)} is a generated or identity column, whose type stays as it was declared.",
-            hint="Make a new table with the other type.",
-        )
-
-
 def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> StructType:
     """The schema with a column of another type; texts may lose or raise their limit."""
     schema = snapshot.schema
@@ -335,7 +309,7 @@ def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> 
         return edit_field(schema, path, lambda field: _with(field, LENGTH, limit))
     changed = change_type(schema, path, data_type, widening=snapshot.properties.enable_type_widening)
     if changed != schema:
-        _refuse_type_change(snapshot, path)
+        refuse_type_change(snapshot, path)
     return changed
 
 

@@ -7,16 +7,27 @@ from under a constraint. Words that are called like functions, types behind AS a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pydelta.errors import SchemaError, UnsafeOperationError
+from pydelta.log import Snapshot
 from pydelta.protocol.schema_edits import name_of
 from pydelta.protocol.types import StructField, StructType
 
-__all__ = ["CONSTRAINT_PREFIX", "GENERATION", "dependants", "mentions"]
+__all__ = [
+    "CONSTRAINT_PREFIX",
+    "GENERATION",
+    "IDENTITY",
+    "dependants",
+    "mentions",
+    "refuse_needed",
+    "refuse_type_change",
+]
 
 CONSTRAINT_PREFIX: Final = "delta.constraints."
 GENERATION: Final = "delta.generationExpression"
+IDENTITY: Final = "delta.identity."
 
 _TOKEN: Final = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")"
@@ -90,3 +101,37 @@ def dependants(
 def _generation(field: StructField) -> str | None:
     expression = field.metadata.get(GENERATION)
     return None if expression is None else str(expression)
+
+
+def refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> None:
+    """Nothing, when nothing needs a column.
+
+    Raises:
+        UnsafeOperationError: Something does; it is named.
+    """
+    if needing:
+        raise UnsafeOperationError(
+            f"{name_of(path)} cannot be {what}: it is needed by {'; '.join(needing)}.",
+            hint="Drop the constraint or column that needs it first; partitioning is changed by overwriting the table, "
+            "clustering with ALTER TABLE … CLUSTER BY.",
+        )
+
+
+def refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
+    """Nothing, when a column of the table may become of another type.
+
+    Raises:
+        UnsafeOperationError: Something needs it as it is.
+        SchemaError: It is generated, or an identity column.
+    """
+    metadata = snapshot.metadata
+    assert metadata is not None
+    partitions = snapshot.partition_columns
+    needing = dependants(snapshot.schema, metadata.configuration, path, partition_columns=partitions)
+    refuse_needed(path, needing, "of another type")
+    top = snapshot.schema.field(path[0])
+    if top is not None and any(key == GENERATION or key.startswith(IDENTITY) for key in top.metadata):
+        raise SchemaError(
+            f"{name_of(path)} is a generated or identity column, whose type stays as it was declared.",
+            hint="Make a new table with the other type.",
+        )

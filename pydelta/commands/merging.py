@@ -31,6 +31,7 @@ from pydelta.errors import DeltaError, InvalidArgumentError, UnsafeOperationErro
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.column_mapping import mapped_metadata
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings
@@ -332,7 +333,9 @@ class _Merge:
         metadata = self.txn.snapshot.metadata
         assert metadata is not None
         if self.merging.schema != self.txn.snapshot.schema:
-            self.txn.update_metadata(metadata.replace(schema_string=self.merging.schema.to_json()))
+            evolved = metadata.replace(schema_string=self.merging.schema.to_json())
+            mapped = self.txn.snapshot.column_mapping_mode != "none"
+            self.txn.update_metadata(mapped_metadata(evolved, metadata) if mapped else evolved)
 
         def predicates(on: ClauseOn) -> str:
             found = []

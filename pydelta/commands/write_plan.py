@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydelta.commands.changes import refuse_reserved_names
+from pydelta.commands.dependants import refuse_type_change
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.errors import (
     InvalidArgumentError,
@@ -31,6 +33,7 @@ from pydelta.errors import (
 )
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
+from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of
 from pydelta.protocol.evolution import with_nullable_parts
 from pydelta.protocol.schema import (
     ArrayType,
@@ -44,12 +47,14 @@ from pydelta.protocol.schema import (
     to_arrow_type,
     validate_names,
 )
+from pydelta.protocol.schema_edits import TYPE_CHANGES, map_fields
 from pydelta.settings import Settings, TableProperties
 
 __all__ = [
     "WriteKind",
     "WritePlan",
     "check_columns",
+    "evolved_metadata",
     "new_metadata",
     "plan_write",
     "refuse_unenforced",
@@ -200,17 +205,17 @@ def stored_schema(data: StructType) -> StructType:
         UnsupportedFeatureError: A type that a Delta table cannot hold, with the column's name.
         SchemaError: Names that the format does not take.
     """
-    fields = []
-    for field in data.fields:
-        kept = {
-            key: value for key, value in field.metadata.items() if not key.startswith(("delta.", *_SESSION_METADATA))
-        }
-        if (length := field.metadata.get("__CHAR_VARCHAR_TYPE_STRING")) is not None:
-            kept["__CHAR_VARCHAR_TYPE_STRING"] = length
-        fields.append(StructField(field.name, with_nullable_parts(field.data_type), True, kept))
-    schema = StructType(tuple(fields))
+    schema = with_nullable_parts(map_fields(data, _stored_field))
+    assert isinstance(schema, StructType)
     check_columns(schema)
     return schema
+
+
+def _stored_field(field: StructField) -> StructField:
+    kept = {key: value for key, value in field.metadata.items() if not key.startswith(("delta.", *_SESSION_METADATA))}
+    if (length := field.metadata.get("__CHAR_VARCHAR_TYPE_STRING")) is not None:
+        kept["__CHAR_VARCHAR_TYPE_STRING"] = length
+    return field.replace(metadata=kept)
 
 
 def check_columns(schema: StructType) -> None:
@@ -252,17 +257,10 @@ def new_metadata(
     Raises:
         SchemaError: No columns left beside the partition columns, names that Parquet does not take, a partition
             column that is not there or is of a type that cannot be one.
-        UnsupportedFeatureError: A property that asks for what cannot be written yet.
+        InvalidArgumentError: A column mapping mode that there is not.
     """
     configuration = {**settings.default_properties, **(properties or {})}
-    mode = configuration.get("delta.columnMapping.mode", "none").lower()
-    if mode != "none":
-        raise UnsupportedFeatureError(
-            f"delta.columnMapping.mode is {mode!r}: tables with column mapping can be read, not yet created.",
-            features=("columnMapping",),
-            hint="Leave the property out.",
-        )
-    validate_names(schema)
+    validate_names(schema, column_mapping=mode_of(configuration) != "none")
     if TableProperties.parse(configuration).enable_change_data_feed:
         refuse_reserved_names(schema.fields)
     partitions = tuple(_partition_field(schema, column).name for column in partition_columns)
@@ -272,7 +270,7 @@ def new_metadata(
         raise SchemaError(
             "Every column is a partition column, and data files need at least one other.", hint="Add a column."
         )
-    return Metadata(
+    made = Metadata(
         id=replaced.id if replaced else str(uuid.uuid4()),
         name=name,
         description=description,
@@ -281,6 +279,7 @@ def new_metadata(
         configuration=configuration,
         created_time=time.time_ns() // 1_000_000,
     )
+    return mapped_metadata(made, replaced, fresh=True)
 
 
 def _partition_field(schema: StructType, column: str) -> StructField:
@@ -305,17 +304,16 @@ def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptio
     """Definition of a table made by this write: a new one, or one in the place of the old."""
     old = snapshot.metadata if snapshot else None
     if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps properties, name and comment
-        if snapshot is not None and snapshot.properties.column_mapping_mode != "none":
-            raise UnsupportedFeatureError(
-                "The schema of a table with column mapping cannot be overwritten yet.",
-                features=("columnMapping",),
-                hint="Write without overwriteSchema, or replace the table.",
-            )
         partitions = options.partition_by if options.partition_by is not None else _kept_partitions(old, data)
         made = new_metadata(
-            data, partition_columns=partitions, properties=options.properties, settings=Settings(), replaced=old
+            data,
+            partition_columns=partitions,
+            properties={**(options.properties or {}), MODE: mode_of(old.configuration)},
+            settings=Settings(),
+            replaced=old,
         )
-        return old.replace(schema_string=made.schema_string, partition_columns=made.partition_columns)
+        kept = old.replace(schema_string=made.schema_string, partition_columns=made.partition_columns)
+        return mapped_metadata(kept, old, fresh=True)
     return new_metadata(
         data,
         partition_columns=options.partition_by or (),
@@ -343,20 +341,44 @@ def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Met
     if not options.merge_schema:
         check_write_compatible(snapshot.schema, data)
         return None
-    merged = merge_schemas(snapshot.schema, data)
-    check_write_compatible(merged, data)
-    if merged == snapshot.schema:
-        return None
-    if snapshot.properties.column_mapping_mode != "none":
-        raise UnsupportedFeatureError(
-            "New columns cannot be added to a table with column mapping yet.",
-            features=("columnMapping",),
-            hint="Write without mergeSchema.",
-        )
-    validate_names(merged)
+    made = evolved_metadata(snapshot, data)
+    check_write_compatible(parse_schema(made.schema_string), data)
+    return None if made == snapshot.metadata else made
+
+
+def evolved_metadata(snapshot: Snapshot, data: StructType) -> Metadata:
+    """The table's definition with what the data brings: new columns at the end, wider types where they are enabled.
+
+    Args:
+        snapshot: The table.
+        data: Schema of the rows, as ``stored_schema`` gives it.
+
+    Raises:
+        SchemaMismatchError: A column whose types cannot be brought together.
+        SchemaError: A name that cannot be a column's.
+        UnsafeOperationError: A column that would be widened, and that a constraint, a generated column or the
+            partitioning needs as it is.
+
+    Protocol: "Column Mapping", "Type Widening".
+    """
+    old, schema = snapshot.metadata, snapshot.schema
+    assert old is not None
+    merged = merge_schemas(schema, data, allow_widening=snapshot.properties.enable_type_widening)
+    if merged == schema:
+        return old
+    mapped = snapshot.column_mapping_mode != "none"
+    validate_names(merged, column_mapping=mapped)
+    check_columns(merged)
     if snapshot.properties.enable_change_data_feed:
         refuse_reserved_names(merged.fields)
-    return snapshot.metadata.replace(schema_string=merged.to_json())
+    for field in schema.fields:
+        after = merged.field(field.name)
+        if after is not None and json.dumps(after.to_dict()).count(TYPE_CHANGES) > json.dumps(field.to_dict()).count(
+            TYPE_CHANGES
+        ):
+            refuse_type_change(snapshot, (field.name,))
+    made = old.replace(schema_string=merged.to_json())
+    return mapped_metadata(made, old) if mapped else made
 
 
 def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:

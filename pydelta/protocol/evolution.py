@@ -6,7 +6,7 @@ Names compare ignoring case and keep the table's spelling.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from pydelta.errors import SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
@@ -158,9 +158,9 @@ def _merge_struct(
             continue
         merged = _merge_type(item.data_type, given.data_type, prefix + item.name, allow_widening, problems)
         changed = item.replace(data_type=merged)
-        if merged != item.data_type and can_widen(item.data_type, merged):
-            change = {"fromType": item.data_type.to_dict(), "toType": merged.to_dict()}
-            history = [*item.metadata.get("delta.typeChanges", []), change]
+        changes = [*_widened(item.data_type, merged, ())]
+        if changes:
+            history = [*item.metadata.get("delta.typeChanges", []), *changes]
             changed = changed.replace(metadata={**item.metadata, "delta.typeChanges": history})
         fields.append(changed)
     known = {item.name.lower() for item in table.fields}
@@ -169,6 +169,18 @@ def _merge_struct(
             known.add(item.name.lower())
             fields.append(StructField(item.name, with_nullable_parts(item.data_type), True, item.metadata))
     return StructType(tuple(fields))
+
+
+def _widened(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """What the log records of a field that became wider, or parts of it; fields of structs record their own."""
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        yield from _widened(old.element_type, new.element_type, (*path, "element"))
+    elif isinstance(old, MapType) and isinstance(new, MapType):
+        yield from _widened(old.key_type, new.key_type, (*path, "key"))
+        yield from _widened(old.value_type, new.value_type, (*path, "value"))
+    elif can_widen(old, new):
+        change = {"toType": new.to_dict(), "fromType": old.to_dict()}
+        yield {**change, "fieldPath": ".".join(path)} if path else change
 
 
 def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool, problems: list[str]) -> DataType:
@@ -185,10 +197,16 @@ def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool
         return data
     if can_store(data, table):
         return table
-    if allow_widening and can_widen(table, data):
+    if allow_widening and can_widen(table, data) and not _changes_kind(table, data):
         return data
     problems.append(f"column {name!r} is {data} in the data and {table} in the table")
     return table
+
+
+def _changes_kind(old: DataType, new: DataType) -> bool:
+    """Whole numbers that would become decimals or floating point: by ALTER TABLE only, never as a side effect."""
+    whole = isinstance(old, PrimitiveType) and old.name in _INTEGERS
+    return whole and not (isinstance(new, PrimitiveType) and new.name in _INTEGERS)
 
 
 def with_nullable_parts(data_type: DataType) -> DataType:

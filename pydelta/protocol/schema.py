@@ -141,7 +141,8 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
                 raise SchemaError(
                     f"The column name {name!r} "
                     + (f"has characters that Parquet does not take: {bad}." if field.name else "is empty."),
-                    hint="Rename the column, for example with df.withColumnRenamed.",
+                    hint="Rename the column, for example with df.withColumnRenamed, or set the table property "
+                    "'delta.columnMapping.mode' = 'name', with which any name will do.",
                 )
             _validate(field.data_type, f"{name}.", column_mapping)
 

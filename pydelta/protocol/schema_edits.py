@@ -28,6 +28,7 @@ __all__ = [
     "edit_field",
     "field_at",
     "fields_along",
+    "map_fields",
     "move_field",
     "name_of",
     "parse_path",
@@ -193,6 +194,21 @@ def _paths(data_type: DataType, prefix: Path) -> Iterator[tuple[Path, StructFiel
     else:
         for part, inner in _parts(data_type).items():
             yield from _paths(inner, (*prefix, part))
+
+
+def map_fields(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
+    """The schema with every field, at every depth, as ``change`` makes it; parts before the whole."""
+
+    def of_type(data_type: DataType) -> DataType:
+        if isinstance(data_type, StructType):
+            return map_fields(data_type, change)
+        if isinstance(data_type, ArrayType):
+            return ArrayType(of_type(data_type.element_type), data_type.contains_null)
+        if isinstance(data_type, MapType):
+            return MapType(of_type(data_type.key_type), of_type(data_type.value_type), data_type.value_contains_null)
+        return data_type
+
+    return StructType(tuple(change(field.replace(data_type=of_type(field.data_type))) for field in schema.fields))
 
 
 def _edit(data_type: DataType, path: Path, change: Callable[[DataType], DataType]) -> DataType:

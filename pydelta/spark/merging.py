@@ -25,12 +25,12 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
+from pydelta.commands.write_plan import evolved_metadata, stored_schema
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError
 from pydelta.predicate import FALSE, Expr
-from pydelta.protocol.evolution import merge_schemas
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-from pydelta.protocol.types import StructType
+from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.assignments import BoundAssignments, bind_assignments, to_column
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
@@ -119,7 +119,7 @@ class SparkMerge:
         if not any(clause.is_star for clause in self._clauses):
             return schema
         if evolve:
-            return merge_schemas(schema, source)
+            return parse_schema(evolved_metadata(self._snapshot, stored_schema(source)).schema_string)
         missing = [
             field.name
             for field in schema.fields

@@ -29,7 +29,7 @@ from pydelta.spark.types import from_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["absent", "cast_parts", "conform", "ddl", "name", "raised", "same_type", "violation_in"]
+__all__ = ["absent", "cast_parts", "conform", "ddl", "json_row", "name", "raised", "same_type", "violation_in"]
 
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
@@ -196,14 +196,19 @@ def _each_not_null(column: Column, item: StructField, path: str) -> Iterator[tup
 def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra: Sequence[Column]) -> DataFrame:
     """Every row passes its checks on the way into one column; which one does not matter, since all are written."""
     carrier = next(field for field in schema.fields if field.data_type != PrimitiveType("void"))
-    names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
-    row = F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
+    row = json_row(schema)
     guarded = name(carrier.name)
     for check in reversed(checks):
         failed = raised(F.lit(f"{check.message}. Row: "), F.coalesce(row, F.lit("?"))).cast(ddl(carrier.data_type))
         guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(failed)
     columns = [(guarded if field is carrier else name(field.name)).alias(field.name) for field in schema.fields]
     return _select(df, [*columns, *extra], schema)
+
+
+def json_row(schema: StructType) -> Column:
+    """A row as text for a message, cut where it is long."""
+    names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
+    return F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
 
 
 def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:

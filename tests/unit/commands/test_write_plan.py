@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from pydelta.commands.alter import alter_table
+from pydelta.commands.alter_plan import SetProperties
 from pydelta.commands.create import CreateMode, create_table, plan_create
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, plan_write, write_table
@@ -24,12 +26,11 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
-from pydelta.protocol.actions import AddFile, Protocol
+from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
-from pydelta.testing.tables import TableBuilder
-from pydelta.txn import OptimisticTransaction
+from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 LONG, STRING, DATE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("date")
 SCHEMA = StructType((StructField("id", LONG), StructField("p", STRING)))
@@ -361,7 +362,7 @@ def test_datachange_false_marks_adds_and_removes(log):
 
 
 def create(log, mode=CreateMode.CREATE, **more):
-    return create_table(log, mode=mode, schema=SCHEMA, settings=Settings(), **more)
+    return create_table(log, mode=mode, settings=Settings(), **{"schema": SCHEMA, **more})
 
 
 def test_create_makes_version_zero_and_says_so(log):
@@ -414,7 +415,7 @@ def test_create_takes_defaults_from_the_session_and_options_over_them(log):
         ({"schema": StructType((StructField("a", LONG), StructField("A", LONG)))}, SchemaError),
         ({"schema": StructType((StructField("a", PrimitiveType("interval year")),))}, UnsupportedFeatureError),
         ({"properties": {"delta.appendOnyl": "true"}}, UnknownSettingError),
-        ({"properties": {"delta.columnMapping.mode": "name"}}, UnsupportedFeatureError),
+        ({"properties": {"delta.columnMapping.mode": "nmae"}}, InvalidArgumentError),
         ({"partition_columns": ["zip"]}, SchemaError),
     ],
 )
@@ -430,13 +431,45 @@ def test_a_replace_of_an_append_only_table_is_refused(log):
         create(log, CreateMode.REPLACE)
 
 
-def test_overwriteschema_on_a_table_with_column_mapping_is_refused_since_its_columns_would_lose_their_ids(log):
-    table = TableBuilder(
-        log.store,
-        columns={"id": "long", "p": "string"},
-        properties={"delta.columnMapping.mode": "name"},
-        protocol=Protocol(min_reader_version=2, min_writer_version=5),
-    )
-    table.commit()
-    with pytest.raises(UnsupportedFeatureError, match="column mapping"):
-        plan(log, SCHEMA, options(WriteMode.OVERWRITE, overwriteSchema="true"))
+def test_overwriteschema_keeps_the_ids_of_columns_that_stay_and_gives_new_ones_to_others(log):
+    create(log, properties={"delta.columnMapping.mode": "name"})
+    before = log.update()
+    kept, given = SCHEMA.fields[0].name, StructType((SCHEMA.fields[0], StructField("other", LONG)))
+    made = plan(log, given, options(WriteMode.OVERWRITE, overwriteSchema="true"))
+    assert made.schema.field(kept).metadata == before.schema.field(kept).metadata
+    highest = int(before.properties.column_mapping_max_id)
+    assert made.schema.field("other").metadata["delta.columnMapping.id"] == highest + 1
+    assert made.schema.field("other").metadata["delta.columnMapping.physicalName"].startswith("col-")
+    assert made.configuration["delta.columnMapping.maxColumnId"] == str(highest + 1)
+
+
+def test_a_new_table_with_column_mapping_takes_any_name(log):
+    create(log, properties={"delta.columnMapping.mode": "id"}, schema=StructType((StructField("a b,(c)", LONG),)))
+    snapshot = log.update()
+    assert snapshot.column_mapping_mode == "id"
+    assert snapshot.schema.fields[0].metadata["delta.columnMapping.id"] == 1
+    assert (snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version) == (2, 5)
+
+
+def test_a_wider_column_is_widened_by_the_data_only_where_the_table_allows_it(log):
+    small = StructType((StructField("n", PrimitiveType("integer")), StructField("f", PrimitiveType("float"))))
+    wide = StructType((StructField("n", LONG), StructField("f", PrimitiveType("double"))))
+    create(log, schema=small)
+    merging = options(WriteMode.APPEND, mergeSchema="true")
+    with pytest.raises(SchemaMismatchError):
+        plan(log, wide, merging)
+    alter_table(log, SetProperties(properties={"delta.enableTypeWidening": "true"}))
+    made = plan(log, wide, merging)
+    assert [field.metadata["delta.typeChanges"] for field in made.schema.fields] == [
+        [{"toType": "long", "fromType": "integer"}],
+        [{"toType": "double", "fromType": "float"}],
+    ]
+    with pytest.raises(SchemaMismatchError):  # only ALTER TABLE makes another kind of number of it
+        plan(log, StructType((StructField("n", PrimitiveType("double")),)), merging)
+    alter_table(log, SetProperties(properties={"delta.feature.checkConstraints": "supported"}))
+    metadata = log.update().metadata
+    txn = start_transaction(log)
+    txn.update_metadata(metadata.replace(configuration={**metadata.configuration, "delta.constraints.c": "n > 0"}))
+    txn.commit([], Operation(name="ADD CONSTRAINT"))
+    with pytest.raises(UnsafeOperationError, match="CHECK constraint c"):
+        plan(log, wide, merging)
