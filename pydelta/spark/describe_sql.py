@@ -121,7 +121,7 @@ def _one_column(
         )
     comment = field.metadata.get("comment")
     rows: list[tuple[str | None, ...]] = [
-        ("col_name", field.name),
+        ("col_name", column[0]),
         ("data_type", _type_text(Jvm.of(spark), field)),
         ("comment", "NULL" if comment is None else str(comment)),
     ]
