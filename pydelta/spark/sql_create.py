@@ -183,9 +183,15 @@ def create_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
     """``CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] …``: the definition without the rows."""
-    parts, source = nodes.parts(node.name()), nodes.parts(node.source())
-    if parts is None or source is None:
-        return None
+    if str(node.nodeName()) == "CreateTableLikeCommand":  # Spark 4.1
+        parts, source = nodes.identifier(node.targetTable()), nodes.identifier(node.sourceTable())
+        uri = nodes.optional(node.fileFormat().locationUri())
+        location = None if uri is None else str(nodes.jvm.path(uri).toString())
+    else:
+        named, other = nodes.parts(node.name()), nodes.parts(node.source())
+        if named is None or other is None:
+            return None
+        parts, source, location = named, other, text_of(nodes.optional(node.location()))
     provider = text_of(nodes.optional(node.provider()))
     found = look_up(nodes.spark, source)
     if provider is None:
@@ -208,7 +214,7 @@ def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
     new = _New(
         parts=parts,
         entry=entry if isinstance(entry, DeltaEntry) else None,
-        location=text_of(nodes.optional(node.location())),
+        location=location,
         properties=given,
         comment=comment,
     )

@@ -29,6 +29,7 @@ _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     "InsertIntoStatement": sql_insert.insert,
+    "OverwriteByExpression": sql_insert.replace_where,
     "UnresolvedWith": sql_insert.insert_with,
     "Union": sql_insert.insert_all,
     "DeleteFromTable": sql_change.delete,
@@ -41,6 +42,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "CreateTableAsSelect": sql_create.create_as_select,
     "ReplaceTableAsSelect": sql_create.create_as_select,
     "CreateTableLike": sql_create.create_like,
+    "CreateTableLikeCommand": sql_create.create_like,
     "DropTable": sql_alter.drop,
     "RenameTable": sql_alter.rename,
     **dict.fromkeys(

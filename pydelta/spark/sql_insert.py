@@ -11,22 +11,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
 from pydelta.spark.sql_nodes import Nodes, Target, is_default
 from pydelta.spark.write_columns import ddl
-from pydelta.spark.write_command import insert_by_position
+from pydelta.spark.write_command import insert_by_position, write_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pydelta.protocol.schema import StructType
 
-__all__ = ["insert", "insert_all", "insert_with"]
+__all__ = ["insert", "insert_all", "insert_with", "replace_where"]
 
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
@@ -48,42 +49,93 @@ def insert(nodes: Nodes, node: Any, query: Any | None = None) -> DataFrame | Non
             features=("IF NOT EXISTS",),
             hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
         )
+    wanted = _Insert(
+        target=target,
+        query=node.query() if query is None else query,
+        columns=tuple(str(column) for column in nodes.items(node.userSpecifiedCols())),
+        by_name=bool(node.byName()),
+        overwrite=bool(node.overwrite()),
+        replace_where=_replace_where(nodes, node),
+        evolve=bool(_field(node, "withSchemaEvolution", False)),
+    )
+    return _run(nodes, wanted, node.partitionSpec())
+
+
+def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``INSERT INTO t REPLACE WHERE …`` as Spark 4.1 and 4.2 parse it."""
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    wanted = _Insert(
+        target=target,
+        query=node.query(),
+        by_name=bool(node.isByName()),
+        replace_where=str(node.deleteExpr().sql()),
+        evolve=bool(_field(node, "withSchemaEvolution", False)),
+    )
+    return _run(nodes, wanted, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Insert:
+    """What an INSERT says.
+
+    Args:
+        target: The table.
+        query: The rows, as parsed.
+        columns: The table's columns that they are for; none for all of them.
+        by_name: Columns are matched by name.
+        overwrite: Rows go first: all, or those that ``PARTITION`` names.
+        replace_where: The rows of this condition go first.
+        evolve: New columns of the query are added to the table.
+    """
+
+    target: Target
+    query: Any
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+    overwrite: bool = False
+    replace_where: str | None = None
+    evolve: bool = False
+
+
+def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
+    target, by_name = wanted.target, wanted.by_name
     log = nodes.log(target)
     with error_context(table=log.uri):
+        if not log.table_exists():
+            raise TableNotFoundError(
+                f"There is no Delta table at {log.uri}.", hint="Create it first, or check the path."
+            )
         snapshot = log.update()
         schema = snapshot.schema
-        static = _static(nodes, node, target, schema, snapshot.partition_columns)
-        columns = [str(column) for column in nodes.items(node.userSpecifiedCols())]
-        by_name, overwrite = bool(node.byName()), bool(node.overwrite())
+        static = {} if partition is None else _static(partition, target, snapshot.partition_columns)
+        columns = list(wanted.columns)
         if by_name and columns:
             raise InvalidArgumentError("INSERT has both BY NAME and a list of columns.", hint="Leave out one of them.")
         free = [field.name for field in schema.fields if field.name not in static]
-        plan = _with_defaults(nodes, node.query() if query is None else query, schema, columns or free)
-        rows = nodes.query(plan)
+        rows = nodes.query(_with_defaults(nodes, wanted.query, schema, columns or free))
         if static:
             columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
             if by_name:
                 columns = []
-        condition = _replace_where(nodes, node)
-        dynamic = overwrite and condition is None and _is_dynamic(nodes, target)
-        if overwrite and not dynamic and condition is None and static:
+        condition = wanted.replace_where
+        dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
+        if wanted.overwrite and not dynamic and condition is None and static:
             condition = " AND ".join(_equals(column, value, schema) for column, value in static.items())
         options = dict(target.options)
-        if bool(_field(node, "withSchemaEvolution", False)):
+        if wanted.evolve:
             options["mergeSchema"] = "true"
-            if not columns and not by_name and len(rows.columns) > len(schema.fields):
-                by_name = True  # more columns than the table has can only be told by their names
-        insert_by_position(
-            nodes.spark,
-            rows,
-            target.entry,
-            mode=WriteMode.OVERWRITE if overwrite or condition is not None else WriteMode.APPEND,
-            options=options,
-            columns=columns or None,
-            by_name=by_name,
-            dynamic=dynamic,
-            replace_where=condition,
-        )
+        how: dict[str, Any] = {
+            "mode": WriteMode.OVERWRITE if wanted.overwrite or condition is not None else WriteMode.APPEND,
+            "options": options,
+            "dynamic": dynamic,
+            "replace_where": condition,
+        }
+        if wanted.evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
+            write_by_name(nodes.spark, rows, target.entry, **how)  # only names tell which columns are new
+        else:
+            insert_by_position(nodes.spark, rows, target.entry, columns=columns or None, by_name=by_name, **how)
     return nodes.jvm.nothing()
 
 
@@ -125,9 +177,8 @@ def _field(node: Any, method: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _static(nodes: Nodes, node: Any, target: Target, schema: StructType, partitions: tuple[str, ...]) -> dict[str, Any]:
+def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str, str]:
     """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as SQL."""
-    given = node.partitionSpec()
     known = {column.lower(): column for column in partitions}
     found = {}
     items = given.toSeq()
@@ -144,7 +195,7 @@ def _static(nodes: Nodes, node: Any, target: Target, schema: StructType, partiti
 
 
 def _with_static(
-    rows: DataFrame, static: dict[str, Any], columns: list[str], schema: StructType
+    rows: DataFrame, static: dict[str, str], columns: list[str], schema: StructType
 ) -> tuple[list[str], DataFrame]:
     for column, value in static.items():
         field = schema.field(column)

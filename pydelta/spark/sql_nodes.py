@@ -93,6 +93,11 @@ class Nodes:
             return self.names(node.multipartIdentifier())
         return self.names(node.nameParts()) if kind == "UnresolvedIdentifier" else None
 
+    def identifier(self, identifier: Any) -> tuple[str, ...]:
+        """A Scala ``TableIdentifier`` -> its parts."""
+        given = (self.optional(identifier.catalog()), self.optional(identifier.database()), identifier.table())
+        return tuple(str(part) for part in given if part is not None)
+
     def target(self, node: Any) -> Target | None:
         """The Delta table that a relation node, possibly under an alias, stands for; None for anything else."""
         alias = None
