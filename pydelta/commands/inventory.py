@@ -1,274 +1,332 @@
-"""Somebody else's list of files in, batches of it out: what VACUUM USING INVENTORY looks at instead of listing.
-
-An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``,
-``isDir boolean``, ``modificationTime long`` (epoch milliseconds); others are passed over. A table of S3 Inventory rows
-has ``bucket`` and ``key`` instead of ``path``, and is taken too.
+"""Where an inventory comes from: a Delta table, Parquet or CSV files, a frame. Read here, without Spark.
 
 ::
 
-    frames -> the columns, of the right types -> rows under the table's root -- by any spelling of it --> plain paths
-           -> without what is newer than the inventory says to be itself
+    inventory_from_delta(log)  from_parquet(uri)  from_csv(uri)  from_frame(frame)  -> Inventory -> VACUUM
+    split_inventory(inventory, roots)   one reading of a list for many tables
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
 
 import polars as pl
+import pyarrow.parquet as pq
+from pyarrow.lib import ArrowException
 
-from pydelta.commands.vacuum_listing import ListedBatch
-from pydelta.commands.vacuum_needed import decoded_paths
-from pydelta.commands.vacuum_plan import LISTED_SCHEMA
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError
-from pydelta.protocol.paths import resolve_data_path
+from pydelta.commands.inventory_rows import (
+    INVENTORY_COLUMNS,
+    Inventory,
+    InventoryReader,
+    check_columns,
+)
+from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.vectors import place_of, read_deleted_rows
+from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
+from pydelta.protocol.schema import physical_name, to_polars_dtype
+from pydelta.storage import Store, normalize_uri, open_store
+from pydelta.storage.uris import scheme_of, split_location
 
-__all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "inventory_from_frame"]
+__all__ = [
+    "INVENTORY_COLUMNS",
+    "Inventory",
+    "InventoryReader",
+    "check_columns",
+    "from_csv",
+    "from_frame",
+    "from_parquet",
+    "inventory_from_delta",
+    "split_inventory",
+]
 
-INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
-    "path": pl.String(),
-    "length": pl.Int64(),
-    "isDir": pl.Boolean(),
-    "modificationTime": pl.Int64(),
-}
-_SQL_NAMES: Final = {"path": "string", "length": "bigint", "isDir": "boolean", "modificationTime": "bigint"}
-_LOCATION: Final = r"^(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)$"
-_IN_SECONDS: Final = 100_000_000_000
-_IN_MICROSECONDS: Final = 100_000_000_000_000
-_AGE_TO_WARN_OF_MS: Final = 7 * 86_400_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Inventory:
-    """A list of files as of a time.
-
-    Args:
-        description: What it is, for messages.
-        frames: Root URI of a table -> frames with the inventory's columns. Rows that lie elsewhere may be among
-            them; leaving them out early is what the root is given for.
-        as_of_ms: When it was made, epoch milliseconds: rows that say to be newer are passed over. None: not known,
-            the newest ``modificationTime`` stands for it.
-        encoded: Whether paths are URI-encoded (``%20`` for a blank). None: found out where the log's own paths tell,
-            else not.
-    """
-
-    description: str
-    frames: Callable[[str], Iterator[pl.DataFrame]]
-    as_of_ms: int | None = None
-    encoded: bool | None = None
+_BATCH_ROWS: Final = 200_000
+_AS_OF: Final = "inventory_date"
+_COLUMNS: Final = ("path", "bucket", "key", "length", "isDir", "modificationTime", _AS_OF)
 
 
-def inventory_from_frame(
-    frame: pl.DataFrame, *, as_of_ms: int | None = None, description: str = "the inventory", encoded: bool | None = None
+def from_frame(
+    frame: pl.DataFrame,
+    *,
+    as_of_ms: int | None = None,
+    description: str = "The inventory",
+    encoded: bool | None = None,
 ) -> Inventory:
     """An inventory that is in memory.
+
+    Args:
+        frame: Its rows.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        description: What it is called in messages.
+        encoded: Whether paths are URI-encoded; None to find out.
 
     Raises:
         SchemaMismatchError: It is none.
     """
     check_columns(frame.schema, description=description)
-    return Inventory(description=description, frames=lambda root: iter([frame]), as_of_ms=as_of_ms, encoded=encoded)
+    return Inventory(
+        description=description, frames=lambda root: iter([_columns(frame)]), as_of_ms=as_of_ms, encoded=encoded
+    )
 
 
-def check_columns(schema: pl.Schema, *, description: str) -> None:
-    """Refuse what is no inventory, and say what is different.
+def _columns(frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns that count; the date of a row's delivery becomes ``asOf``."""
+    found = frame.select([name for name in _COLUMNS if name in frame.columns])
+    kind = found.schema.get(_AS_OF)
+    if isinstance(kind, pl.Datetime):
+        return found.with_columns(asOf=pl.col(_AS_OF).dt.epoch("ms")).drop(_AS_OF)
+    return found.drop(_AS_OF, strict=False)
+
+
+# --- a Delta table -----------------------------------------------------------------------------------------------
+
+
+def inventory_from_delta(
+    log: DeltaLog, *, version: int | None = None, where: str | None = None, as_of_ms: int | None = None
+) -> Inventory:
+    """An inventory that is a Delta table: with a ``path``, or with ``bucket`` and ``key`` as S3 Inventory has them.
+
+    Of the latter only files that may hold keys under the vacuumed table are read, by partition and statistics. Its
+    ``inventory_date``, if there is one, is when a row's list was made.
+
+    Args:
+        log: The inventory table.
+        version: One of its versions; None for the newest.
+        where: SQL that rules out files of it.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
 
     Raises:
-        SchemaMismatchError: Columns are missing or of another type.
+        TableNotFoundError: There is no such table.
+        SchemaMismatchError: It is no inventory.
+        ParseError, BindError: ``where`` cannot be used.
     """
-    wanted = dict(INVENTORY_COLUMNS)
-    if "path" not in schema and "bucket" in schema and "key" in schema:
-        wanted = {"bucket": pl.String(), "key": pl.String()} | {k: v for k, v in wanted.items() if k != "path"}
-    wrong = []
-    for name, kind in wanted.items():
-        spelt = _SQL_NAMES.get(name, "string")
-        if name not in schema:
-            close = next((other for other in schema if other.lower() == name.lower()), None)
-            wrong.append(f"{name} {spelt} is missing" + (f" (there is {close!r})" if close else ""))
-        elif schema[name] != kind:
-            wrong.append(f"{name} is {str(schema[name]).lower()} and must be {spelt}")
-    if wrong:
-        raise SchemaMismatchError(
-            f"{description} is no inventory: {', '.join(wrong)}.",
-            hint="It needs path string, length bigint, isDir boolean and modificationTime bigint (epoch "
-            "milliseconds); SELECT … AS or CAST them.",
+    snapshot = log.snapshot(version=version)
+    if snapshot.metadata is None:
+        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+    description = f"The inventory table {log.uri}"
+    check_columns(_schema_of(snapshot), description=description)
+    condition = parse_predicate(where, snapshot.schema) if where is not None else None
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        conditions = [*([condition] if condition is not None else []), *_under(root, snapshot)]
+        files = snapshot.files.select(None, conditions)
+        for rows in files.iter_slices(64):
+            yield from _read_files(log, snapshot, rows)
+
+    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=_encoded(snapshot))
+
+
+def _schema_of(snapshot: Snapshot) -> pl.Schema:
+    """The table's columns as a frame of them has them."""
+    return pl.Schema(
+        {field.name: to_polars_dtype(field.data_type) for field in snapshot.schema.fields if field.name in _COLUMNS}
+    )
+
+
+def _encoded(snapshot: Snapshot) -> bool | None:
+    return False if snapshot.schema.field("path") is None else None  # keys are plain
+
+
+def _under(root: str, snapshot: Snapshot) -> list[Expr]:
+    """What is true of rows under a table's root, where the inventory has buckets and keys."""
+    if snapshot.schema.field("path") is not None or scheme_of(root) in ("file", "memory"):
+        return []
+    _, bucket, key = split_location(root)
+    found: list[Expr] = [Compare("=", Column(("bucket",)), Literal(bucket, "string"))]
+    if key:
+        found.append(StartsWith(Column(("key",)), key + "/"))
+    return found
+
+
+def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    partitions = snapshot.files.partition_frame(rows)
+    fields = [field for field in snapshot.schema.fields if field.name in _COLUMNS]
+    stored = {physical_name(field): field.name for field in fields if field.name not in snapshot.partition_columns}
+    schema = _schema_of(snapshot)
+    for number, add in enumerate(snapshot.files.adds(rows)):
+        store, path = place_of(add.path, store=log.store, root=log.uri, options=log.options)
+        deleted = pl.Series([], dtype=pl.UInt64)
+        if add.deletion_vector is not None:
+            (positions,) = read_deleted_rows([add.deletion_vector], store=log.store, root=log.uri, options=log.options)
+            deleted = pl.Series(positions, dtype=pl.UInt64)
+        values = [
+            pl.lit(partitions[name][number], dtype=schema[name]).alias(name)
+            for name in snapshot.partition_columns
+            if name in schema
+        ]
+        for frame in _parquet_batches(store, path, list(stored)):
+            kept = frame.filter(~pl.col("row").is_in(deleted.implode())) if len(deleted) else frame
+            named = kept.drop("row").rename(stored, strict=False)
+            absent = [pl.lit(None, dtype=schema[name]).alias(name) for name in stored.values() if name not in named]
+            yield _columns(named.with_columns(*absent, *values))
+
+
+def _parquet_batches(store: Store, path: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Rows of a Parquet file, some columns of it as far as it has them, and ``row``, their positions from 0."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(store.read(path)))
+        present = [name for name in file.schema_arrow.names if name in columns]
+        first = 0
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
+            frame: Any = pl.from_arrow(batch)
+            position = pl.int_range(first, first + batch.num_rows, dtype=pl.UInt64, eager=True)
+            first += batch.num_rows
+            yield frame.with_columns(position.alias("row"))
+    except ArrowException as error:
+        raise StorageError(
+            f"{store.root}/{path} cannot be read as Parquet: {error}", hint="Write the inventory anew."
+        ) from error
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def from_parquet(
+    uri: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    as_of_ms: int | None = None,
+    encoded: bool | None = None,
+) -> Inventory:
+    """An inventory that is a Parquet file, or a folder of them.
+
+    Args:
+        uri: Where it lies.
+        options: Storage options, Hadoop names.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        encoded: Whether paths are URI-encoded; None to find out.
+    """
+    description = f"The inventory {uri}"
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        del root
+        store, paths = _files(uri, options, (".parquet",))
+        for path in paths:
+            for frame in _parquet_batches(store, path, _COLUMNS):
+                check_columns(frame.schema, description=description)
+                yield _columns(frame)
+
+    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+
+
+def from_csv(
+    uri: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    as_of_ms: int | None = None,
+    encoded: bool | None = None,
+) -> Inventory:
+    """An inventory that is a CSV file whose first line names the columns, or a folder of them; ``.gz`` too.
+
+    Args:
+        uri: Where it lies.
+        options: Storage options, Hadoop names.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        encoded: Whether paths are URI-encoded; None to find out.
+    """
+    description = f"The inventory {uri}"
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        del root
+        store, paths = _files(uri, options, (".csv", ".csv.gz"))
+        for path in paths:
+            texts = pl.read_csv(store.read(path), infer_schema=False)
+            yield _columns(_typed(texts, description))
+
+    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+
+
+def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]) -> tuple[Store, list[str]]:
+    """The file, or the files of a folder whose names end so."""
+    normal = normalize_uri(uri)
+    if normal.endswith(endings):
+        folder, _, name = normal.rpartition("/")
+        store = open_store(folder, options)
+        plain = unquote(name) if scheme_of(normal) == "file" else name
+        if store.head(plain) is not None:
+            return store, [plain]
+    store = open_store(normal, options)
+    paths = sorted(
+        info.path
+        for info in store.list_all()
+        if info.path.endswith(endings) and not info.path.rpartition("/")[2].startswith(("_", "."))
+    )
+    if not paths:
+        raise InvalidArgumentError(
+            f"There is no {' or '.join(endings)} file at {uri}.", hint="Name the inventory's file, or its folder."
         )
+    return store, paths
 
 
-@dataclass(slots=True, kw_only=True)
-class _Root:
-    """A table's root in the parts by which locations are compared."""
+def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
+    """Texts of a CSV file -> the inventory's types.
 
-    family: str
-    host: str
-    base: str
+    Raises:
+        SchemaMismatchError: A column is missing, or a text is none of its type.
+    """
+    flags = {"true": True, "false": False, "1": True, "0": False}
+    casts = {
+        "length": pl.col("length").cast(pl.Int64, strict=False),
+        "modificationTime": pl.col("modificationTime").cast(pl.Int64, strict=False),
+        "isDir": pl.col("isDir").str.to_lowercase().replace_strict(flags, default=None, return_dtype=pl.Boolean),
+    }
+    typed = texts.with_columns(cast.alias(name) for name, cast in casts.items() if name in texts.columns)
+    check_columns(typed.schema, description=description)
+    for name in casts:
+        bad = texts.filter(texts[name].is_not_null() & typed[name].is_null() & (texts[name] != ""))
+        if bad.height:
+            raise SchemaMismatchError(
+                f"{description} is no inventory: {name} is {bad[name][0]!r} for {bad.row(0)[0]!r}.",
+                hint="length and modificationTime are whole numbers (bytes, epoch milliseconds), isDir true or false.",
+            )
+    return typed
 
-    @classmethod
-    def of(cls, uri: str) -> _Root:
-        location = resolve_data_path(uri, "")
-        parts = pl.Series([location]).str.extract_groups(_LOCATION).struct.unnest().row(0)
-        return cls(family=_family(parts[0] or "file"), host=parts[1] or "", base=parts[2])
+
+# --- many tables -------------------------------------------------------------------------------------------------
 
 
-def _family(scheme: str) -> str:
-    """Schemes of one store are one: s3, s3a and s3n; abfs and abfss."""
-    lower = scheme.lower()
-    return {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}.get(lower, lower)
+def split_inventory(inventory: Inventory, roots: Sequence[str]) -> dict[str, Inventory]:
+    """One inventory a table, out of a single reading of a list that holds many tables' files.
 
-
-@dataclass(slots=True)
-class InventoryReader:
-    """Reads an inventory for one table.
+    Only rows under one of the roots are held in memory.
 
     Args:
         inventory: The list.
-        root: URI of the table.
-        needed: Plain paths that must stay; they also tell how the inventory spells paths.
+        roots: URIs of tables.
+
+    Raises:
+        SchemaMismatchError, InvalidArgumentError, StorageError: It cannot be read.
     """
+    nothing = pl.Series([], dtype=pl.String)
+    found: dict[str, list[pl.DataFrame]] = {root: [] for root in roots}
+    readers = {root: InventoryReader(inventory, root=root, needed=nothing) for root in roots}
+    for frame in inventory.frames(_above(roots)):
+        check_columns(frame.schema, description=inventory.description)
+        for root, reader in readers.items():
+            rows = reader.rows_under(frame)
+            if rows.height:
+                found[root].append(rows)
+    return {root: _held(inventory, frames) for root, frames in found.items()}
 
-    inventory: Inventory
-    root: str
-    needed: pl.Series
-    rows: int = 0
-    inside: int = 0
-    newest_ms: int = 0
-    newer: int = 0
-    untimed: int = 0
-    _elsewhere: str | None = None
-    _encoded: bool | None = None
-    _seen: list[pl.Series] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._encoded = self.inventory.encoded
+def _above(roots: Sequence[str]) -> str:
+    """The folder in which all of them lie, as a location; itself for one, empty where they share no bucket."""
+    if len({root.partition("://")[2].partition("/")[0] for root in roots}) != 1:
+        return ""
+    parts = [root.split("/") for root in roots]
+    shared = 0
+    while all(len(part) > shared and part[shared] == parts[0][shared] for part in parts):
+        shared += 1
+    return "/".join(parts[0][:shared]) if shared > 2 else ""
 
-    def batches(self) -> Iterator[ListedBatch]:
-        """The files under the table's root, as a listing would give them.
 
-        Raises:
-            SchemaMismatchError: It is no inventory.
-            InvalidArgumentError: Its times are in another unit.
-        """
-        root = _Root.of(self.root)
-        for frame in self.inventory.frames(self.root):
-            check_columns(frame.schema, description=self.inventory.description)
-            self.rows += frame.height
-            yield self._batch(frame, root)
-
-    def _batch(self, frame: pl.DataFrame, root: _Root) -> ListedBatch:
-        if "path" not in frame.columns:
-            frame = frame.with_columns(path="s3://" + pl.col("bucket") + "/" + pl.col("key"))
-        rows = self._under(frame.select(list(INVENTORY_COLUMNS)).filter(pl.col("path").is_not_null()), root)
-        self.inside += rows.height
-        self._check_times(rows)
-        is_directory = pl.col("isDir").fill_null(value=False) | pl.col("path").str.ends_with("/")
-        places = rows.with_columns(path=pl.col("path").str.strip_chars_end("/"))
-        directories = places.filter(is_directory & (pl.col("path") != ""))
-        files = places.filter(~is_directory)
-        untimed = pl.col("modificationTime").fill_null(0) <= 0
-        self.untimed += files.filter(untimed).height
-        files = files.filter(~untimed)
-        if self.inventory.as_of_ms is not None:
-            newer = pl.col("modificationTime") > self.inventory.as_of_ms
-            self.newer += files.filter(newer).height
-            files = files.filter(~newer)
-        files = self._spelt(files).filter(~pl.col("path").str.contains(r"(^|/)\.{0,2}(/|$)"))
-        listed = files.select(
-            "path",
-            pl.col("length").fill_null(0).alias("size"),
-            pl.col("modificationTime").alias("modification_time"),
-        )
-        times = directories["modificationTime"].fill_null(0).to_list()
-        return ListedBatch(
-            files=listed.cast(LISTED_SCHEMA),  # type: ignore[arg-type]
-            directories=tuple(zip(directories["path"].to_list(), times, strict=True)),
-        )
-
-    def _under(self, rows: pl.DataFrame, root: _Root) -> pl.DataFrame:
-        """Rows under the root, their paths relative to it, still spelt as the inventory does."""
-        parts = rows.select(pl.col("path").str.extract_groups(_LOCATION).alias("p")).unnest("p")
-        scheme, host, rest = (parts.to_series(number) for number in range(3))
-        absolute = rest.is_not_null()
-        if not bool(absolute.any()):
-            return rows.with_columns(path=pl.col("path").str.replace(r"^(?:\./)+", ""))
-        families = {name: _family(name) for name in scheme.drop_nulls().unique()}
-        family = scheme.replace(families) if families else scheme
-        same = (family.fill_null(root.family) == root.family) & (
-            (host.fill_null("") == root.host) | (scheme.is_null() & (host.fill_null("") == ""))
-        )
-        decoded = decoded_paths(rest.fill_null(""))
-        raw_inside = rest.fill_null("").str.starts_with(root.base)
-        decoded_inside = decoded.str.starts_with(root.base) & ~raw_inside
-        inside = (same & (raw_inside | decoded_inside)).fill_null(value=False)
-        if self._encoded is None and bool((same & decoded_inside).any()):
-            self._encoded = True  # the root itself is spelt so
-        outside = rows.filter(absolute & ~inside)
-        if self._elsewhere is None and outside.height:
-            self._elsewhere = str(outside["path"][0])
-        encoded_base = len(root.base)
-        frame = rows.with_columns(rest=rest, decoded=decoded, raw=raw_inside, inside=inside, absolute=absolute)
-        own = (
-            pl.when(~pl.col("absolute"))
-            .then(pl.col("path").str.replace(r"^(?:\./)+", ""))
-            .when(pl.col("raw"))
-            .then(pl.col("rest").str.slice(encoded_base))
-            .otherwise(pl.col("decoded").str.slice(encoded_base))
-        )
-        kept = frame.filter(pl.col("inside") | ~pl.col("absolute"))
-        # Where the root only matches decoded, the rest was decoded with it: say so by escaping its percent signs.
-        whole = ~pl.col("raw") & pl.col("absolute")
-        spelt = pl.when(whole).then(own.str.replace_all("%", "%25", literal=True)).otherwise(own)
-        return kept.with_columns(path=spelt).select(list(INVENTORY_COLUMNS)).filter(pl.col("path") != "")
-
-    def _check_times(self, rows: pl.DataFrame) -> None:
-        newest = rows["modificationTime"].max()
-        if not isinstance(newest, int) or newest <= 0:
-            return
-        self.newest_ms = max(self.newest_ms, newest)
-        unit = "seconds" if newest < _IN_SECONDS else "microseconds" if newest > _IN_MICROSECONDS else None
-        if unit is not None:
-            raise InvalidArgumentError(
-                f"The modification times of {self.inventory.description} are in {unit} (the newest is {newest}): "
-                "files would be taken for far older or newer than they are.",
-                hint="modificationTime is in milliseconds since 1970.",
-            )
-
-    def _spelt(self, files: pl.DataFrame) -> pl.DataFrame:
-        """Plain paths. A file stays out if what keeps it is needed under either spelling of its path."""
-        escaped = files["path"].str.contains("%", literal=True)
-        if not bool(escaped.any()):
-            return files
-        odd = files.filter(escaped)
-        decoded = decoded_paths(odd["path"])
-        wanted = self.needed.implode()
-        as_is, as_decoded = odd["path"].is_in(wanted), decoded.is_in(wanted)
-        if self._encoded is None and int(as_is.sum()) != int(as_decoded.sum()):
-            self._encoded = int(as_decoded.sum()) > int(as_is.sum())
-        path = decoded if self._encoded else odd["path"]
-        needed = as_is | as_decoded
-        return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
-
-    def finish(self, *, live: pl.Series, now_ms: int) -> tuple[tuple[str, ...], int | None]:
-        """What there is to say of the inventory, when all of it was read: warnings, and its age in milliseconds.
-
-        Raises:
-            InvalidArgumentError: It is of another place.
-        """
-        what = self.inventory.description
-        if not self.inside and self._elsewhere is not None and len(live):
-            raise InvalidArgumentError(
-                f"{what} lists nothing under {self.root}; it lists {self._elsewhere}, for example.",
-                hint="Use an inventory of the bucket and folder in which the table lies.",
-            )
-        as_of = self.inventory.as_of_ms or self.newest_ms
-        age = max(0, now_ms - as_of) if as_of else None
-        warnings = []
-        if not self.inside:
-            warnings.append(f"{what} lists no file of this table, so nothing is deleted.")
-        if age is not None and age > _AGE_TO_WARN_OF_MS:
-            warnings.append(f"{what} is {age // 86_400_000} days old: what was left behind since then stays.")
-        if self.newer:
-            warnings.append(f"{self.newer} rows of {what} are newer than itself and were passed over.")
-        if self.untimed:
-            warnings.append(f"{self.untimed} rows of {what} say no modification time and were passed over.")
-        return tuple(warnings), age
+def _held(inventory: Inventory, frames: list[pl.DataFrame]) -> Inventory:
+    return Inventory(
+        description=inventory.description,
+        frames=lambda root: iter(frames),
+        as_of_ms=inventory.as_of_ms,
+        encoded=inventory.encoded,
+    )

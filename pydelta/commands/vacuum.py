@@ -17,7 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.inventory import Inventory, InventoryReader
+from pydelta.commands.inventory_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum_delete import Deletion, delete_files
 from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_bounds, list_batches
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
@@ -274,7 +274,8 @@ class _Run:
             inside = empty.with_columns(partition=pl.col("path").str.strip_prefix("_change_data/"))
             empty = in_partitions(inside, self.snapshot, self.where)
         files, checksums = split_checksums(doomed)
-        removes = self.options.remove_empty_directories and paged(self.log.store) is not None
+        store = paged(self.log.store)
+        removes = self.options.remove_empty_directories and store is not None and store.has_directories
         directories = len(sifted.directories) + 1
         result = VacuumResult(
             root=self.log.uri,

@@ -73,13 +73,17 @@ def _tail(locations: pl.Series, base: str) -> pl.Series:
 
 
 def decoded_paths(paths: pl.Series) -> pl.Series:
-    """Percent-decoded. Escapes of printable ASCII are undone at once, others one path at a time."""
-    odd = paths.str.contains(r"%[0189A-Fa-f]") | paths.str.contains("%7[fF]")
-    plain = paths.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
-    if bool(odd.any()):
-        slow = pl.Series([unquote(path) for path in paths.filter(odd)], dtype=pl.String)
-        plain = plain.scatter(np.flatnonzero(odd.to_numpy()), slow)
-    return plain
+    """Percent-decoded, in their order. Escapes of printable ASCII are undone at once, others one path at a time."""
+    escaped = paths.str.contains("%", literal=True)
+    if not bool(escaped.any()):
+        return paths
+    odd = paths.filter(escaped)
+    plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
+    beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
+    if bool(beyond.any()):
+        slow = pl.Series([unquote(path) for path in odd.filter(beyond)], dtype=pl.String)
+        plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
+    return paths.scatter(np.flatnonzero(escaped.to_numpy()), plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,11 @@ class HdfsStore:
         yield from self._list(prefix, recursive=True)
 
     @property
+    def has_directories(self) -> bool:
+        """See ``PagedStore.has_directories``."""
+        return True
+
+    @property
     def has_key_ranges(self) -> bool:
         """See ``PagedStore.has_key_ranges``."""
         return False

@@ -89,6 +89,11 @@ class LocalStore:
             yield from found
 
     @property
+    def has_directories(self) -> bool:
+        """See ``PagedStore.has_directories``."""
+        return True
+
+    @property
     def has_key_ranges(self) -> bool:
         """See ``PagedStore.has_key_ranges``."""
         return False

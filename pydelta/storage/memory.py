@@ -81,6 +81,11 @@ class MemoryStore:
             yield _info(path, item)
 
     @property
+    def has_directories(self) -> bool:
+        """See ``PagedStore.has_directories``."""
+        return False
+
+    @property
     def has_key_ranges(self) -> bool:
         """See ``PagedStore.has_key_ranges``."""
         return True

@@ -114,6 +114,11 @@ class ObjectStore:
                 yield from (_info(item["path"][cut:], item) for item in page if item["path"].startswith(folder))
 
     @property
+    def has_directories(self) -> bool:
+        """See ``PagedStore.has_directories``."""
+        return False
+
+    @property
     def has_key_ranges(self) -> bool:
         """See ``PagedStore.has_key_ranges``."""
         return self._ordered

@@ -42,6 +42,10 @@ class PagedStore(Protocol):
     """What a store may have beyond ``Store``."""
 
     @property
+    def has_directories(self) -> bool:
+        """Whether a directory is there by itself, and stays when it is empty."""
+
+    @property
     def has_key_ranges(self) -> bool:
         """Whether ``after`` and ``before`` spare requests, so that ranges can be listed side by side."""
 

@@ -36,8 +36,8 @@ class _Wrapper:
 
     def __getattr__(self, name: str) -> Any:
         """What only some stores have: pages (each page is a call) and directories."""
-        if name == "has_key_ranges":
-            return self._inner.has_key_ranges  # type: ignore[attr-defined]
+        if name in ("has_key_ranges", "has_directories"):
+            return getattr(self._inner, name)
         if name == "list_pages":
             pages = self._inner.list_pages  # type: ignore[attr-defined]
             return lambda **bounds: self._pages(pages(**bounds))

@@ -1,0 +1,281 @@
+"""Somebody else's list of files in, batches of it out: what VACUUM USING INVENTORY looks at instead of listing.
+
+An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``,
+``isDir boolean``, ``modificationTime long`` (epoch milliseconds); others are passed over. A table of S3 Inventory rows
+has ``bucket`` and ``key`` instead of ``path``, and is taken too.
+
+::
+
+    frames -> the columns, of the right types -> rows under the table's root -- by any spelling of it --> plain paths
+           -> without what is newer than the inventory says to be itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.vacuum_listing import ListedBatch
+from pydelta.commands.vacuum_needed import decoded_paths
+from pydelta.errors import InvalidArgumentError, SchemaMismatchError
+from pydelta.protocol.paths import resolve_data_path
+
+__all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns"]
+
+INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
+    "path": pl.String(),
+    "length": pl.Int64(),
+    "isDir": pl.Boolean(),
+    "modificationTime": pl.Int64(),
+}
+_SQL_NAMES: Final = {"path": "string", "length": "bigint", "isDir": "boolean", "modificationTime": "bigint"}
+_LOCATION: Final = r"^(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)$"
+_IN_SECONDS: Final = 100_000_000_000
+_IN_MICROSECONDS: Final = 100_000_000_000_000
+_AGE_TO_WARN_OF_MS: Final = 7 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Inventory:
+    """A list of files as of a time.
+
+    Args:
+        description: What it is, for messages.
+        frames: Root URI of a table -> frames with the inventory's columns, and maybe ``asOf``, when the row's list
+            was made (epoch milliseconds). Rows that lie elsewhere may be among them; leaving them out early is what
+            the root is given for.
+        as_of_ms: When it was made, epoch milliseconds: rows that say to be newer are passed over. None: not known,
+            the newest ``modificationTime`` stands for it.
+        encoded: Whether paths are URI-encoded (``%20`` for a blank). None: found out where the log's own paths tell,
+            else not.
+    """
+
+    description: str
+    frames: Callable[[str], Iterator[pl.DataFrame]]
+    as_of_ms: int | None = None
+    encoded: bool | None = None
+
+
+def check_columns(schema: pl.Schema, *, description: str) -> None:
+    """Refuse what is no inventory, and say what is different.
+
+    Raises:
+        SchemaMismatchError: Columns are missing or of another type.
+    """
+    wanted = dict(INVENTORY_COLUMNS)
+    if "path" not in schema and "bucket" in schema and "key" in schema:
+        wanted = {"bucket": pl.String(), "key": pl.String()} | {k: v for k, v in wanted.items() if k != "path"}
+    wrong = []
+    for name, kind in wanted.items():
+        spelt = _SQL_NAMES.get(name, "string")
+        if name not in schema:
+            close = next((other for other in schema if other.lower() == name.lower()), None)
+            wrong.append(f"{name} {spelt} is missing" + (f" (there is {close!r})" if close else ""))
+        elif schema[name] != kind:
+            wrong.append(f"{name} is {str(schema[name]).lower()} and must be {spelt}")
+    if wrong:
+        raise SchemaMismatchError(
+            f"{description} is no inventory: {', '.join(wrong)}.",
+            hint="It needs path string, length bigint, isDir boolean and modificationTime bigint (epoch "
+            "milliseconds); SELECT … AS or CAST them.",
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Root:
+    """A table's root in the parts by which locations are compared."""
+
+    family: str
+    host: str
+    base: str
+
+    @classmethod
+    def of(cls, uri: str) -> _Root:
+        location = resolve_data_path(uri, "")
+        parts = pl.Series([location]).str.extract_groups(_LOCATION).struct.unnest().row(0)
+        return cls(family=_family(parts[0] or "file"), host=parts[1] or "", base=parts[2])
+
+
+def _family(scheme: str) -> str:
+    """Schemes of one store are one: s3, s3a and s3n; abfs and abfss."""
+    lower = scheme.lower()
+    return {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}.get(lower, lower)
+
+
+@dataclass(slots=True)
+class InventoryReader:
+    """Reads an inventory for one table.
+
+    Args:
+        inventory: The list.
+        root: URI of the table.
+        needed: Plain paths that must stay; they also tell how the inventory spells paths.
+    """
+
+    inventory: Inventory
+    root: str
+    needed: pl.Series
+    rows: int = 0
+    inside: int = 0
+    newest_ms: int = 0
+    newer: int = 0
+    untimed: int = 0
+    _elsewhere: str | None = None
+    _encoded: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._encoded = self.inventory.encoded
+
+    def batches(self) -> Iterator[ListedBatch]:
+        """The files under the table's root, as a listing would give them.
+
+        Raises:
+            SchemaMismatchError: It is no inventory.
+            InvalidArgumentError: Its times are in another unit.
+        """
+        root = _Root.of(self.root)
+        for frame in self.inventory.frames(self.root):
+            check_columns(frame.schema, description=self.inventory.description)
+            self.rows += frame.height
+            yield self._batch(frame, root)
+
+    def rows_under(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of one frame that name a location under the table's root, as they are."""
+        located = self._located(frame, _Root.of(self.root))
+        return frame.filter(located["inside"] & located["absolute"])
+
+    def _batch(self, frame: pl.DataFrame, root: _Root) -> ListedBatch:
+        rows = self._under(frame, root)
+        self.inside += rows.height
+        self._check_times(rows)
+        is_directory = pl.col("isDir").fill_null(value=False) | pl.col("path").str.ends_with("/")
+        places = rows.with_columns(path=pl.col("path").str.strip_chars_end("/"), directory=is_directory)
+        directories = places.filter(pl.col("directory") & (pl.col("path") != ""))
+        files = places.filter(~pl.col("directory"))
+        untimed = pl.col("modificationTime").fill_null(0) <= 0
+        self.untimed += files.filter(untimed).height
+        files = files.filter(~untimed)
+        newer = (pl.col("modificationTime") > pl.col("asOf")).fill_null(value=False)
+        self.newer += files.filter(newer).height
+        self.newest_ms = max(self.newest_ms, int(rows["asOf"].max() or 0))  # type: ignore[arg-type]
+        files = self._spelt(files.filter(~newer)).filter(~pl.col("path").str.contains(r"(^|/)\.{0,2}(/|$)"))
+        listed = files.select(
+            "path",
+            pl.col("length").fill_null(0).alias("size"),
+            pl.col("modificationTime").alias("modification_time"),
+        )
+        times = directories["modificationTime"].fill_null(0).to_list()
+        return ListedBatch(
+            files=listed,
+            directories=tuple(zip(self._spelt(directories)["path"].to_list(), times, strict=False)),
+        )
+
+    def _located(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:
+        """The inventory's columns, ``asOf``, and where each row lies.
+
+        ``absolute`` rows name a location; ``inside`` ones lie under the root, ``raw`` ones as they are spelt, others
+        decoded; ``rest`` is the location without scheme and host.
+        """
+        if "path" not in frame.columns:
+            frame = frame.with_columns(path=f"{root.family}://" + pl.col("bucket") + "/" + pl.col("key"))
+            self._encoded = False
+        as_of = pl.col("asOf") if "asOf" in frame.columns else pl.lit(None, dtype=pl.Int64)
+        if self.inventory.as_of_ms is not None:
+            as_of = pl.lit(self.inventory.as_of_ms, dtype=pl.Int64)
+        rows = frame.select(*INVENTORY_COLUMNS, as_of.alias("asOf"))
+        parts = rows["path"].str.extract_groups(_LOCATION).struct.unnest()
+        scheme, host, rest = (parts.to_series(number) for number in range(3))
+        families = {name: _family(name) for name in scheme.drop_nulls().unique()}
+        family = scheme.replace(families).fill_null(root.family) if families else pl.repeat(
+            root.family, len(scheme), dtype=pl.String, eager=True
+        )  # fmt: skip
+        same = (family == root.family) & ((host.fill_null("") == root.host) | scheme.is_null())
+        text = rest.fill_null("")
+        raw = text.str.starts_with(root.base)
+        decoded = decoded_paths(text).str.starts_with(root.base)
+        return rows.with_columns(
+            rest=rest,
+            absolute=rest.is_not_null(),
+            raw=same & raw,
+            inside=(same & (raw | decoded)) | (rest.is_null() & rows["path"].is_not_null()),
+        )
+
+    def _under(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:
+        """Rows under the root, their paths relative to it, still spelt as the inventory does."""
+        located = self._located(frame, root)
+        outside = located.filter(~pl.col("inside"))
+        if self._elsewhere is None and outside.height:
+            self._elsewhere = str(outside["path"][0])
+        kept = located.filter(pl.col("inside"))
+        by_decoding = kept["absolute"] & ~kept["raw"]
+        if bool(by_decoding.any()):
+            self._encoded = True if self._encoded is None else self._encoded  # the root itself is spelt so
+        # Where the root is found only by decoding, the rest is decoded with it; its percent signs are escaped again.
+        whole = decoded_paths(kept["rest"].fill_null("")).str.slice(len(root.base)).str.replace_all("%", "%25")
+        path = (
+            pl.when(~pl.col("absolute"))
+            .then(pl.col("path").str.replace(r"^(?:\./)+", ""))
+            .when(pl.col("raw"))
+            .then(pl.col("rest").str.slice(len(root.base)))
+            .otherwise(whole)
+        )
+        columns = [*INVENTORY_COLUMNS, "asOf"]
+        return kept.with_columns(path=path).select(columns).filter(pl.col("path") != "")
+
+    def _check_times(self, rows: pl.DataFrame) -> None:
+        newest = rows["modificationTime"].max()
+        if not isinstance(newest, int) or newest <= 0:
+            return
+        self.newest_ms = max(self.newest_ms, newest)
+        unit = "seconds" if newest < _IN_SECONDS else "microseconds" if newest > _IN_MICROSECONDS else None
+        if unit is not None:
+            raise InvalidArgumentError(
+                f"The modification times of {self.inventory.description} are in {unit} (the newest is {newest}): "
+                "files would be taken for far older or newer than they are.",
+                hint="modificationTime is in milliseconds since 1970.",
+            )
+
+    def _spelt(self, files: pl.DataFrame) -> pl.DataFrame:
+        """Plain paths. A file stays out if what keeps it is needed under either spelling of its path."""
+        escaped = files["path"].str.contains("%", literal=True)
+        if not bool(escaped.any()):
+            return files
+        odd = files.filter(escaped)
+        decoded = decoded_paths(odd["path"])
+        wanted = self.needed.implode()
+        as_is, as_decoded = odd["path"].is_in(wanted), decoded.is_in(wanted)
+        # Of needed paths the log's own, escaped spelling is among them: only one that is no such one tells.
+        plain = int((as_is & ~as_decoded).sum())
+        if self._encoded is None and plain != int(as_decoded.sum()):
+            self._encoded = int(as_decoded.sum()) > plain
+        path = decoded if self._encoded else odd["path"]
+        needed = as_is | as_decoded
+        return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
+
+    def finish(self, *, live: pl.Series, now_ms: int) -> tuple[tuple[str, ...], int | None]:
+        """What there is to say of the inventory, when all of it was read: warnings, and its age in milliseconds.
+
+        Raises:
+            InvalidArgumentError: It is of another place.
+        """
+        what = self.inventory.description
+        if not self.inside and self._elsewhere is not None and len(live):
+            raise InvalidArgumentError(
+                f"{what} lists nothing under {self.root}; it lists {self._elsewhere}, for example.",
+                hint="Use an inventory of the bucket and folder in which the table lies.",
+            )
+        as_of = self.inventory.as_of_ms or self.newest_ms
+        age = max(0, now_ms - as_of) if as_of else None
+        warnings = []
+        if not self.inside:
+            warnings.append(f"{what} lists no file of this table, so nothing is deleted.")
+        if age is not None and age > _AGE_TO_WARN_OF_MS:
+            warnings.append(f"{what} is {age // 86_400_000} days old: what was left behind since then stays.")
+        if self.newer:
+            warnings.append(f"{self.newer} rows of {what} are newer than itself and were passed over.")
+        if self.untimed:
+            warnings.append(f"{self.untimed} rows of {what} say no modification time and were passed over.")
+        return tuple(warnings), age
