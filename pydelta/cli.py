@@ -8,6 +8,7 @@
     pydelta checkpoint PATH   write a checkpoint now
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
+    pydelta vacuum PATH       delete the files that no retained version needs
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import dataclasses
 import datetime as dt
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +26,8 @@ import typer
 from pydelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pydelta.commands.inventory import Inventory
+    from pydelta.commands.vacuum_result import VacuumProgress
     from pydelta.log import DeltaLog, Snapshot
     from pydelta.manifests import ManifestReport
 
@@ -294,6 +298,105 @@ def generate(
         )
     if report is not None and not report.ok:
         raise typer.Exit(_report_problems(report))
+
+
+@app.command()
+def vacuum(
+    path: _Path,
+    retain: Annotated[
+        float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    lite: Annotated[bool, typer.Option("--lite", help="Go by the log alone; list nothing.")] = False,
+    inventory: Annotated[
+        str | None,
+        typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
+    ] = None,
+    where: Annotated[str | None, typer.Option("--where", help="Only these partitions.")] = None,
+    check: Annotated[
+        bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
+    ] = True,
+    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted in a second at most.")] = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
+    from pydelta.commands.vacuum import VacuumOptions
+    from pydelta.commands.vacuum import vacuum as run
+
+    log = _log(path, option)
+    with _vacuum_progress(shown=not as_json) as progress:
+        result = run(
+            log,
+            retention_hours=retain,
+            dry_run=dry_run,
+            mode="lite" if lite else "full",
+            inventory=_inventory(inventory, log.options) if inventory is not None else None,
+            where=where,
+            enforce_retention=check,
+            progress=progress,
+            options=VacuumOptions(deletes_per_second=rate),
+        )
+    for text in result.warnings:
+        print(f"Warning: {text}", file=sys.stderr)
+    if as_json:
+        files = result.files["path"].to_list() if dry_run else None
+        _print_json({**_camel(result), "files": files, "partitions": result.partitions.to_dicts()})
+        return
+    if dry_run:
+        _print_table(("file", "bytes"), list(result.files.select("path", "size").iter_rows()))
+        _print_table(("partition", "files", "bytes"), list(result.partitions.iter_rows()))
+    if result.mode != "full":
+        print(
+            f"Listing would have taken {result.listing_requests} LIST requests, or {result.directory_requests} "
+            "directory by directory."
+        )
+    print(
+        f"{result.list_requests} LIST and {result.delete_requests} DELETE requests; {result.listed} files looked at, "
+        f"{result.bytes} bytes {'to free' if dry_run else 'freed'}."
+    )
+    print(result.sentence)
+
+
+def _inventory(location: str, options: Mapping[str, str]) -> Inventory:
+    """The inventory at a location: Parquet or CSV by its ending, else a Delta table, else a folder of Parquet."""
+    from pydelta.commands.inventory import from_csv, from_parquet, inventory_from_delta
+    from pydelta.log import DeltaLog
+
+    if location.endswith((".csv", ".csv.gz")):
+        return from_csv(location, options=options)
+    if location.endswith(".parquet"):
+        return from_parquet(location, options=options)
+    log = DeltaLog.for_table(location, options=options)
+    return inventory_from_delta(log) if log.table_exists() else from_parquet(location, options=options)
+
+
+@contextmanager
+def _vacuum_progress(*, shown: bool) -> Iterator[Callable[[VacuumProgress], None] | None]:
+    """Live counts on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not shown or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counts]}"),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("needed", total=None, counts="")
+
+        def tell(state: VacuumProgress) -> None:
+            counts = (
+                f"{state.listed} listed, {state.kept} kept, {state.doomed} to go ({state.doomed_bytes} bytes), "
+                f"{state.deleted} deleted ({state.deleted_bytes} bytes)"
+            )
+            total = state.doomed if state.phase == "deleting" else None
+            bar.update(task, description=state.phase, total=total, completed=state.deleted, counts=counts)
+
+        yield tell
 
 
 def _report_problems(report: ManifestReport) -> int:

@@ -5,6 +5,7 @@
     DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
                                     --> delete(condition)      at most one commit
                                     --> optimize()             small files merged, rows in order
+                                    --> vacuum(hours)          files that no retained version needs deleted
                                     --> history() / detail()   from the log alone
                                     --> restoreToVersion(n)    one commit
     DeltaTable.create(spark).location(path).addColumn(…).execute()
@@ -13,8 +14,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydelta.commands.clone import clone_table
 from pydelta.commands.convert import convert_to_delta
@@ -33,20 +35,23 @@ from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.merge_builder import DeltaMergeBuilder
 from pydelta.optimizing import DeltaOptimizeBuilder
+from pydelta.protocol.identity import identity_metadata
 from pydelta.spark import facade
 from pydelta.spark.catalog import parse_identifier
 from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.define import define_table
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.vacuum import run_vacuum, vacuum_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
+    from pydelta.commands.inventory import Inventory
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
+__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
 class DeltaTable:
@@ -278,6 +283,48 @@ class DeltaTable:
             engine = SparkEngine(self._spark, alias=self._alias)
             return run_purge(self._log, engine, facade.settings_of(self._spark), condition=condition)
 
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        mode: Literal["full", "lite"] = "full",
+        inventory: DataFrame | Inventory | str | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Delete the files that no version of the last ``retentionHours`` needs, nor a published manifest.
+
+        Args:
+            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``, a week.
+            dryRun: Delete nothing.
+            mode: ``full`` lists the table, ``lite`` goes by the log alone.
+            inventory: A list of the files there are, instead of listing: a DataFrame with ``path``, ``length``,
+                ``isDir`` and ``modificationTime``, the name of such a table, or an ``Inventory``.
+            where: SQL over partition columns: these partitions alone.
+
+        Returns:
+            ``path`` of each file that would go in a dry run; else no rows.
+
+        Raises:
+            UnsafeOperationError: The retention is below the table's, and the session has the check on.
+            SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
+            CannotVacuumLiteError: The log no longer tells all.
+            StoragePermissionError: Some files could not be deleted; the message says how many were.
+        """
+        with facade.user_errors(self._log):
+            listed = self._spark.table(inventory) if isinstance(inventory, str) else inventory
+            result = run_vacuum(
+                self._spark,
+                self._log,
+                retention_hours=retentionHours,
+                dry_run=dryRun,
+                mode=mode,
+                inventory=listed,
+                where=where,
+            )
+            frame = vacuum_frame(self._spark, result)
+            return frame if dryRun else frame.limit(0)
+
     def history(self, limit: int | None = None) -> DataFrame:
         """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
 
@@ -439,6 +486,14 @@ class DeltaTable:
             return facade.restore_frame(self._spark, result)
 
 
+@dataclass(frozen=True)
+class IdentityGenerator:
+    """Numbers for an identity column: ``start``, ``start + step`` … Not every number need be used."""
+
+    start: int = 1
+    step: int = 1
+
+
 class DeltaTableBuilder:
     """Collects what a new table is to be; ``execute`` makes it."""
 
@@ -473,8 +528,9 @@ class DeltaTableBuilder:
         colName: str,
         dataType: str | DataType,
         nullable: bool = True,
-        generatedAlwaysAs: str | None = None,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,
         comment: str | None = None,
+        generatedByDefaultAs: IdentityGenerator | None = None,
     ) -> DeltaTableBuilder:
         """One more column.
 
@@ -482,10 +538,28 @@ class DeltaTableBuilder:
             colName: Its name.
             dataType: A Spark type or its DDL text, such as ``"decimal(10,2)"``.
             nullable: Whether it may be null.
-            generatedAlwaysAs: SQL over other columns from which it is computed.
+            generatedAlwaysAs: SQL over other columns from which it is computed, or an ``IdentityGenerator``: every
+                row gets a number of its own.
             comment: Its description.
+            generatedByDefaultAs: An ``IdentityGenerator``, for rows that bring no value.
+
+        Raises:
+            InvalidArgumentError: Both, or a step of 0.
+
+        Protocol: "Generated Columns", "Identity Columns".
         """
-        self._fields.append(facade.make_field(colName, dataType, nullable, generatedAlwaysAs, comment))
+        with facade.user_errors():
+            expression = generatedAlwaysAs if isinstance(generatedAlwaysAs, str) else None
+            always = generatedAlwaysAs if isinstance(generatedAlwaysAs, IdentityGenerator) else None
+            if generatedByDefaultAs is not None and generatedAlwaysAs is not None:
+                raise InvalidArgumentError(
+                    f"Column {colName!r} is to be generated always and by default.", hint="Give one of them."
+                )
+            generator = always or generatedByDefaultAs
+            identity = None
+            if generator is not None:
+                identity = identity_metadata(start=generator.start, step=generator.step, explicit=always is None)
+            self._fields.append(facade.make_field(colName, dataType, nullable, expression, comment, identity))
         return self
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:

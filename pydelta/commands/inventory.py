@@ -39,6 +39,7 @@ __all__ = [
     "from_csv",
     "from_frame",
     "from_parquet",
+    "inventory_columns",
     "inventory_from_delta",
     "split_inventory",
 ]
@@ -68,11 +69,14 @@ def from_frame(
     """
     check_columns(frame.schema, description=description)
     return Inventory(
-        description=description, frames=lambda root: iter([_columns(frame)]), as_of_ms=as_of_ms, encoded=encoded
+        description=description,
+        frames=lambda root: iter([inventory_columns(frame)]),
+        as_of_ms=as_of_ms,
+        encoded=encoded,
     )
 
 
-def _columns(frame: pl.DataFrame) -> pl.DataFrame:
+def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """The columns that count; the date of a row's delivery becomes ``asOf``."""
     found = frame.select([name for name in _COLUMNS if name in frame.columns])
     kind = found.schema.get(_AS_OF)
@@ -161,7 +165,7 @@ def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterat
             kept = frame.filter(~pl.col("row").is_in(deleted.implode())) if len(deleted) else frame
             named = kept.drop("row").rename(stored, strict=False)
             absent = [pl.lit(None, dtype=schema[name]).alias(name) for name in stored.values() if name not in named]
-            yield _columns(named.with_columns(*absent, *values))
+            yield inventory_columns(named.with_columns(*absent, *values))
 
 
 def _parquet_batches(store: Store, path: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -207,7 +211,7 @@ def from_parquet(
         for path in paths:
             for frame in _parquet_batches(store, path, _COLUMNS):
                 check_columns(frame.schema, description=description)
-                yield _columns(frame)
+                yield inventory_columns(frame)
 
     return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
 
@@ -234,7 +238,7 @@ def from_csv(
         store, paths = _files(uri, options, (".csv", ".csv.gz"))
         for path in paths:
             texts = pl.read_csv(store.read(path), infer_schema=False)
-            yield _columns(_typed(texts, description))
+            yield inventory_columns(_typed(texts, description))
 
     return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
 

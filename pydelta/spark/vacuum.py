@@ -1,0 +1,121 @@
+"""VACUUM in a Spark session: a query as an inventory, the session's retention check, the result as a DataFrame."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import polars as pl
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pydelta.commands.inventory import Inventory, check_columns, inventory_columns
+from pydelta.commands.vacuum import vacuum
+from pydelta.commands.vacuum_result import VacuumMode, VacuumProgress, VacuumResult
+from pydelta.protocol.paths import resolve_data_path
+from pydelta.spark import facade
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["inventory_of", "run_vacuum", "vacuum_frame"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
+    """A DataFrame as an inventory: only rows that may lie under the vacuumed table come to the driver.
+
+    Args:
+        frame: With an inventory's columns.
+        description: What it is called in messages.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+
+    Raises:
+        SchemaMismatchError: It is none.
+    """
+    check_columns(_polars_schema(frame), description=description)
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        for batch in frame.where(_may_lie_under(frame, root)).toArrow().to_batches():
+            rows: Any = pl.from_arrow(batch)
+            yield inventory_columns(rows)
+
+    return Inventory(
+        description=description, frames=frames, as_of_ms=as_of_ms, encoded=None if "path" in frame.columns else False
+    )
+
+
+def _polars_schema(frame: DataFrame) -> pl.Schema:
+    kinds: dict[str, pl.DataType] = {
+        "string": pl.String(), "bigint": pl.Int64(), "boolean": pl.Boolean(), "int": pl.Int32(),
+        "double": pl.Float64(), "timestamp": pl.Datetime("us", "UTC"), "date": pl.Date(),
+    }  # fmt: skip
+    return pl.Schema({name: kinds.get(kind, pl.Object()) for name, kind in frame.dtypes})
+
+
+def _may_lie_under(frame: DataFrame, root: str) -> Any:
+    """True of relative paths, and of locations that hold the table's folder in some spelling."""
+    folder = resolve_data_path(root, "").partition("://")[2].partition("/")[2]
+    if "path" not in frame.columns:
+        return F.col("key").startswith(folder)
+    path = F.col("path")
+    spelt = path.contains(folder) | path.contains(quote(folder)) | path.contains(quote(folder, safe="/:=+@!$&'()*,;~"))
+    return spelt | ~(path.contains("://") | path.rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"))
+
+
+def run_vacuum(
+    spark: SparkSession,
+    log: DeltaLog,
+    *,
+    retention_hours: float | None = None,
+    dry_run: bool = False,
+    mode: VacuumMode = "full",
+    inventory: Inventory | DataFrame | None = None,
+    where: str | None = None,
+    progress: Callable[[VacuumProgress], None] | None = None,
+) -> VacuumResult:
+    """``vacuum`` with what the session says.
+
+    Args:
+        spark: The session; its ``retentionDurationCheck`` counts.
+        log: The table.
+        retention_hours: How far back versions stay readable; None for the table's own.
+        dry_run: Only say what would go.
+        mode: ``full`` or ``lite``.
+        inventory: An inventory, or a DataFrame of one.
+        where: SQL over partition columns.
+        progress: Told now and then how far it has got.
+
+    Raises:
+        DeltaError: As ``vacuum`` does.
+    """
+    listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
+    result = vacuum(
+        log,
+        retention_hours=retention_hours,
+        dry_run=dry_run,
+        mode=mode,
+        inventory=listed,
+        where=where,
+        enforce_retention=facade.settings_of(spark).retention_check,
+        progress=progress,
+    )
+    for text in result.warnings:
+        _LOG.warning(text, extra={"table": log.uri})
+    _LOG.info(result.sentence, extra={"table": log.uri, "bytes": result.bytes})
+    return result
+
+
+def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
+    """The result as the reference engine gives it: the column ``path``; of a dry run the files, else the table."""
+    schema = StructType([StructField("path", StringType())])
+    if not result.dry_run:
+        return spark.createDataFrame([(result.root,)], schema)
+    root = resolve_data_path(result.root, "")
+    paths = result.files.select(path=pl.lit(root) + pl.col("path")).to_arrow()
+    return spark.createDataFrame(paths, schema) if result.files.height else spark.createDataFrame([], schema)
