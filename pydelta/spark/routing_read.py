@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +28,6 @@ from pydelta.sql import is_ours
 __all__ = ["install", "read_path", "read_table"]
 
 _PROVIDER = "delta"
-_NO_SUCH_CHANGE = re.compile(r"Table does not support \w+: delta\b|does not support (DELETE|UPDATE|MERGE)")
 _SECRET_WORDS = ("key", "secret", "token", "password", "credential")
 
 
@@ -151,11 +149,6 @@ def _raise_ours(error: AnalysisException) -> None:
     ours = raised_in(text)
     if ours is not None:
         raise ours from None
-    if _NO_SUCH_CHANGE.search(text):
-        raise UnsupportedFeatureError(
-            f"SQL statements that change the rows of a Delta table are not routed yet: {text.splitlines()[0]}",
-            hint="Use DeltaTable.forName(spark, name).delete(condition), or write with df.writeTo(name).",
-        ) from None
 
 
 def _no_stream(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.spark import sql_alter, sql_change, sql_create, sql_insert, sql_show
+from pydelta.spark.catalog_objects import copy_of
 from pydelta.spark.sql_nodes import Nodes
 from pydelta.spark.sql_own import run_own
 from pydelta.sql import is_ours, parse_statement
@@ -30,7 +31,6 @@ _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     "InsertIntoStatement": sql_insert.insert,
     "OverwriteByExpression": sql_insert.replace_where,
-    "UnresolvedWith": sql_insert.insert_with,
     "Union": sql_insert.insert_all,
     "DeleteFromTable": sql_change.delete,
     "UpdateTable": sql_change.update,
@@ -95,5 +95,27 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
     Raises:
         DeltaError: See the commands.
     """
+    nodes = Nodes(spark)
+    if str(node.nodeName()) == "UnresolvedWith":
+        node = _with_its_query(nodes, node)
     handler = _HANDLERS.get(str(node.nodeName()))
-    return None if handler is None else handler(Nodes(spark), node)
+    return None if handler is None else handler(nodes, node)
+
+
+def _with_its_query(nodes: Nodes, node: Any) -> Any:
+    """``WITH … INSERT`` and ``WITH … MERGE``: the relations of the WITH go where the statement's query is."""
+    statement = node.child()
+    kind = str(statement.nodeName())
+    if kind == "InsertIntoStatement":
+        return copy_of(statement, query=_under(nodes, node, statement.query()))
+    if kind == "MergeIntoTable":
+        return copy_of(statement, sourceTable=_under(nodes, node, statement.sourceTable()))
+    return statement if kind in ("DeleteFromTable", "UpdateTable") else node
+
+
+def _under(nodes: Nodes, node: Any, query: Any) -> Any:
+    if str(query.nodeName()) == "SubqueryAlias":  # the alias stays outermost: expressions use it
+        return query.withNewChildren(nodes.jvm.indexed_seq([_under(nodes, node, query.child())]))
+    inner = copy_of(node, child=query)
+    parts = nodes.parts(query)
+    return inner if parts is None else nodes.jvm.subquery_alias.apply(parts[-1], inner)

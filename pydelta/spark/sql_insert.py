@@ -27,19 +27,13 @@ if TYPE_CHECKING:
 
     from pydelta.protocol.schema import StructType
 
-__all__ = ["insert", "insert_all", "insert_with", "replace_where"]
+__all__ = ["insert", "insert_all", "replace_where"]
 
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
-def insert(nodes: Nodes, node: Any, query: Any | None = None) -> DataFrame | None:
-    """One INSERT.
-
-    Args:
-        nodes: Reads the statement.
-        node: Its node.
-        query: The query, where the node's own is not the whole of it.
-    """
+def insert(nodes: Nodes, node: Any) -> DataFrame | None:
+    """One ``INSERT INTO`` or ``INSERT OVERWRITE``."""
     target = nodes.target(node.table())
     if target is None:
         return None
@@ -51,7 +45,7 @@ def insert(nodes: Nodes, node: Any, query: Any | None = None) -> DataFrame | Non
         )
     wanted = _Insert(
         target=target,
-        query=node.query() if query is None else query,
+        query=node.query(),
         columns=tuple(str(column) for column in nodes.items(node.userSpecifiedCols())),
         by_name=bool(node.byName()),
         overwrite=bool(node.overwrite()),
@@ -124,6 +118,9 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         if wanted.overwrite and not dynamic and condition is None and static:
             condition = " AND ".join(_equals(column, value, schema) for column, value in static.items())
         options = dict(target.options)
+        evolve = wanted.evolve or any(
+            key.lower() == "mergeschema" and value.lower() == "true" for key, value in options.items()
+        )
         if wanted.evolve:
             options["mergeSchema"] = "true"
         how: dict[str, Any] = {
@@ -132,20 +129,11 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
             "dynamic": dynamic,
             "replace_where": condition,
         }
-        if wanted.evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
+        if evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
             write_by_name(nodes.spark, rows, target.entry, **how)  # only names tell which columns are new
         else:
             insert_by_position(nodes.spark, rows, target.entry, columns=columns or None, by_name=by_name, **how)
     return nodes.jvm.nothing()
-
-
-def insert_with(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``WITH … INSERT …``: the relations of the WITH belong to the query."""
-    statement = node.child()
-    if str(statement.nodeName()) != "InsertIntoStatement" or nodes.target(statement.table()) is None:
-        return None
-    query = node.copy(statement.query(), *nodes.jvm.rest_of(node, "copy", 1))
-    return insert(nodes, statement, query)
 
 
 def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 
-from pydelta.errors import DeltaError, InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import DeltaError, UnsupportedFeatureError
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def name(spark):
-    spark.range(10).write.format("delta").saveAsTable("not_routed")
-    yield "not_routed"
-    spark.sql("drop table not_routed")
 
 
 def _refused(kind, run, *words):
@@ -27,13 +20,6 @@ def _refused(kind, run, *words):
     assert "\tat " not in text
     for word in words:
         assert word in text
-
-
-def test_statements_that_write_are_refused_with_the_way_that_works(spark, name):
-    _refused(InvalidArgumentError, lambda: spark.sql(f"insert into {name} select 1L"), "saveAsTable")
-    _refused(InvalidArgumentError, lambda: spark.sql("create table ctas_made using delta as select 1 a"), "saveAsTable")
-    _refused(UnsupportedFeatureError, lambda: spark.sql(f"delete from {name} where id = 1"), "DeltaTable")
-    assert spark.table(name).count() == 10
 
 
 def test_streams_are_refused_before_they_start(spark, tmp_path):

@@ -1,0 +1,163 @@
+"""DELETE, UPDATE, MERGE and TRUNCATE in SQL: names however they are qualified, counts, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.errors import BindError, DeltaError, InvalidArgumentError, UnsupportedFeatureError
+
+pytestmark = pytest.mark.spark
+
+BEGINNING = [(0, "v0", (0, 10)), (1, "v1", (1, 11)), (2, "v2", (2, 12)), (3, "v3", (3, 13))]
+
+
+@pytest.fixture
+def table(spark):
+    spark.sql("DROP TABLE IF EXISTS sql_change")
+    spark.sql(
+        "CREATE TABLE sql_change USING delta AS SELECT id AS a, concat('v', id) AS b, "
+        "named_struct('x', id, 'y', id + 10) AS s FROM range(4)"
+    )
+    yield "sql_change"
+    spark.sql("DROP TABLE IF EXISTS sql_change")
+
+
+def rows(spark):
+    return sorted((row.a, row.b, tuple(row.s)) for row in spark.sql("SELECT a, b, s FROM sql_change").collect())
+
+
+def one(frame):
+    (row,) = frame.collect()
+    return row.asDict()
+
+
+DELETES = [
+    ("DELETE FROM sql_change WHERE a = 1", {1}),
+    ("DELETE FROM sql_change WHERE sql_change.a = 1", {1}),
+    ("DELETE FROM default.sql_change WHERE default.sql_change.a >= 2", {2, 3}),
+    ("DELETE FROM spark_catalog.default.sql_change AS q WHERE q.a >= 2 AND q.s.x < 3", {2}),
+    ("DELETE FROM sql_change q WHERE b LIKE '%3' OR q.s.y = 10", {0, 3}),
+    ("DELETE FROM sql_change WHERE a IS NULL", set()),
+    ("DELETE FROM sql_change", {0, 1, 2, 3}),
+]
+
+
+@pytest.mark.parametrize(("statement", "gone"), DELETES)
+def test_delete(spark, table, statement, gone):
+    assert one(spark.sql(statement)) == {"num_affected_rows": len(gone)}
+    assert rows(spark) == [row for row in BEGINNING if row[0] not in gone]
+
+
+def test_delete_by_path_and_what_it_tells_when_explained(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path)
+    plan = spark.sql(f"EXPLAIN DELETE FROM delta.`{path}` WHERE id = 1").first()[0]
+    assert "Execute Delta DELETE" in plan
+    assert spark.sql(f"SELECT count(*) FROM delta.`{path}`").first()[0] == 3
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    assert spark.sql(f"SELECT count(*) FROM delta.`{path}`").first()[0] == 2
+
+
+def test_update(spark, table):
+    assert one(spark.sql("UPDATE sql_change AS q SET q.b = upper(q.b), s.x = a * 100 WHERE q.a IN (1, 2)")) == {
+        "num_affected_rows": 2
+    }
+    assert rows(spark) == [BEGINNING[0], (1, "V1", (100, 11)), (2, "V2", (200, 12)), BEGINNING[3]]
+    spark.sql("UPDATE default.sql_change SET default.sql_change.b = NULL WHERE default.sql_change.s.y = 13")
+    assert rows(spark)[3] == (3, None, (3, 13))
+    assert one(spark.sql("UPDATE sql_change SET b = 'all'"))["num_affected_rows"] == 4
+    assert {row[1] for row in rows(spark)} == {"all"}
+
+
+def test_a_default_in_update_and_merge(spark):
+    spark.sql("DROP TABLE IF EXISTS sql_default")
+    spark.sql("CREATE TABLE sql_default (a INT, b STRING DEFAULT 'none') USING delta")
+    try:
+        spark.sql("INSERT INTO sql_default VALUES (1, 'x'), (2, 'y')")
+        spark.sql("UPDATE sql_default SET b = DEFAULT WHERE a = 1")
+        spark.sql(
+            "MERGE INTO sql_default t USING (SELECT 2 AS a UNION ALL SELECT 3) s ON t.a = s.a "
+            "WHEN MATCHED THEN UPDATE SET b = DEFAULT WHEN NOT MATCHED THEN INSERT (a) VALUES (s.a)"
+        )
+        assert {tuple(row) for row in spark.table("sql_default").collect()} == {(1, "none"), (2, "none"), (3, "none")}
+    finally:
+        spark.sql("DROP TABLE sql_default")
+
+
+def test_merge_with_every_clause(spark, table):
+    spark.sql(
+        "CREATE OR REPLACE TEMP VIEW sql_source AS SELECT * FROM VALUES (1L, 'one', true), (2L, 'two', false), "
+        "(8L, 'eight', true), (9L, 'nine', false) AS s(a, b, good)"
+    )
+    counts = one(
+        spark.sql(
+            "MERGE INTO sql_change USING sql_source ON sql_change.a = sql_source.a "
+            "WHEN MATCHED AND sql_source.good THEN UPDATE SET sql_change.b = sql_source.b, s.x = 0 "
+            "WHEN MATCHED THEN DELETE "
+            "WHEN NOT MATCHED AND good THEN INSERT (a, b, s) VALUES (sql_source.a, b, named_struct('x', 1L, 'y', 2L)) "
+            "WHEN NOT MATCHED BY SOURCE AND sql_change.a = 3 THEN DELETE "
+            "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET b = 'alone'"
+        )
+    )
+    assert counts == {"num_affected_rows": 5, "num_updated_rows": 2, "num_deleted_rows": 2, "num_inserted_rows": 1}
+    assert rows(spark) == [(0, "alone", (0, 10)), (1, "one", (0, 11)), (8, "eight", (1, 2))]
+
+
+def test_merge_from_a_query_over_the_table_itself_and_a_cte(spark, table):
+    spark.sql(
+        "WITH doubled AS (SELECT a, concat(b, b) AS b, s FROM sql_change WHERE a > 1) "
+        "MERGE INTO default.sql_change AS t USING doubled AS d ON t.a = d.a WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert rows(spark) == [*BEGINNING[:2], (2, "v2v2", (2, 12)), (3, "v3v3", (3, 13))]
+
+
+def test_merge_with_schema_evolution(spark, table):
+    spark.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO sql_change t USING (SELECT 1L AS a, 'n' AS b, 5 AS fresh) s ON t.a = s.a "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert spark.table("sql_change").columns == ["a", "b", "s", "fresh"]
+    assert spark.sql("SELECT b, fresh, s.y FROM sql_change WHERE a = 1").first() == ("n", 5, 11)
+
+
+def test_truncate_keeps_the_history(spark, table):
+    assert spark.sql("TRUNCATE TABLE sql_change").columns == []
+    assert rows(spark) == []
+    assert spark.sql("SELECT count(*) FROM sql_change VERSION AS OF 0").first()[0] == 4
+
+
+MISTAKES = {
+    "DELETE FROM sql_change WHERE nope = 1": (BindError, "nope.*columns are: a, b, s"),
+    "DELETE FROM sql_change WHERE a IN (SELECT 1)": (InvalidArgumentError, "subquery.*MERGE"),
+    "DELETE FROM sql_change WHERE rand() > 0.5": (InvalidArgumentError, "deterministic"),
+    "UPDATE sql_change SET nope = 1": (BindError, "nope"),
+    "UPDATE sql_change SET a = DATE'2020-01-01'": (DeltaError, "a"),
+    "UPDATE sql_change SET s.x = DEFAULT": (BindError, "DEFAULT"),
+    "MERGE INTO sql_change t USING (SELECT 1 a UNION ALL SELECT 1) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 'x'":
+        (InvalidArgumentError, "a=1"),
+    "MERGE INTO sql_change t USING (SELECT 1 AS a) s ON t.nope = s.a WHEN MATCHED THEN DELETE": (BindError, "nope"),
+    "TRUNCATE TABLE sql_change PARTITION (a = 1)": (UnsupportedFeatureError, "DELETE FROM"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", MISTAKES)
+def test_mistakes_are_named_and_change_nothing(spark, table, statement):
+    kind, words = MISTAKES[statement]
+    with pytest.raises(kind, match=f"(?s){words}") as caught:
+        spark.sql(statement)
+    assert isinstance(caught.value, DeltaError)
+    assert rows(spark) == BEGINNING
+
+
+def test_other_tables_are_sparks(spark):
+    spark.sql("DROP TABLE IF EXISTS sql_other")
+    spark.sql("CREATE TABLE sql_other USING parquet AS SELECT 1 AS a")
+    try:
+        for statement in ("DELETE FROM sql_other WHERE a = 1", "UPDATE sql_other SET a = 2"):
+            with pytest.raises(Exception, match=r"(?i)not support|UNSUPPORTED") as caught:
+                spark.sql(statement)
+            assert not isinstance(caught.value, DeltaError)
+        spark.sql("INSERT INTO sql_other VALUES (2)")
+        assert spark.table("sql_other").count() == 2
+    finally:
+        spark.sql("DROP TABLE sql_other")

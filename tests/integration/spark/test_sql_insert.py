@@ -1,0 +1,157 @@
+"""INSERT in every form: the same rows as in a Parquet table, and in one commit."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from pydelta.errors import BindError, InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
+from pydelta.tables import DeltaTable
+
+pytestmark = pytest.mark.spark
+
+BASE = "SELECT id AS a, concat('v', id) AS b, cast(id % 2 AS INT) AS p FROM range(4)"
+
+
+@pytest.fixture
+def both(spark):
+    """One table twice: ``sql_delta`` and ``sql_parquet``."""
+    for provider in ("delta", "parquet"):
+        spark.sql(f"DROP TABLE IF EXISTS sql_{provider}")
+        spark.sql(f"CREATE TABLE sql_{provider} (a BIGINT, b STRING, p INT) USING {provider} PARTITIONED BY (p)")
+        spark.sql(f"INSERT INTO sql_{provider} {BASE}")
+    yield
+    for provider in ("delta", "parquet"):
+        spark.sql(f"DROP TABLE sql_{provider}")
+
+
+def rows(spark, table):
+    return sorted(tuple(row) for row in spark.sql(f"SELECT a, b, p FROM {table}").collect())
+
+
+def versions(spark):
+    return spark.sql("DESCRIBE HISTORY sql_delta").count()
+
+
+STATEMENTS = [
+    "INSERT INTO {t} VALUES (10, 'x', 0), (11, NULL, 1)",
+    "INSERT INTO TABLE {t} SELECT a + 10, b, p FROM {t} WHERE p = 1",
+    "INSERT INTO {t} (p, a, b) SELECT 1, 20, 'y'",
+    "INSERT INTO {t} (a, p) VALUES (21, 0)",
+    "INSERT INTO {t} BY NAME SELECT 1 AS p, 'z' AS b, 22L AS a",
+    "INSERT INTO {t} PARTITION (p = 1) SELECT 23, 'w'",
+    "INSERT INTO {t} PARTITION (p = 1) (b, a) SELECT 'w', 24",
+    "INSERT INTO {t} PARTITION (p) SELECT 25, 'w', 0",
+    "INSERT INTO {t} TABLE {t}",
+    "INSERT INTO {t} WITH c AS (SELECT 30 AS a) SELECT a, 'c', 1 FROM c",
+    "WITH c AS (SELECT 31 AS a), d AS (SELECT a + 1 AS a FROM c) INSERT INTO {t} SELECT a, 'd', 1 FROM d",
+    "FROM range(2) INSERT INTO {t} SELECT id, 'm', 0 INSERT INTO {t} SELECT id, 'n', 1",
+    "INSERT INTO {t} SELECT 1.9, 5, '1'",  # cast as ANSI assignment allows; refused alike
+    "INSERT OVERWRITE {t} SELECT 1, 'only', 1",
+    "INSERT OVERWRITE TABLE {t} PARTITION (p = 1) SELECT 40, 'q'",
+    "INSERT OVERWRITE {t} PARTITION (p = 7) SELECT 41, 'new'",
+    "INSERT OVERWRITE {t} SELECT a, b, p FROM {t} WHERE a > 1",
+]
+
+
+CASES = [
+    (text, mode) for text in STATEMENTS for mode in ("static", "dynamic") if mode == "static" or "OVERWRITE" in text
+]
+
+
+@pytest.mark.parametrize(("statement", "mode"), CASES)
+def test_rows_are_those_that_parquet_would_have(spark, both, statement, mode):
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    outcome = {}
+    try:
+        for provider in ("delta", "parquet"):
+            table = f"sql_{provider}"
+            text = statement.format(t=table)
+            if provider == "parquet" and "OVERWRITE" in text and "FROM sql_parquet" in text:
+                text = text.replace(
+                    "FROM sql_parquet", f"FROM ({BASE})"
+                )  # Parquet tables cannot read what they overwrite
+            try:
+                result = spark.sql(text)
+                assert result.columns == []
+                outcome[provider] = rows(spark, table)
+            except AnalysisException:
+                outcome[provider] = "refused"
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert outcome["delta"] == outcome["parquet"]
+    commits = 0 if outcome["delta"] == "refused" else 2 if statement.startswith("FROM") else 1
+    assert versions(spark) == 2 + commits
+
+
+def test_replace_where(spark, both):
+    spark.sql("INSERT INTO sql_delta REPLACE WHERE p = 1 AND a > 1 SELECT 50L, 'r', 1")
+    assert rows(spark, "sql_delta") == [(0, "v0", 0), (1, "v1", 1), (2, "v2", 0), (50, "r", 1)]
+    with pytest.raises(Exception, match=r"outside of replaceWhere"):
+        spark.sql("INSERT INTO sql_delta REPLACE WHERE p = 1 SELECT 51L, 'r', 0")
+    assert rows(spark, "sql_delta") == [(0, "v0", 0), (1, "v1", 1), (2, "v2", 0), (50, "r", 1)]
+
+
+def test_defaults_stand_for_what_is_left_out_or_called_default(spark):
+    spark.sql("DROP TABLE IF EXISTS sql_defaults")
+    spark.sql(
+        "CREATE TABLE sql_defaults (a INT DEFAULT 7, b STRING DEFAULT upper('x'), d DATE, "
+        "y INT GENERATED ALWAYS AS (year(d))) USING delta"
+    )
+    try:
+        spark.sql("INSERT INTO sql_defaults (a, b, d) VALUES (1, DEFAULT, DATE'2020-05-05'), (DEFAULT, 'b', DEFAULT)")
+        spark.sql("INSERT INTO sql_defaults (d) SELECT DATE'2021-01-01'")
+        spark.sql("INSERT INTO sql_defaults (b, d) SELECT DEFAULT, DATE'2022-01-01'")
+        found = sorted(map(str, (tuple(row) for row in spark.sql("SELECT a, b, y FROM sql_defaults").collect())))
+        assert found == ["(1, 'X', 2020)", "(7, 'X', 2021)", "(7, 'X', 2022)", "(7, 'b', None)"]
+        with pytest.raises(InvalidArgumentError, match="is computed"):
+            spark.sql("INSERT INTO sql_defaults (y) VALUES (DEFAULT)")
+    finally:
+        spark.sql("DROP TABLE sql_defaults")
+
+
+def test_parameters_are_bound(spark, both):
+    spark.sql("INSERT INTO sql_delta VALUES (:a, :b, 0)", args={"a": 60, "b": "it's"})
+    spark.sql("INSERT INTO sql_delta SELECT ?, ?, 1", args=[61, "q"])
+    spark.sql("DELETE FROM sql_delta WHERE a < :limit", args={"limit": 60})
+    spark.sql("UPDATE sql_delta SET b = ? WHERE a = ?", args=["new", 61])
+    assert rows(spark, "sql_delta") == [(60, "it's", 0), (61, "new", 1)]
+    frame = spark.sql("SELECT * FROM {t} WHERE a = {x}", t=spark.table("sql_delta"), x=61)
+    assert frame.count() == 1
+
+
+def test_schema_evolution_is_asked_for(spark, both):
+    spark.sql("INSERT INTO sql_delta WITH (mergeSchema = true) BY NAME SELECT 70L AS a, 1 AS p, 'new' AS extra")
+    assert spark.table("sql_delta").columns == ["a", "b", "p", "extra"]
+    assert spark.sql("SELECT extra FROM sql_delta WHERE a = 70").first()[0] == "new"
+
+
+def test_a_path_is_a_table_too(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(2).write.format("delta").save(path)
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (7)")
+    spark.sql(f"INSERT OVERWRITE delta.`{path}` SELECT id + 1 FROM delta.`{path}`")
+    assert sorted(row.id for row in DeltaTable.forPath(spark, path).toDF().collect()) == [1, 2, 8]
+
+
+MISTAKES = {
+    "INSERT INTO sql_delta VALUES (1, 'x')": (SchemaMismatchError, "3 columns and the data has 2"),
+    "INSERT INTO sql_delta (a, bb) VALUES (1, 'x')": (BindError, "Did you mean b"),
+    "INSERT INTO sql_delta (a, a) VALUES (1, 2)": (SchemaMismatchError, "given twice"),
+    "INSERT INTO sql_delta (a) VALUES (1, 2)": (SchemaMismatchError, "names 1 columns"),
+    "INSERT INTO sql_delta VALUES (DATE'2020-01-01', 'x', 1)": (SchemaMismatchError, "Column 1"),
+    "INSERT INTO sql_delta BY NAME SELECT 1 AS a, 2 AS nope": (SchemaMismatchError, "no column 'nope'"),
+    "INSERT INTO sql_delta PARTITION (b = 1) SELECT 1, 2": (InvalidArgumentError, "partitioned by p"),
+    "INSERT OVERWRITE TABLE sql_delta PARTITION (p = 1) IF NOT EXISTS SELECT 1, 2": (UnsupportedFeatureError, "IF NOT"),
+    "INSERT INTO delta.`/nowhere/at/all` SELECT 1": (Exception, "no Delta table"),
+}
+
+
+@pytest.mark.parametrize("statement", MISTAKES)
+def test_mistakes_are_named_and_change_nothing(spark, both, statement):
+    kind, words = MISTAKES[statement]
+    before = rows(spark, "sql_delta")
+    with pytest.raises(kind, match=words):
+        spark.sql(statement)
+    assert rows(spark, "sql_delta") == before
+    assert versions(spark) == 2
