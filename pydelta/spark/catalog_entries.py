@@ -12,10 +12,8 @@ catalog would write ``col array<string>``. What it says comes from ``protocol.na
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -30,18 +28,10 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
-from pydelta.protocol.hive_types import hive_type_or_none
 from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry
-from pydelta.protocol.types import (
-    ArrayType,
-    DataType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    parse_schema,
-)
+from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at
+from pydelta.spark.catalog_definitions import hive_table, session_table
 from pydelta.spark.catalog_objects import (
     catalog_object,
     copy_of,
@@ -77,13 +67,9 @@ _PROVIDER: Final = "delta"
 _NO_STATISTICS: Final = {"DO_NOT_UPDATE_STATS": "true"}
 """Else the metastore lists every file of the table when its entry is written."""
 _MOVABLE: Final = ("file", "hdfs", "viewfs")
-_SERDE: Final = (
-    "org.apache.hadoop.mapred.SequenceFileInputFormat",
-    "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
-    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
-)
 _noted: set[tuple[str, ...]] = set()
 _NOTED: Final = 10_000
+_TRIES: Final = 5
 _followed: dict[tuple[str, ...], str] = {}
 """What the entry of a name says as of the last commit here, so that commits that change no column look nothing up."""
 
@@ -148,10 +134,14 @@ def create_entry(
         jvm.seq([]), *jvm.rest_of(module, "apply", 6),
     )  # fmt: skip
     if client is None:
-        catalog.createTable(_session_table(jvm, definition, wanted), if_not_exists, False)
+        catalog.createTable(session_table(jvm, definition, wanted), if_not_exists, False)
     else:
         made_by = {"spark.sql.create.version": str(spark.version)}
-        client.createTable(_hive_table(jvm, definition, wanted, made_by | _NO_STATISTICS), if_not_exists)
+        try:
+            client.createTable(hive_table(jvm, definition, wanted, made_by | _NO_STATISTICS), if_not_exists)
+        except Py4JError as error:
+            _log.warning("the metastore does not take the columns of %s: %s", name_of(parts), _first_line(str(error)))
+            catalog.createTable(session_table(jvm, definition, wanted), if_not_exists, False)
     return True
 
 
@@ -169,6 +159,8 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
     Returns:
         Whether the entry was changed.
     """
+    from pydelta.spark.facade import log_for_path
+
     if snapshot.metadata is None:
         return False
     try:
@@ -178,7 +170,14 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
             return False
         if not _same_place(entry.location, snapshot.table_uri) or _digest(entry) == _wanted_digest(snapshot):
             return False
-        return _write(jvm, session_identifier(jvm, entry.qualifier), snapshot, entry)
+        for _ in range(_TRIES):
+            _write(jvm, session_identifier(jvm, entry.qualifier), snapshot, entry)
+            # Another session's later commit may have been written before: whoever writes last must write the newest.
+            newest = log_for_path(spark, entry.location).update()
+            if newest.metadata is None or _wanted_digest(newest) == _wanted_digest(snapshot):
+                break
+            snapshot = newest
+        return True
     except (DeltaError, Py4JError, PySparkException) as error:
         _log.warning("the catalog's entry of %s does not follow the log: %s", name_of(parts), _first_line(str(error)))
         return False
@@ -203,89 +202,15 @@ def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry) -> 
     client = hive_client(jvm)
     catalog = jvm.session.sessionState().catalog()
     if client is None:
-        catalog.alterTable(_session_table(jvm, entry.table, wanted))
+        catalog.alterTable(session_table(jvm, entry.table, wanted))
     else:
         database, name = str(identifier.database().get()), str(identifier.table())
         raw = client.getTable(database, name)
         parameters = text_map(jvm, raw.properties())
         kept = wanted.kept(parameters) | _NO_STATISTICS
-        client.alterTable(database, name, _hive_table(jvm, raw, wanted, kept))
+        client.alterTable(database, name, hive_table(jvm, raw, wanted, kept))
     catalog.invalidateCachedTable(identifier)
     return True
-
-
-def _session_table(jvm: Jvm, table: Any, wanted: NativeEntry) -> Any:
-    """For Spark's in-memory catalog: the entry as Spark itself has it."""
-    location = jvm.location_uri(wanted.location)
-    properties = text_map(jvm, table.properties())
-    shown = {key: value for key, value in wanted.parameters.items() if not key.startswith("spark.sql.")}
-    storage = copy_of(
-        table.storage(),
-        locationUri=jvm.option.apply(location),
-        properties=jvm.scala_map({"path": str(jvm.path(location).toString())}),
-    )
-    return copy_of(
-        table,
-        storage=storage,
-        schema=jvm.struct(wanted.fields.to_json()),
-        partitionColumnNames=jvm.seq(wanted.partition_columns),
-        properties=jvm.scala_map(wanted.kept(properties) | shown),
-        comment=jvm.option.apply(wanted.comment),
-    )
-
-
-def _hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[str, str]) -> Any:
-    """For a metastore: the entry as Hive has it, Spark's view of it in its parameters."""
-    location = jvm.location_uri(wanted.location)
-    some = jvm.option.apply
-    serde = text_map(jvm, table.storage().properties())
-    storage = copy_of(
-        table.storage(),
-        locationUri=some(location),
-        inputFormat=some(_SERDE[0]),
-        outputFormat=some(_SERDE[1]),
-        serde=some(_SERDE[2]),
-        properties=jvm.scala_map({**serde, "path": str(jvm.path(location).toString()), "serialization.format": "1"}),
-    )
-    own_partitions = {str(name).lower() for name in jvm.to_list(table.partitionColumnNames())}
-    fields = _hive_fields(wanted.fields)
-    names = {item["name"] for item in fields}
-    return copy_of(
-        table,
-        storage=storage,
-        schema=jvm.struct(json.dumps({"type": "struct", "fields": fields})),
-        # A metastore refuses to change partition keys: an entry of someone else's that has some keeps them.
-        partitionColumnNames=table.partitionColumnNames()
-        if own_partitions and own_partitions <= names
-        else jvm.seq([]),
-        properties=jvm.scala_map({**parameters, **wanted.parameters}),
-        comment=some(wanted.comment),
-    )
-
-
-def _hive_fields(schema: StructType) -> list[dict[str, Any]]:
-    """Columns whose Spark types print as Hive's: what Hive has no type for is text there."""
-    fields = []
-    for field in schema.fields:
-        comment = {"comment": str(field.metadata["comment"])} if field.metadata.get("comment") else {}
-        kind = _as_hive(field.data_type).to_dict()
-        fields.append({"name": field.name.lower(), "type": kind, "nullable": True, "metadata": comment})
-    return fields
-
-
-def _as_hive(data_type: DataType) -> DataType:
-    """A type that Hive has under the same name."""
-    if hive_type_or_none(data_type) is None:
-        return PrimitiveType("string")
-    if isinstance(data_type, StructType):
-        if not all(re.fullmatch(r"\w+", item.name) for item in data_type.fields):
-            return PrimitiveType("string")  # Hive does not parse such a name back
-        return StructType(tuple(StructField(item.name, _as_hive(item.data_type)) for item in data_type.fields))
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_as_hive(data_type.element_type))
-    if isinstance(data_type, MapType):
-        return MapType(_as_hive(data_type.key_type), _as_hive(data_type.value_type))
-    return PrimitiveType("timestamp") if data_type == PrimitiveType("timestamp_ntz") else data_type
 
 
 # --- dropping, renaming, moving ----------------------------------------------------------------------------
@@ -427,13 +352,13 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     catalog = jvm.session.sessionState().catalog()
     if client is None:
         changed = copy_of(table, tableType=kinds.EXTERNAL())
-        catalog.alterTable(_session_table(jvm, changed, _wanted(snapshot)))
+        catalog.alterTable(session_table(jvm, changed, _wanted(snapshot)))
     else:
         database, name = str(identifier.database().get()), str(identifier.table())
         raw = copy_of(client.getTable(database, name), tableType=kinds.EXTERNAL())
         parameters = text_map(jvm, raw.properties())
         wanted = _wanted(snapshot)
-        client.alterTable(database, name, _hive_table(jvm, raw, wanted, wanted.kept(parameters) | _NO_STATISTICS))
+        client.alterTable(database, name, hive_table(jvm, raw, wanted, wanted.kept(parameters) | _NO_STATISTICS))
     catalog.invalidateCachedTable(identifier)
 
 

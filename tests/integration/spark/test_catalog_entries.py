@@ -163,7 +163,7 @@ def test_a_catalog_that_fails_fails_no_commit(spark, name, tmp_path, caplog, mon
     def broken(*_, **__):
         raise DeltaEnvironmentError("the catalog is away")
 
-    monkeypatch.setattr(catalog_entries, "_session_table", broken)
+    monkeypatch.setattr(catalog_entries, "session_table", broken)
     more = spark.range(1).selectExpr("id", "'x' AS name")
     with caplog.at_level(logging.WARNING, logger="pydelta.spark.catalog_entries"):
         more.write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable(name)
