@@ -150,6 +150,19 @@ class Metastore:
             request = types.GetTablesRequest(dbName=database, tblNames=list(batch))
             yield from self._call("get_table_objects_by_name_req", request).tables
 
+    def databases(self) -> list[str]:
+        """Names of all databases, in order."""
+        found: list[str] = self._call("get_all_databases")
+        return sorted(found)
+
+    def database_location(self, database: str) -> str | None:
+        """Where the tables of a database are by default; None when there is no such database."""
+        types = _types()
+        try:
+            return str(self._call("get_database", database).locationUri)
+        except types.NoSuchObjectException:
+            return None
+
     def database_exists(self, database: str) -> bool:
         """Whether there is such a database."""
         types = _types()

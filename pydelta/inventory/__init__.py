@@ -11,25 +11,36 @@ from pydelta.inventory.delivery import (
     Delivery,
     DeliveryResult,
     ListingOptions,
+    buckets_with_deliveries,
     find_deliveries,
     read_manifest,
     write_delivery,
 )
 from pydelta.inventory.listing import key_source, list_keys
+from pydelta.inventory.load import LoadedBucket, LoadResult, load_deliveries, loaded_until
 from pydelta.inventory.manifest import Manifest
 from pydelta.inventory.places import Place, place_of, with_longest_prefix
+from pydelta.inventory.split import places_of, read_split, split_by_table
 
 __all__ = [
     "Delivery",
     "DeliveryResult",
     "ListingOptions",
+    "LoadResult",
+    "LoadedBucket",
     "Manifest",
     "Place",
+    "buckets_with_deliveries",
     "find_deliveries",
     "key_source",
     "list_keys",
+    "load_deliveries",
+    "loaded_until",
     "place_of",
+    "places_of",
     "read_manifest",
+    "read_split",
+    "split_by_table",
     "with_longest_prefix",
     "write_delivery",
 ]

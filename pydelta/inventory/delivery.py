@@ -38,7 +38,16 @@ from pydelta.inventory.places import place_of
 from pydelta.inventory.rows import write_csv, write_parquet
 from pydelta.storage import Store, normalize_uri, open_store, scheme_of
 
-__all__ = ["Delivery", "DeliveryResult", "ListingOptions", "find_deliveries", "read_manifest", "write_delivery"]
+__all__ = [
+    "Delivery",
+    "DeliveryResult",
+    "ListingOptions",
+    "buckets_with_deliveries",
+    "data_path",
+    "find_deliveries",
+    "read_manifest",
+    "write_delivery",
+]
 
 _LOG = logging.getLogger(__name__)
 _FOLDER: Final = re.compile(
@@ -184,6 +193,16 @@ def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = Non
         Delivery(bucket=bucket, id=name, stamp=stamp, complete=files == {MANIFEST, CHECKSUM})
         for (stamp, name), files in sorted(found.items())
     ]
+
+
+def buckets_with_deliveries(store: Store) -> list[str]:
+    """The buckets that have a delivery, complete or not, in order."""
+    found = set()
+    for info in store.list_all():
+        bucket, _, rest = info.path.partition("/")
+        if _FOLDER.match(rest) is not None:
+            found.add(bucket)
+    return sorted(found)
 
 
 def read_manifest(store: Store, delivery: Delivery) -> Manifest:

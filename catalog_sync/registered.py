@@ -1,0 +1,76 @@
+"""Which Delta tables a metastore knows, and where they lie: for jobs over many tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from catalog_sync.metastore import ENVIRONMENT, Metastore, MetastoreAddress
+from catalog_sync.names import TableName
+from catalog_sync.native import native_location, native_tables
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.settings import Settings
+
+__all__ = ["metastore_of", "named_locations", "registered_locations", "table_location"]
+
+
+def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
+    """The metastore that is meant: by argument, setting, environment, or Spark's own setting; None where none is.
+
+    Args:
+        uri: As given to a job.
+        conf: Settings of the Spark session or of spark-submit.
+
+    Raises:
+        InvalidArgumentError: An address that cannot be read.
+    """
+
+    named = uri or Settings.resolve(conf).sync_metastore or os.environ.get(ENVIRONMENT)
+    found = named or conf.get("spark.hadoop.hive.metastore.uris") or conf.get("spark.hive.metastore.uris")
+    return Metastore(MetastoreAddress.parse(found)) if found else None
+
+
+def registered_locations(metastore: Metastore, databases: Sequence[str] | None = None) -> dict[str, str]:
+    """Name -> location of every registered Delta table, or of those of some databases."""
+    return {
+        str(name): location
+        for database in (metastore.databases() if databases is None else databases)
+        for name, location in native_tables(metastore, database)
+    }
+
+
+def table_location(metastore: Metastore | None, name: str) -> str:
+    """Where a table lies.
+
+    Raises:
+        InvalidArgumentError: There is no metastore to ask.
+        TableNotFoundError: It is no Delta table there.
+    """
+    if metastore is None:
+        raise InvalidArgumentError(
+            f"{name} is a name, and there is no metastore to look it up in.",
+            hint="Give the table's location, or --metastore thrift://host:9083.",
+        )
+    table = TableName.parse(name)
+    entry = metastore.table(table.database, table.name)
+    location = native_location(entry) if entry is not None else None
+    if location is None:
+        raise TableNotFoundError(
+            f"The metastore has no Delta table {table}.", hint="Check the name, or give the table's location."
+        )
+    return location
+
+
+def named_locations(items: Iterable[str]) -> dict[str, str]:
+    """Read ``NAME=LOCATION`` arguments.
+
+    Raises:
+        InvalidArgumentError: One that is none.
+    """
+    found = {}
+    for item in items:
+        name, equals, location = item.partition("=")
+        if not equals or not name or not location:
+            raise InvalidArgumentError(f"{item!r} is no NAME=LOCATION.", hint="Write it as lake.orders=s3a://b/orders.")
+        found[name] = location
+    return found

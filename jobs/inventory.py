@@ -1,0 +1,93 @@
+"""Buckets in, deliveries in the layout of S3 Inventory out: ``submit inventory --source s3a://warehouse …``.
+
+Any store can be listed: S3 and what looks like it, HDFS, a local disk. No Spark session is started. One line of JSON
+on standard output says what was delivered. Exit codes: 0 done, 1 the arguments are wrong or there is no such bucket,
+2 the store failed in passing: run it again. A run that fails delivers nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.inventory import ListingOptions, write_delivery
+
+__all__ = ["main", "run"]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(prog="inventory.py", description=__doc__)
+    parser.add_argument(
+        "--source", action="append", required=True, metavar="URI", help="a bucket, or a directory in one; repeat it"
+    )
+    parser.add_argument("--destination", required=True, metavar="URI", help="where the deliveries go")
+    parser.add_argument("--id", default="lakehouse", help="name of the inventory (lakehouse)")
+    parser.add_argument("--format", default="Parquet", choices=["Parquet", "CSV"], help="of the data files (Parquet)")
+    parser.add_argument("--workers", type=int, default=16, metavar="N", help="listings under way at once (16)")
+    parser.add_argument("--rows-per-file", type=int, default=1_000_000, metavar="N", help="of a data file (1000000)")
+    parser.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N deliveries; keeps all")
+    return parser
+
+
+def run(conf: Mapping[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
+    """List what the arguments name; a source that fails stops no other.
+
+    Args:
+        conf: Settings for storage, by Hadoop's names.
+        args: As on the command line.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right.
+    """
+    options = arguments().parse_args(args)
+    how = ListingOptions(
+        file_format=options.format, workers=options.workers, rows_per_file=options.rows_per_file, keep=options.keep
+    )
+    rows = []
+    for source in options.source:
+        try:
+            found = write_delivery(source, options.destination, inventory_id=options.id, options=conf, how=how)
+        except DeltaError as error:
+            rows.append({"source": source, "error": error.code, "message": str(error), "exit_code": _code_of(error)})
+        else:
+            rows.append({"source": source} | asdict(found))
+    return rows
+
+
+def _code_of(error: DeltaError) -> int:
+    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        arguments().parse_args(given)
+        from pydelta.spark.submitted import submitted_conf
+
+        rows = run(submitted_conf(), given)
+    except DeltaError as error:
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
+        return _code_of(error)
+    print(json.dumps({"inventories": rows}), flush=True)
+    return max(int(row.get("exit_code", 0)) for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

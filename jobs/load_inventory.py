@@ -1,0 +1,168 @@
+"""Deliveries of S3 Inventory in, the inventory table out: ``submit load_inventory --source s3a://inventory …``.
+
+Takes what AWS delivers and what ``jobs/inventory.py`` writes, the newest complete delivery of each bucket, and replaces
+those buckets' rows in one commit. What was loaded before is passed over, and a delivery that is under way is not seen:
+run it as often as you like. No Spark session is started.
+
+One line of JSON on standard output says what was loaded; a bucket without a delivery is a warning that names it. Exit
+codes: 0 done (also when nothing was new), 1 the arguments are wrong, or a delivery is damaged or of another bucket:
+nothing was changed then, 2 another process loaded the same bucket, or the store or the metastore failed in passing: run
+it again, 3 the outcome is unknown: look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from catalog_sync.metastore import Metastore
+from catalog_sync.names import TableName
+from catalog_sync.native import native_location, sync_native
+from catalog_sync.registered import metastore_of, named_locations, registered_locations
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.inventory import Delivery, buckets_with_deliveries, find_deliveries, load_deliveries
+from pydelta.log import DeltaLog
+from pydelta.storage import Store, open_store
+
+__all__ = ["main", "run"]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(prog="load_inventory.py", description=__doc__)
+    parser.add_argument("--source", required=True, metavar="URI", help="where the deliveries are: bucket and prefix")
+    parser.add_argument("--bucket", action="append", metavar="NAME", help="load this bucket's; by default, all")
+    parser.add_argument("--id", help="only deliveries of this inventory; by default, the newest of any")
+    parser.add_argument(
+        "--delivery", metavar="STAMP", help="this one, such as 2026-11-21T01-00Z; by default, the newest"
+    )
+    parser.add_argument(
+        "--table", default="inventory.datalake_report", metavar="DATABASE.TABLE", help="inventory.datalake_report"
+    )
+    parser.add_argument("--location", metavar="URI", help="of the table; by default that of its entry or its database")
+    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.add_argument(
+        "--database", action="append", metavar="NAME", help="tables of this database get their name on their objects; "
+        "by default, those of all databases"
+    )  # fmt: skip
+    parser.add_argument(
+        "--table-location", action="append", default=[], metavar="NAME=URI", help="a table that is in no metastore"
+    )
+    parser.add_argument("--force", action="store_true", help="load what is no newer than the table's rows, too")
+    return parser
+
+
+def run(conf: Mapping[str, str], args: Sequence[str]) -> dict[str, Any]:
+    """Load what the arguments name.
+
+    Args:
+        conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
+        args: As on the command line.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right; a delivery that is damaged or of another bucket.
+        DeltaError: See ``load_deliveries``; the metastore does not answer.
+    """
+    options = arguments().parse_args(args)
+    table = TableName.parse(options.table)
+    store = open_store(options.source, conf)
+    found = metastore_of(options.metastore, conf)
+    with found or nullcontext() as metastore:
+        log = DeltaLog.for_table(_location(metastore, table, options.location), options=conf)
+        locations = named_locations(options.table_location)
+        if metastore is not None:
+            locations = registered_locations(metastore, options.database) | locations
+        deliveries, warnings = choose(store, options.bucket, inventory_id=options.id, stamp=options.delivery)
+        result = load_deliveries(log, store, deliveries, locations=locations, force=options.force)
+        if metastore is not None and log.update().version >= 0:
+            sync_native(metastore, table, log.update())
+    return {"table": str(table), "location": log.uri} | asdict(result) | {"warnings": warnings}
+
+
+def choose(
+    store: Store, buckets: Sequence[str] | None, *, inventory_id: str | None = None, stamp: str | None = None
+) -> tuple[list[Delivery], list[str]]:
+    """The delivery of each bucket, and what there is to say of buckets without one.
+
+    Args:
+        store: Where the deliveries are.
+        buckets: Which; None for all that have a delivery.
+        inventory_id: Only those of this inventory.
+        stamp: Only the one of this time.
+    """
+    chosen, warnings = [], []
+    for bucket in buckets if buckets is not None else buckets_with_deliveries(store):
+        found = find_deliveries(store, bucket, inventory_id=inventory_id)
+        found = [item for item in found if stamp in (None, item.stamp)]
+        complete = [item for item in found if item.complete]
+        if complete:
+            chosen.append(complete[-1])
+        if found and not found[-1].complete:
+            after = f"; {complete[-1].folder} is loaded instead" if complete else ", and there is no other"
+            warnings.append(f"The delivery {found[-1].folder} of the bucket {bucket} is not complete{after}.")
+        elif not found:
+            which = f" of {stamp}" if stamp else ""
+            warnings.append(
+                f"The bucket {bucket} has no delivery{which} below {store.root}: its rows stay as they are."
+            )
+    if buckets is None and not chosen and not warnings:
+        warnings.append(f"There is no delivery below {store.root}.")
+    return chosen, warnings
+
+
+def _location(metastore: Metastore | None, table: TableName, given: str | None) -> str:
+    """Where the inventory table is, or is to be."""
+    if given is not None:
+        return given
+    if metastore is not None:
+        entry = metastore.table(table.database, table.name)
+        location = native_location(entry) if entry is not None else None
+        if location is not None:
+            return location
+        if entry is not None:
+            raise InvalidArgumentError(f"{table} is no Delta table.", hint="Name another table (--table).")
+        database = metastore.database_location(table.database)
+        if database is not None:
+            return f"{database.rstrip('/')}/{table.name}"
+    where = f"the metastore has no database {table.database}" if metastore is not None else "there is no metastore"
+    raise InvalidArgumentError(f"Where {table} is to be is not known: {where}.", hint="Give --location.")
+
+
+def _code_of(error: DeltaError) -> int:
+    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        arguments().parse_args(given)
+        from pydelta.spark.submitted import submitted_conf
+
+        result = run(submitted_conf(), given)
+    except DeltaError as error:
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
+        return _code_of(error)
+    for warning in result["warnings"]:
+        print(f"Warning: {warning}", file=sys.stderr)
+    print(json.dumps(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Tables in, what no retained version of them needs deleted: ``submit vacuum --database lake --inventory …``.
+
+With ``--inventory`` the inventory table is read once for all the tables, and none of their data is listed; else each
+table is listed (or, with ``--lite``, only its log is read). Tables are vacuumed side by side; one that fails stops no
+other. No Spark session is started.
+
+One line of JSON on standard output has a report a table. Exit codes: 0 done, 1 the arguments are wrong, there is no
+such table, the inventory does not fit or the retention is too short, 2 another process was in the way, or the store or
+the metastore failed in passing: run it again, 3 the outcome of a commit is unknown: look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NoReturn
+
+from catalog_sync.metastore import Metastore
+from catalog_sync.registered import metastore_of, registered_locations, table_location
+from pydelta.commands.inventory import Inventory, inventory_from_delta
+from pydelta.commands.vacuum import VacuumOptions, VacuumResult, vacuum
+from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
+from pydelta.log import DeltaLog
+from pydelta.settings import Settings
+
+__all__ = ["main", "run"]
+
+_SHOWN_FILES = 100
+_SHOWN_PARTITIONS = 1000
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = _Parser(prog="vacuum.py", description=__doc__)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
+    parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
+    parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
+    parser.add_argument(
+        "--inventory", metavar="TABLE", help="location or name of the inventory table, as load_inventory makes it"
+    )
+    parser.add_argument("--lite", action="store_true", help="only what the log says was removed; lists nothing")
+    parser.add_argument("--retain", type=float, metavar="HOURS", help="by default what each table says (168)")
+    parser.add_argument("--no-retention-check", action="store_true", help="allow less than a table's own retention")
+    parser.add_argument("--dry-run", action="store_true", help="say what would go, delete nothing")
+    parser.add_argument("--where", metavar="CONDITION", help="only these partitions")
+    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables under way at once (4)")
+    parser.add_argument("--deletes-per-second", type=float, metavar="N", help="files deleted a second, by each table")
+    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    return parser
+
+
+def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = None) -> list[dict[str, Any]]:
+    """Vacuum what the arguments name.
+
+    Args:
+        conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
+        args: As on the command line.
+        now_ms: The clock, epoch milliseconds.
+
+    Returns:
+        A report a table, in the order of their names; ``exit_code`` in those of tables that failed.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right; an inventory that is none.
+        TableNotFoundError: A name that is no table.
+    """
+    options = arguments().parse_args(args)
+    if not options.tables and not options.database and not options.all:
+        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all.")
+    if options.lite and options.inventory:
+        raise InvalidArgumentError(
+            "--lite reads the log alone, and --inventory a list of files.", hint="Choose one of them."
+        )
+    if options.parallel < 1:
+        raise InvalidArgumentError(f"--parallel is {options.parallel}.", hint="Give 1 or more.")
+    found = metastore_of(options.metastore, conf)
+    with found or nullcontext() as metastore:
+        tables = _tables(metastore, options)
+        listed = _located(metastore, options.inventory) if options.inventory else None
+    with tempfile.TemporaryDirectory(prefix="vacuum-") as folder:
+        started = time.monotonic()
+        inventories = _inventories(listed, tables, conf, Path(folder)) if listed is not None else {}
+        reading = round(time.monotonic() - started, 3)
+        with ThreadPoolExecutor(options.parallel) as pool:
+            rows = list(
+                pool.map(lambda name: _vacuum(name, tables[name], inventories.get(name), conf, options, now_ms), tables)
+            )
+    return [row | ({"inventory_seconds": reading} if listed is not None else {}) for row in rows]
+
+
+def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[str, str]:
+    """Name -> location; a table that is named twice, or under two names, is there once."""
+    found = {text: _located(metastore, text) for text in options.tables}
+    if options.database or options.all:
+        if metastore is None:
+            raise InvalidArgumentError(
+                "--database and --all ask a metastore, and there is none.", hint="Give --metastore or locations."
+            )
+        found |= registered_locations(metastore, None if options.all else options.database)
+    places: dict[tuple[str, str], str] = {}
+    for name in sorted(found):
+        place = place_of(found[name])
+        places.setdefault((place.bucket, place.key), name)
+    return {name: found[name] for name in sorted(places.values())}
+
+
+def _located(metastore: Metastore | None, text: str) -> str:
+    return text if "/" in text else table_location(metastore, text)
+
+
+def _inventories(
+    listed: str, tables: Mapping[str, str], conf: Mapping[str, str], folder: Path
+) -> dict[str, Inventory | InvalidArgumentError]:
+    """The rows of each table, from one reading; an error for a table in a bucket that was never listed."""
+    log = DeltaLog.for_table(listed, options=conf)
+    snapshot = log.update()
+    source = inventory_from_delta(log, version=snapshot.version if snapshot.version >= 0 else None)
+    if snapshot.schema.field("key") is None or "bucket" not in snapshot.partition_columns:
+        raise InvalidArgumentError(
+            f"{listed} is a list of files, and not partitioned by bucket as load_inventory makes it.",
+            hint="Load an inventory with jobs/load_inventory.py; for other lists, VACUUM … USING INVENTORY takes one "
+            "table at a time.",
+        )
+    known = set(snapshot.files.core["pv:bucket"].drop_nulls().unique())
+    found: dict[str, Inventory | InvalidArgumentError] = {}
+    for bucket, root in places_of(list(tables.values())).items():
+        inside = {name: location for name, location in tables.items() if place_of(location).bucket == bucket}
+        as_of = loaded_until(snapshot, bucket)
+        if as_of is None and bucket not in known:
+            error = InvalidArgumentError(
+                f"The inventory {listed} lists nothing of the bucket {bucket}; it lists "
+                f"{', '.join(sorted(known)) or 'no bucket'}.",
+                hint="Load an inventory of that bucket, or vacuum the table without --inventory.",
+            )
+            found |= dict.fromkeys(inside, error)
+            continue
+        parts = split_by_table(source.frames(root), bucket, list(inside.values()), folder)
+        for name, location in inside.items():
+            found[name] = _inventory(f"The inventory {listed}", parts[location], as_of)
+    return found
+
+
+def _inventory(description: str, rows: Path, as_of: int | None) -> Inventory:
+    return Inventory(description=description, frames=lambda root: read_split(rows), as_of_ms=as_of, encoded=False)
+
+
+def _vacuum(
+    name: str,
+    location: str,
+    inventory: Inventory | InvalidArgumentError | None,
+    conf: Mapping[str, str],
+    options: argparse.Namespace,
+    now_ms: int | None,
+) -> dict[str, Any]:
+    report: dict[str, Any] = {"table": name, "location": location}
+    started = time.monotonic()
+    try:
+        if isinstance(inventory, InvalidArgumentError):
+            raise inventory
+        log = DeltaLog.for_table(location, options=conf)
+        result = vacuum(
+            log,
+            retention_hours=options.retain,
+            dry_run=options.dry_run,
+            mode="lite" if options.lite else "inventory" if inventory is not None else "full",
+            inventory=inventory,
+            where=options.where,
+            enforce_retention=Settings.resolve(conf).retention_check and not options.no_retention_check,
+            now_ms=now_ms,
+            options=VacuumOptions(deletes_per_second=options.deletes_per_second),
+        )
+    except DeltaError as error:
+        report |= {"error": error.code, "message": str(error), "exit_code": _code_of(error)}
+    else:
+        report |= _shown(result)
+    return report | {"seconds": round(time.monotonic() - started, 3)}
+
+
+def _shown(result: VacuumResult) -> dict[str, Any]:
+    names = (
+        "mode", "dry_run", "version", "cutoff_ms", "listed", "deleted", "directories", "removed_directories", "bytes",
+        "list_requests", "delete_requests", "listing_requests", "directory_requests", "start_version", "end_version",
+        "inventory_age_ms",
+    )  # fmt: skip
+    shown = {name: getattr(result, name) for name in names}
+    shown |= {"warnings": list(result.warnings), "result": result.sentence, "found": result.files.height}
+    if result.dry_run:
+        shown["partitions"] = result.partitions.head(_SHOWN_PARTITIONS).to_dicts()
+        shown["files"] = result.files["path"].head(_SHOWN_FILES).to_list()
+    return shown
+
+
+def _code_of(error: DeltaError) -> int:
+    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print one JSON line, give the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        arguments().print_help()
+        return 0
+    try:
+        arguments().parse_args(given)
+        from pydelta.spark.submitted import submitted_conf
+
+        rows = run(submitted_conf(), given)
+    except DeltaError as error:
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
+        return _code_of(error)
+    print(json.dumps({"tables": rows}), flush=True)
+    return max((row.get("exit_code", 0) for row in rows), default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
