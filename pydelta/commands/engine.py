@@ -6,8 +6,8 @@ everything in this package imports and tests with pyspark absent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -47,11 +47,13 @@ class RewriteOutput:
         adds: Data files.
         num_rows: Rows in the data files.
         changes: Files of the change data feed; the caller adds them to the commit.
+        marks: By identity column, the value given out last; the caller's commit moves the table's marks there.
     """
 
     adds: tuple[AddFile, ...]
     num_rows: int
     changes: tuple[AddCDCFile, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[AddFile | AddCDCFile, ...]:

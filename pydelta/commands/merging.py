@@ -26,8 +26,8 @@ import polars as pl
 from pydelta.commands.engine import Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, writes_vectors
-from pydelta.commands.write_plan import refuse_unenforced
-from pydelta.errors import DeltaError, InvalidArgumentError, UnsafeOperationError
+from pydelta.commands.write import lost_identity_race, with_given_values
+from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import Action, AddFile
@@ -187,7 +187,8 @@ def merge(
         begin: Binds source, condition and clauses to the snapshot.
         clauses: For the history and for what may be left out.
         settings: The session's.
-        begin_transaction: Starts the transaction.
+        begin_transaction: Starts a transaction. Another one begins when a writer that won has given out the identity
+            values that this one meant to.
 
     Raises:
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
@@ -200,9 +201,25 @@ def merge(
     """
     started = time.monotonic()
     check_clauses(clauses)
-    txn = begin_transaction(log)
+    for attempt in range(1, settings.commit_max_attempts + 1):
+        txn = begin_transaction(log)
+        try:
+            return _merge_once(txn, engine, begin, clauses, settings, started)
+        except MetadataChangedException:
+            if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
+                raise  # else: once more, with fresh identity values
+    raise AssertionError("unreachable")
+
+
+def _merge_once(
+    txn: OptimisticTransaction,
+    engine: Engine,
+    begin: Callable[[Snapshot], Merging],
+    clauses: Sequence[MergeClause],
+    settings: Settings,
+    started: float,
+) -> MergeResult:
     snapshot = txn.snapshot
-    refuse_unenforced(snapshot)
     changes_rows = any(clause.on is not ClauseOn.NOT_MATCHED for clause in clauses)
     if snapshot.properties.append_only and changes_rows:
         raise UnsafeOperationError(
@@ -263,7 +280,7 @@ class _Merge:
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
                 }
-                committed = self._commit([*going, *written.files], metrics, written.adds)
+                committed = self._commit([*going, *written.files], metrics, written)
         except DeltaError:
             if txn.surely_not_landed:
                 self.engine.discard(snapshot, written.files)
@@ -329,13 +346,16 @@ class _Merge:
             "numTargetDeletionVectorsUpdated": counts["numDeletionVectorsUpdated"],
         }
 
-    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], adds: Sequence[AddFile]) -> Committed:
+    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], written: RewriteOutput) -> Committed:
         metadata = self.txn.snapshot.metadata
         assert metadata is not None
         if self.merging.schema != self.txn.snapshot.schema:
             evolved = metadata.replace(schema_string=self.merging.schema.to_json())
             mapped = self.txn.snapshot.column_mapping_mode != "none"
-            self.txn.update_metadata(mapped_metadata(evolved, metadata) if mapped else evolved)
+            metadata = mapped_metadata(evolved, metadata) if mapped else evolved
+        marked = with_given_values(metadata, written.marks)
+        assert marked is not None
+        self.txn.update_metadata(marked)
 
         def predicates(on: ClauseOn) -> str:
             found = []
@@ -356,7 +376,7 @@ class _Merge:
         )
         committed = self.txn.commit(actions, operation)
         self.engine.committed(committed.snapshot)
-        compact_after_change(self.txn.log, self.engine, self.settings, committed, adds)
+        compact_after_change(self.txn.log, self.engine, self.settings, committed, written.adds)
         return committed
 
 

@@ -18,6 +18,8 @@ from pydelta.errors import InvalidArgumentError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.protocol.features import implied_features, upgrade
+from pydelta.protocol.identity import HIGH_WATER_MARK, with_marks_of
+from pydelta.protocol.types import parse_schema
 from pydelta.protocol.vectors import vector_path
 from pydelta.txn import Operation, start_transaction
 
@@ -138,7 +140,8 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
         stamped: Whether commits carry in-commit timestamps now. Then they go on doing so: versions in between have
             them, and the property must not say that they began elsewhere.
 
-    Protocol: "Column Mapping" (``maxColumnId`` never falls), "In-Commit Timestamps".
+    Protocol: "Column Mapping" (``maxColumnId`` never falls), "In-Commit Timestamps", "Identity Columns" (no value is
+    given twice).
     """
     configuration = dict(target.configuration)
     if stamped:
@@ -149,7 +152,11 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
     ids = [meta.configuration[_MAX_COLUMN_ID] for meta in (target, current) if _MAX_COLUMN_ID in meta.configuration]
     if ids:
         configuration[_MAX_COLUMN_ID] = max(ids, key=int)
-    return target.replace(configuration=configuration)
+    schema_string = target.schema_string
+    if HIGH_WATER_MARK in current.schema_string:
+        marked = with_marks_of(parse_schema(schema_string), parse_schema(current.schema_string))
+        schema_string = marked.to_json()
+    return target.replace(configuration=configuration, schema_string=schema_string)
 
 
 def _refuse_missing(log: DeltaLog, adds: Sequence[AddFile], *, version: int) -> None:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, Protocol
@@ -22,17 +22,34 @@ from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, R
 from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
-from pydelta.errors import CommitStateUnknownError, DeltaError, UnsafeOperationError, error_context
+from pydelta.errors import (
+    CommitStateUnknownError,
+    DeltaError,
+    MetadataChangedException,
+    UnsafeOperationError,
+    error_context,
+)
 from pydelta.log import DeltaLog
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or, columns, is_partition_only
-from pydelta.protocol.actions import Action, AddFile, DomainMetadata, SetTransaction
+from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata, SetTransaction
 from pydelta.protocol.features import required_protocol, upgrade
+from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
-from pydelta.protocol.schema import StructField, StructType, physical_name
+from pydelta.protocol.schema import StructField, StructType, parse_schema, physical_name
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["RowSource", "WriteMode", "WriteOptions", "WriteResult", "WriteTarget", "plan_write", "write_table"]
+__all__ = [
+    "RowSource",
+    "WriteMode",
+    "WriteOptions",
+    "WriteResult",
+    "WriteTarget",
+    "lost_identity_race",
+    "plan_write",
+    "with_given_values",
+    "write_table",
+]
 
 _MOST_PARTITIONS_NAMED: Final = 100
 
@@ -100,6 +117,7 @@ def write_table(
     settings: Settings,
     *,
     managed: bool = False,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> WriteResult:
     """Write rows to a table, and create it where there is none.
 
@@ -110,6 +128,8 @@ def write_table(
         engine: Needed for ``replaceWhere`` and to clean up.
         settings: The session's settings.
         managed: Whether the table's files belong to the catalog.
+        begin: Starts a transaction. Another one begins when a writer that won has given out the identity values that
+            this one meant to: the rows are then written once more, with others.
 
     Returns:
         The new version and what it holds; ``skipped`` when nothing was committed.
@@ -127,15 +147,47 @@ def write_table(
     """
     started = time.monotonic()
     with error_context(table=log.uri):
-        txn = start_transaction(log)
-        if options.txn_app_id is not None and options.txn_version is not None:
-            landed = txn.txn_version(options.txn_app_id)
-            if landed is not None and landed >= options.txn_version:
-                return WriteResult(version=None)
-        plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
-        if plan.kind is WriteKind.SKIP:
+        for attempt in range(1, settings.commit_max_attempts + 1):
+            txn = begin(log)
+            try:
+                return _write_once(txn, source, options, engine, settings, started, managed=managed)
+            except MetadataChangedException:
+                if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
+                    raise  # else: the same rows again, with fresh identity values
+        raise AssertionError("unreachable")
+
+
+def _write_once(
+    txn: OptimisticTransaction,
+    source: RowSource,
+    options: WriteOptions,
+    engine: Engine,
+    settings: Settings,
+    started: float,
+    *,
+    managed: bool,
+) -> WriteResult:
+    if options.txn_app_id is not None and options.txn_version is not None:
+        landed = txn.txn_version(options.txn_app_id)
+        if landed is not None and landed >= options.txn_version:
             return WriteResult(version=None)
-        return _Write(txn, source, options, engine, settings, plan, started).run()
+    plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
+    if plan.kind is WriteKind.SKIP:
+        return WriteResult(version=None)
+    return _Write(txn, source, options, engine, settings, plan, started).run()
+
+
+def with_given_values(metadata: Metadata | None, marks: Mapping[str, int]) -> Metadata | None:
+    """The definition with the marks of its identity columns at the values that a write has given out."""
+    if metadata is None or not marks:
+        return metadata
+    return metadata.replace(schema_string=with_marks(parse_schema(metadata.schema_string), marks).to_json())
+
+
+def lost_identity_race(log: DeltaLog, read: Metadata | None) -> bool:
+    """Whether other writers took the identity values that this one meant to give, and changed nothing else."""
+    now = log.update().metadata
+    return read is not None and now is not None and bool(now != read) and only_marks_moved(read, now)
 
 
 @dataclass(slots=True)
@@ -269,11 +321,12 @@ class _Write:
         clustering: DomainMetadata | None,
     ) -> Committed:
         now_ms = time.time_ns() // 1_000_000
-        if self.plan.metadata is not None:
-            self.txn.update_metadata(self.plan.metadata)
-            if clustering is not None:
-                base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
-                self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
+        metadata = with_given_values(self.plan.metadata or self.txn.snapshot.metadata, written.marks)
+        if metadata is not None:
+            self.txn.update_metadata(metadata)
+        if self.plan.metadata is not None and clustering is not None:
+            base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
+            self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
         changes = self.options.data_change
         actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *kept.adds)]
         actions += [*written.changes, *kept.changes] if changes else []

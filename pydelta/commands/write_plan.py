@@ -35,6 +35,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of
 from pydelta.protocol.evolution import with_nullable_parts
+from pydelta.protocol.identity import check_identities, refuse_explicit
 from pydelta.protocol.schema import (
     ArrayType,
     MapType,
@@ -57,7 +58,6 @@ __all__ = [
     "evolved_metadata",
     "new_metadata",
     "plan_write",
-    "refuse_unenforced",
     "stored_schema",
 ]
 
@@ -121,7 +121,8 @@ def plan_write(
         SchemaMismatchError: The data does not fit; shows both schemas and names the differing columns.
         SchemaError: Columns that the format cannot hold.
         InvalidArgumentError: Partition columns that differ from the table's.
-        UnsupportedFeatureError: A column type or an active table feature that cannot be written yet; named.
+        UnsafeOperationError: Values for a column whose values are always generated.
+        UnsupportedFeatureError: A column type that cannot be written; named.
     """
     exists = snapshot.version >= 0
     if exists and options.mode in (WriteMode.ERROR_IF_EXISTS, WriteMode.CREATE):
@@ -138,10 +139,10 @@ def plan_write(
     data = stored_schema(data)
     if not exists:
         return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options, managed)
-    refuse_unenforced(snapshot)
     if options.mode.replaces_table or (options.mode is WriteMode.OVERWRITE and options.overwrite_schema):
         definition = _definition(snapshot, data, options, settings)
         return _plan(WriteKind.OVERWRITE, snapshot, definition, options, managed)
+    refuse_explicit(snapshot.schema, data)
     _check_partitioning(snapshot, options)
     kind = WriteKind.APPEND
     if options.mode is WriteMode.OVERWRITE:
@@ -279,6 +280,7 @@ def new_metadata(
         configuration=configuration,
         created_time=time.time_ns() // 1_000_000,
     )
+    check_identities(schema, partitions)
     return mapped_metadata(made, replaced, fresh=True)
 
 
@@ -391,21 +393,3 @@ def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
             f"and the write asks for ({', '.join(options.partition_by)}).",
             hint="Leave partitionBy out, or replace the partitioning with mode overwrite and overwriteSchema.",
         )
-
-
-def refuse_unenforced(snapshot: Snapshot) -> None:
-    """Refuse a table on which a feature is in use that this writer would violate.
-
-    Args:
-        snapshot: The table.
-
-    Raises:
-        UnsupportedFeatureError: Names the feature.
-    """
-    for field in snapshot.schema.fields:
-        if any(key.startswith("delta.identity.") for key in field.metadata):
-            raise UnsupportedFeatureError(
-                f"Column {field.name!r} is an identity column, whose values this engine cannot assign yet.",
-                features=("identityColumns",),
-                hint="Write to the table with an engine that supports identityColumns.",
-            )

@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError
+from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError, UnsafeOperationError
+from pydelta.protocol.identity import identities
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
 from pydelta.spark.catalog import parse_identifier
 from pydelta.spark.types import from_spark
@@ -24,7 +25,7 @@ from pydelta.spark.write_columns import cast_parts, ddl, raised, same_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Assignment", "BoundAssignments", "bind_assignments", "to_column"]
+__all__ = ["Assignment", "BoundAssignments", "bind_assignments", "refuse_numbered", "to_column"]
 
 _NUMBERS: Final = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
@@ -149,6 +150,24 @@ def bind_assignments(
             hint="Cast the value to the column's type.",
         )
     return BoundAssignments(items=tuple(items), types=types, target_types=targets)
+
+
+def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool) -> None:
+    """Nothing, when these columns may be set: no identity column that is there, no new one that is always generated.
+
+    Raises:
+        UnsafeOperationError: One that may not.
+
+    Protocol: "Identity Columns".
+    """
+    for identity in identities(schema):
+        if identity.column in columns and not (inserts and identity.explicit):
+            kind = "BY DEFAULT" if identity.explicit else "ALWAYS"
+            raise UnsafeOperationError(
+                f"Column {identity.column!r} is GENERATED {kind} AS IDENTITY and cannot be set "
+                f"{'by an insert' if inserts else 'in a row that is there'}.",
+                hint="Leave the column out: with names, not with * or …All, where the source has such a column.",
+            )
 
 
 def _target(

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaArrowWriter"]
 
-_RULES: Final = ("CURRENT_DEFAULT", "delta.invariants", "delta.generationExpression", "__CHAR_VARCHAR_TYPE_STRING")
+_RULES: Final = (
+    "CURRENT_DEFAULT",
+    "delta.generationExpression",
+    "delta.identity.step",
+    "delta.invariants",
+    "__CHAR_VARCHAR_TYPE_STRING",
+)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import DataType
-from pydelta.spark.assignments import BoundAssignments, bind_assignments
+from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered
 from pydelta.spark.catalog_entries import follow_names
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
@@ -156,7 +156,9 @@ class SparkEngine:
         """See ``UpdatingEngine.bind_update``."""
         qualifiers = [self._alias] if self._alias else []
         frame = self._scan(snapshot, None)
-        return bind_assignments(self._spark, snapshot.schema, assignments, frame, qualifiers=qualifiers)
+        bound = bind_assignments(self._spark, snapshot.schema, assignments, frame, qualifiers=qualifiers)
+        refuse_numbered(snapshot.schema, bound.columns, inserts=False)
+        return bound
 
     def write_updated(
         self,

@@ -239,9 +239,17 @@ def schema_of(fields: Sequence[StructField]) -> delta_schema.StructType:
 
 
 def make_field(
-    name: str, data_type: str | DataType, nullable: bool, generated_as: str | None, comment: str | None
+    name: str,
+    data_type: str | DataType,
+    nullable: bool,
+    generated_as: str | None,
+    comment: str | None,
+    identity: Mapping[str, int | bool] | None = None,
 ) -> StructField:
-    """One column of a builder; a generation expression goes into the field's metadata ("Generated Columns")."""
+    """One column of a builder; how its values come about goes into the field's metadata.
+
+    Protocol: "Generated Columns", "Identity Columns".
+    """
     if isinstance(data_type, str):
         try:
             data_type = DataType.fromDDL(data_type)
@@ -249,7 +257,7 @@ def make_field(
             raise SchemaError(
                 f"The type {data_type!r} of column {name!r} is no SQL type.", hint="For example int or decimal(10,2)."
             ) from error
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = dict(identity or {})
     if generated_as is not None:
         metadata["delta.generationExpression"] = generated_as
     if comment is not None:

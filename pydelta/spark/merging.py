@@ -14,6 +14,7 @@ The source is evaluated once, so that a source that changes between passes canno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,11 +29,13 @@ from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeM
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError
 from pydelta.predicate import FALSE, Expr
+from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.protocol.types import StructType, parse_schema
-from pydelta.spark.assignments import BoundAssignments, bind_assignments, to_column
+from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
 from pydelta.spark.filters import conjuncts_of
+from pydelta.spark.identity import GivenValues, with_identities
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.merging_keys import MergeKey, keys_of, target_conjuncts
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
@@ -50,6 +53,7 @@ __all__ = ["SparkMerge"]
 _SOURCE_ROW: Final = "__pydelta_source_row"
 _CLAUSE: Final = "__pydelta_clause"
 _NEW: Final = "__pydelta_new"
+_GIVEN: Final = "__pydelta_given_"
 _FILE, _ROW, _SOURCE = "__pydelta_c_file", "__pydelta_c_row", "__pydelta_c_source"
 _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
@@ -89,6 +93,7 @@ class SparkMerge:
         self._alias = alias or _TARGET_ALIAS
         self._source_columns = source.columns
         source_schema = from_spark(source.schema)
+        self._numbered_columns = {item.column: item for item in identities(snapshot.schema)}
         self.schema = self._schema_after(source_schema, evolve)
         self._condition = to_column(condition, "The condition of a merge")
         # resolved before the source runs for the first time
@@ -123,7 +128,9 @@ class SparkMerge:
         missing = [
             field.name
             for field in schema.fields
-            if source.field(field.name) is None and _GENERATION not in field.metadata
+            if source.field(field.name) is None
+            and _GENERATION not in field.metadata
+            and field.name not in self._numbered_columns
         ]
         if missing:
             raise SchemaMismatchError(
@@ -179,7 +186,9 @@ class SparkMerge:
             names = [field.name for field in self.schema.fields if field.name.lower() in known]
             given = {_quoted(item): _qualified(self._source_alias, known[item.lower()]) for item in names}
         where = f"{clause.on.value} {clause.action.value.upper()}"
-        return bind_assignments(self._spark, self.schema, given, frame, qualifiers=[self._alias], where=where)
+        bound = bind_assignments(self._spark, self.schema, given, frame, qualifiers=[self._alias], where=where)
+        refuse_numbered(self.schema, bound.columns, inserts=clause.on is ClauseOn.NOT_MATCHED)
+        return bound
 
     # --- what is there -------------------------------------------------------------------------------------
 
@@ -321,15 +330,17 @@ class SparkMerge:
         parts = []
         if files.height:
             parts.append(self._changed_rows(files, places, copy_others=copy_others))
+        values = GivenValues(None)
         if self._has(ClauseOn.NOT_MATCHED) and self.count_source():
-            parts.append(self._inserted_rows())
+            inserted, values = self._inserted_rows()
+            parts.append(inserted)
         if not parts:
             return RewriteOutput(adds=(), num_rows=0)
         rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
         properties, metadata = self._snapshot.properties, self._snapshot.metadata
         assert metadata is not None
         shaped = conform(rows, schema=self.schema, configuration=metadata.configuration, carried=self._carried())
-        return write_files(
+        written = write_files(
             self._spark,
             shaped,
             change_column=CHANGE_COLUMN if self._feed else None,
@@ -338,6 +349,7 @@ class SparkMerge:
             partition_columns=self._snapshot.partition_columns,
             properties=properties,
         )
+        return replace(written, marks=values.marks())
 
     @property
     def _feed(self) -> bool:
@@ -430,8 +442,8 @@ class SparkMerge:
         version = F.when(name(_CLAUSE).isNull(), name(ROW_VERSION_COLUMN)).alias(ROW_VERSION_COLUMN)
         return [name(ROW_ID_COLUMN), version]
 
-    def _inserted_rows(self) -> DataFrame:
-        """Source rows in no pair, as the clauses insert them."""
+    def _inserted_rows(self) -> tuple[DataFrame, GivenValues]:
+        """Source rows in no pair, as the clauses insert them; and how far the values of identity columns went."""
         rows = self._source
         if self._pairs is not None:
             paired = self._pairs.select(name(_SOURCE)).distinct()
@@ -443,14 +455,22 @@ class SparkMerge:
             values = self._values[number]
             if clause.on is ClauseOn.NOT_MATCHED and values is not None:
                 versions[number] = values.apply(self.schema, nothing)
+        given = GivenValues(None)
+        if self._numbered_columns:  # of rows that are kept, the partitions are known
+            numbered = tuple(self._numbered_columns.values())
+            rows, given = with_identities(self._spark, self._keep(rows), numbered, prefix=_GIVEN)
+            rows = rows.alias(self._source_alias)
+        for column in self._numbered_columns:
+            nothing[column] = name(_GIVEN + column)
         names = self._written_names()
         columns = [self._chosen(versions, item, nothing[item]).alias(item) for item in names]
         blank = F.lit(None).cast("long")
         tracked = [blank.alias(ROW_ID_COLUMN), blank.alias(ROW_VERSION_COLUMN)] if self._tracking else []
         found = rows.select(*columns, *tracked)
-        if not self._feed:
-            return found
-        return found.withColumn(CHANGE_COLUMN, F.explode(F.array(F.lit(None).cast("string"), F.lit("insert"))))
+        if self._feed:
+            kinds = F.array(F.lit(None).cast("string"), F.lit("insert"))
+            found = found.withColumn(CHANGE_COLUMN, F.explode(kinds))
+        return found, given
 
     # --- parts ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -21,11 +22,13 @@ from pyspark.util import PythonEvalType
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
 from pydelta.errors import DeltaError
+from pydelta.protocol.identity import identities
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, TableProperties
 from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.errors import raised_in
+from pydelta.spark.identity import with_identities
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
@@ -77,13 +80,16 @@ class DataFrameSource:
     def write(self, target: WriteTarget) -> RewriteOutput:
         """See ``RowSource.write``."""
         plan = target.plan
-        rows = conform(self._df, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        given = {column.lower() for column in self._df.columns}
+        lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]
+        rows, values = with_identities(self._spark, self._df, lacking)
+        rows = conform(rows, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
         rows = _spread(self._spark, rows, target)
         change_column = None
         if target.record_inserts:
             change_column = CHANGE_COLUMN
             rows = rows.withColumn(CHANGE_COLUMN, F.explode(F.array(F.lit(None).cast("string"), F.lit("insert"))))
-        return write_files(
+        written = write_files(
             self._spark,
             rows,
             change_column=change_column,
@@ -94,6 +100,7 @@ class DataFrameSource:
             options=target.options,
             settings=target.settings,
         )
+        return replace(written, marks=values.marks())
 
 
 def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:

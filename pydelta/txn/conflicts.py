@@ -30,6 +30,7 @@ from pydelta.errors import (
     ProtocolChangedException,
 )
 from pydelta.protocol.actions import AddFile, RemoveFile
+from pydelta.protocol.identity import only_marks_moved
 from pydelta.txn.reads import ReadSet
 from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Staged, WinningCommit
 
@@ -142,6 +143,8 @@ def _protocol_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, lev
 def _metadata_changed(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
     if winner.metadata is None:
         return None
+    if reads.metadata is not None and staged.metadata is None and only_marks_moved(reads.metadata, winner.metadata):
+        return None  # the winner gave out identity values, and this transaction gives out none
     return _conflict(
         MetadataChangedException, winner, "changed the table's metadata (schema, partitioning or properties)."
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from pydelta.log.columns import canonical_path, file_key, keys_of
-from pydelta.protocol.actions import AddFile, FileKey, RemoveFile
+from pydelta.protocol.actions import AddFile, FileKey, Metadata, RemoveFile
 
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
@@ -65,6 +65,7 @@ class ReadSet:
         rows_stand_alone: What becomes of a row depends on that row alone; see ``OptimisticTransaction``.
         matcher: Decides which added files a scan would have met.
         root: URI of the table; completes paths, so that two spellings of one file meet.
+        metadata: The table's definition that was read; None where there is no table.
     """
 
     predicates: tuple[ReadPredicate, ...] = ()
@@ -75,6 +76,7 @@ class ReadSet:
     rows_stand_alone: bool = False
     matcher: FileMatcher = match_any_file
     root: str = ""
+    metadata: Metadata | None = None
 
     def key_of(self, file: AddFile | RemoveFile) -> str:
         """The file's identity, whatever way its path is spelt."""

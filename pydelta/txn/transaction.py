@@ -164,6 +164,7 @@ class OptimisticTransaction:
             if metadata is None
             else matcher_for(metadata, root=self.snapshot.table_uri, mode=self.snapshot.column_mapping_mode),
             root=self.snapshot.table_uri,
+            metadata=metadata,
         )
 
     def read_files(
