@@ -1,0 +1,90 @@
+"""VACUUM and another operation, every merge of their phases: no file that can be read goes, all garbage does."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pydelta.commands.vacuum import vacuum
+from pydelta.errors import DeltaConcurrentModificationException
+from pydelta.log import DeltaLog
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.lockstep import interleavings, run_lockstep
+from pydelta.testing.operations import (
+    add_file,
+    append,
+    checkpoint,
+    clone_over,
+    compact,
+    create_table,
+    delete_partition,
+    delete_value,
+    hide_value,
+    optimize,
+    overwrite,
+    purge,
+    rows_of,
+    support,
+    update_value,
+    upsert_value,
+)
+from pydelta.testing.publishing import generate
+from pydelta.testing.vacuuming import litter, missing_files, vacuum_all
+
+_NAMES = itertools.count()
+OTHERS = {
+    "append": append("1", [1, 100]),
+    "overwrite": overwrite("1", [1, 101]),
+    "delete value": delete_value(1),
+    "delete partition": delete_partition("1"),
+    "hide value": hide_value(1),
+    "update value": update_value(1, 300),
+    "upsert value": upsert_value(1, 310, "3"),
+    "compact": compact("1"),
+    "optimize": optimize(),
+    "purge": purge(),
+    "checkpoint": checkpoint(),
+    "support": support("vacuumProtocolCheck"),
+    "clone over": clone_over("1", [1, 103]),
+    "generate": generate(),
+    "vacuum full": vacuum_all(),
+    "vacuum lite": vacuum_all("lite"),
+}
+TURNS = 6  # begin, START, listing, deletion, END, and the end
+
+
+def fresh():
+    store = MemoryStore(f"memory://vacuumrace{next(_NAMES)}/t")
+    files = [add_file("1", [1, 2]), add_file("1", [3, 4]), add_file("2", [1, 5]), add_file("3", [6])]
+    create_table(DeltaLog(store), files, delta_enableDeletionVectors="true", delta_checkpointInterval="3")
+    return store, litter(store)
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
+    other = OTHERS[name]
+    schedules = list(interleavings("vacuum", TURNS, "other", 5))
+    for schedule in schedules[:: 150 if mode == "lite" else 75]:
+        store, garbage = fresh()
+        known = {info.path for info in store.list_all()} - set(garbage)
+        before = rows_of(DeltaLog(store).update())
+        results = run_lockstep(
+            {
+                "vacuum": lambda step, store=store: vacuum_all(mode).run(DeltaLog(store), step),
+                "other": lambda step, store=store: other.run(DeltaLog(store), step),
+            },
+            schedule,
+        )
+        failed = results["other"] if isinstance(results["other"], BaseException) else None
+        assert not isinstance(results["vacuum"], BaseException), results["vacuum"]
+        assert failed is None or isinstance(failed, DeltaConcurrentModificationException), failed
+        assert missing_files(store, known) == [], schedule
+        assert rows_of(DeltaLog(store).update()) == +(before if failed else other.model(before))
+        left = {info.path for info in store.list_all()}
+        if mode == "full":
+            assert left.isdisjoint(garbage)
+        vacuum(DeltaLog(store), retention_hours=1, enforce_retention=False)
+        assert missing_files(store, known) == []
+        assert {info.path for info in store.list_all()}.isdisjoint(garbage)

@@ -1,0 +1,104 @@
+"""VACUUM of tables that Spark wrote: nothing that can still be read goes, everything else that is old does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from pydelta import DeltaTable
+from pydelta.errors import SchemaMismatchError, UnsafeOperationError
+
+pytestmark = pytest.mark.spark
+WEEK_S = 7 * 86_400
+
+
+def age(path: Path, seconds: float, *, log: bool = True) -> None:
+    """Let everything below a folder be older."""
+    at = time.time() - seconds
+    for found in [path, *path.rglob("*")]:
+        if log or "_delta_log" not in found.parts:
+            os.utime(found, (at, at))
+
+
+@pytest.fixture
+def unchecked(spark):
+    """A session in which any retention may be said."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    yield
+    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def data_files(path: Path) -> set[str]:
+    found = (item for item in path.rglob("*") if item.is_file() and "_delta_log" not in item.parts)
+    return {str(item.relative_to(path)) for item in found}
+
+
+def test_a_table_with_vectors_feed_and_odd_partitions(spark, tmp_path, unchecked):
+    path = tmp_path / "a table"
+    rows = [(number, f"p {number % 3}:%/", None if number % 5 else "x") for number in range(60)]
+    frame = spark.createDataFrame(rows, "id long, p string, q string").repartition(2)
+    writer = frame.write.format("delta").partitionBy("p", "q")
+    writer.option("delta.enableDeletionVectors", "true").option("delta.enableChangeDataFeed", "true").save(str(path))
+    table = DeltaTable.forPath(spark, str(path))
+    table.delete("id < 5")
+    table.update("id = 10", {"q": "'new'"})
+    table.optimize().executeCompaction()
+    expected = {row.id: row.q for row in table.toDF().collect()}
+    before = data_files(path)
+    assert table.vacuum().count() == 0
+    assert data_files(path) == before, "all of it is young"
+
+    age(path, WEEK_S + 3600)
+    planned = {row.path for row in table.vacuum(0, dryRun=True).collect()}
+    assert data_files(path) == before
+    table.vacuum(0)
+    gone = {f"file://{path}/{name}" for name in before - data_files(path)}
+    assert {name for name in gone if not name.endswith(".crc")} == planned
+    for part in ("_change_data/", "deletion_vector", "p=p"):
+        assert any(part in name for name in planned), part
+    assert {row.id: row.q for row in table.toDF().collect()} == expected
+    history = table.history(2).collect()
+    assert [row.operation for row in history] == ["VACUUM END", "VACUUM START"]
+    assert int(history[0].operationMetrics["numDeletedFiles"]) >= len(planned)
+
+
+def test_the_sessions_check_counts_and_errors_are_those_that_spark_users_catch(spark, tmp_path):
+    path = tmp_path / "t"
+    spark.range(3).write.format("delta").save(str(path))
+    spark.range(4).write.format("delta").mode("overwrite").save(str(path))
+    table = DeltaTable.forPath(spark, str(path))
+    with pytest.raises(UnsafeOperationError) as caught:
+        table.vacuum(0)
+    assert isinstance(caught.value, AnalysisException)
+    table.vacuum()
+    assert spark.read.format("delta").load(str(path)).count() == 4
+
+
+def test_a_dataframe_or_a_table_is_an_inventory(spark, tmp_path, unchecked):
+    path = tmp_path / "t"
+    spark.range(3).repartition(1).write.format("delta").save(str(path))
+    spark.range(4).repartition(1).write.format("delta").mode("overwrite").save(str(path))
+    age(path, WEEK_S + 3600)
+    (old,) = {row.path for row in DeltaTable.forPath(spark, str(path)).vacuum(0, dryRun=True).collect()}
+    (path / "stray").write_bytes(b"x")
+    os.utime(path / "stray", (1, 1_600_000_000))
+    listed = [
+        (f"file:{found}", found.stat().st_size, found.is_dir(), int(found.stat().st_mtime * 1000))
+        for found in path.rglob("*")
+        if found.name != "stray"
+    ]
+    listed.append((f"file:{tmp_path}/elsewhere", 1, False, 1_600_000_000_000))
+    inventory = spark.createDataFrame(listed, "path string, length long, isDir boolean, modificationTime long")
+    table = DeltaTable.forPath(spark, str(path))
+    assert {row.path for row in table.vacuum(0, dryRun=True, inventory=inventory).collect()} == {old}
+    inventory.createOrReplaceTempView("the_list")
+    table.vacuum(0, inventory="the_list")
+    assert not Path(old.removeprefix("file://")).exists()
+    assert (path / "stray").exists(), "the inventory did not name it"
+    assert table.toDF().count() == 4
+    with pytest.raises(SchemaMismatchError, match="length is int32 and must be bigint"):
+        table.vacuum(0, inventory=inventory.selectExpr("path", "CAST(length AS INT)", "isDir", "modificationTime"))
