@@ -27,6 +27,7 @@ from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.sql_nodes import Nodes
+from pydelta.spark.vacuum import run_vacuum, vacuum_frame
 from pydelta.sql import (
     Clone,
     ConvertToDelta,
@@ -202,7 +203,27 @@ class _Run:
         return self._nodes.jvm.nothing()
 
     def _vacuum(self, statement: Vacuum) -> DataFrame:
-        raise UnsupportedFeatureError("VACUUM is not there yet.", features=("VACUUM",), hint="Keep the files for now.")
+        log = self._log(statement.table)
+        listed = None
+        if statement.inventory is not None or statement.inventory_query is not None:
+            if statement.mode == "LITE":
+                raise InvalidArgumentError(
+                    "VACUUM LITE takes from the log what to delete, and USING INVENTORY from a list.",
+                    hint="Leave out LITE, or the inventory.",
+                )
+            text = statement.inventory_query or f"SELECT * FROM {_quoted(statement.inventory or ())}"
+            listed = self._nodes.query(self._nodes.jvm.parse(text))
+        with error_context(table=log.uri):
+            result = run_vacuum(
+                self._spark,
+                log,
+                retention_hours=statement.retain_hours,
+                dry_run=statement.dry_run,
+                mode="lite" if statement.mode == "LITE" else "full",
+                inventory=listed,
+                where=statement.where,
+            )
+        return vacuum_frame(self._spark, result)
 
     def _fsck(self, statement: Fsck) -> DataFrame:
         raise UnsupportedFeatureError("FSCK is not there yet.", features=("FSCK",), hint="Use delta-rs' repair().")

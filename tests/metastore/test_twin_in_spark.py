@@ -60,6 +60,20 @@ def test_what_is_written_to_it_is_committed_to_the_table(found):
     assert len(found["forName"]) == 42
 
 
+def test_changes_in_sql_are_commits_of_the_table_and_leave_the_manifests_to_the_sync(found):
+    first, second, third = [200, 0, "n0"], [201, 1, "n1"], [305, 1, "n5"]
+    assert found["in SQL"] == {
+        "insert": [first, second],
+        "insert after with": [first, second, third],
+        "update": [first, second, [305, 1, "x"]],
+        "merge": [first, [305, 1, "x"]],
+        "delete under an alias": [[305, 1, "x"]],
+        "insert overwrite": [[400, 1, "y"]],
+    }
+    assert found["commits in SQL"] == [6, True]
+    assert found["truncated"] == [0, True]
+
+
 def test_statements_that_would_change_it_through_hive_are_refused(found):
     assert {name: text for name, text in found["refused"].items() if text is None} == {}
     for text in found["refused"].values():

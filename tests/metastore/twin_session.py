@@ -106,17 +106,28 @@ found["deleted"] = [spark.table(twin).where("id >= 100").count(), log.update().v
 found["forName"] = rows(DeltaTable.forName(spark, twin).toDF())
 found["expected after"] = rows(spark.read.format("delta").load(root))
 
+beginning, manifests = log.update().version, tree()
+changes = {
+    "insert": f"INSERT INTO {twin} SELECT id + 200, Day, Name, price, At, s FROM {native} WHERE id < 2",
+    "insert after with": f"WITH w AS (SELECT * FROM {native} WHERE id = 5) INSERT INTO {twin} "
+    "SELECT id + 300, Day, Name, price, At, s FROM w",
+    "update": f"UPDATE {twin} SET Name = 'x' WHERE id >= 300",
+    "merge": f"MERGE INTO {twin} t USING (SELECT 201 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    "delete under an alias": f"DELETE FROM {twin} AS t WHERE t.id = 200",
+    "insert overwrite": f"INSERT OVERWRITE TABLE {twin} PARTITION (Day = 1) (id, Name) SELECT 400, 'y'",
+}
+found["in SQL"] = {}
+for key, text in changes.items():
+    spark.sql(text)
+    answer = spark.sql(f"SELECT id, Day, Name FROM {twin} WHERE id >= 200 ORDER BY id").collect()
+    found["in SQL"][key] = [list(row) for row in answer]
+found["commits in SQL"] = [log.update().version - beginning, manifests == tree()]
+spark.sql(f"TRUNCATE TABLE {twin}")
+found["truncated"] = [spark.table(twin).count(), manifests == tree()]
+DeltaTable.forName(spark, twin).restoreToVersion(beginning)
+
 before = [tree(), log.update().version]
 statements = {
-    "insert": f"INSERT INTO {twin} SELECT * FROM {native}",
-    "insert values": f"INSERT INTO {twin} VALUES (1)",
-    "insert overwrite": f"INSERT OVERWRITE TABLE {twin} PARTITION (Day = 1) SELECT 1",
-    "insert after with": f"WITH w AS (SELECT * FROM {native}) INSERT INTO {twin} SELECT * FROM w",
-    "delete": f"DELETE FROM {twin} WHERE id = 1",
-    "delete under an alias": f"DELETE FROM {twin} AS t WHERE t.id = 1",
-    "update": f"UPDATE {twin} SET Name = 'x'",
-    "merge": f"MERGE INTO {twin} t USING {native} s ON t.id = s.id WHEN MATCHED THEN DELETE",
-    "truncate": f"TRUNCATE TABLE {twin}",
     "msck": f"MSCK REPAIR TABLE {twin}",
     "add partition": f"ALTER TABLE {twin} ADD PARTITION (Day = 99)",
     "add column": f"ALTER TABLE {twin} ADD COLUMNS (z INT)",
