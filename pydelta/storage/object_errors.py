@@ -28,6 +28,10 @@ _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})</Message>")
 _RETRIES: Final = re.compile(r"\bretries: (\d+)")
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
+_PART: Final = re.compile(r"DeleteFailed \{.*?code: \"([^\"]{1,80})\"", re.DOTALL)
+_PART_AGAIN: Final = frozenset(
+    {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ThrottlingException"}
+)
 _QUERY_SECRET: Final = re.compile(r"(?i)\b(sig|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token)=[^&\s\"'<>]+")
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
 
@@ -41,7 +45,8 @@ class Failure:
         code: The service's own error code, such as ``SlowDown``.
         message: The service's own sentence.
         kind: ``credentials`` when none were found, ``path`` for a name the client refuses, ``missing``, ``denied``,
-            ``connect`` when no connection was made, ``reply`` for an HTTP status, else ``lost``.
+            ``connect`` when no connection was made, ``reply`` for an HTTP status, ``part`` when a request for many
+            objects was carried out for some of them, else ``lost``.
         retries: How often the client had repeated the request.
     """
 
@@ -58,16 +63,25 @@ class Failure:
             return False
         if self.kind == "reply":
             return self.status == 501 or (self.status is not None and 400 <= self.status < 500 and self.status != 408)
-        return self.kind != "lost"
+        return self.kind not in ("lost", "part")
 
     @property
     def is_outage(self) -> bool:
         """Whether every other request would most likely fail the same way."""
+        if self.kind == "part":
+            return self.retryable
         return self.kind in ("connect", "lost", "credentials", "denied") or (self.status or 0) >= 500
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether the store refused it for want of permission."""
+        return self.kind == "denied" or (self.kind == "part" and self.code == "AccessDenied")
 
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
+        if self.kind == "part":
+            return self.code in _PART_AGAIN
         return self.kind in ("connect", "lost") or self.status in (408, 429) or (self.status or 0) >= 500
 
 
@@ -79,6 +93,7 @@ def read_failure(error: Exception) -> Failure:
     message = _MESSAGE.search(text)
     retries = _RETRIES.search(text)
     http = _KIND.search(text)
+    part = _PART.search(text)
     if "169.254." in text or "/latest/api/token" in text or "sts.amazonaws.com" in text:
         kind = "credentials"
     elif isinstance(error, FileNotFoundError):
@@ -87,6 +102,8 @@ def read_failure(error: Exception) -> Failure:
         kind = "path"
     elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         kind = "denied"
+    elif part is not None:
+        kind, code = "part", part
     elif status is not None:
         kind = "reply"
     elif http is not None and http.group(1) == "Connect":
@@ -117,7 +134,7 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
         if failure.code in ("NoSuchBucket", "ContainerNotFound"):
             return ObjectNotFoundError(f"{where}: there is no such bucket.", hint="Create it, or check the endpoint.")
         return ObjectNotFoundError(f"{where} does not exist.")
-    if failure.kind == "denied":
+    if failure.is_denied:
         return StoragePermissionError(
             f"{where}: the store refused the request ({detail}).",
             hint="Check the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*) and what their owner may do.",

@@ -231,7 +231,7 @@ class ObjectStore:
             deleted=len(names) - len(failed),
             failed=tuple(failed),
             retryable=bool(causes) and all(cause.retryable for cause in causes),
-            denied=any(cause.kind == "denied" for cause in causes),
+            denied=any(cause.is_denied for cause in causes),
         )
 
     def _delete_page(self, names: Sequence[str], failed: list[tuple[str, str]], causes: list[Failure]) -> None:

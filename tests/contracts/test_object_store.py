@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import traceback
 import urllib.request
 import uuid
@@ -13,6 +14,7 @@ from s3_server import Misbehaviour, S3Server
 
 from pydelta.errors import StorageError, StorageFullError, StoragePermissionError, UnsafeStoreError
 from pydelta.storage import PutOutcome, objects, open_store
+from pydelta.storage.object_errors import read_failure
 from pydelta.storage.probe import ensure_safe, probe_put_if_absent
 from pydelta.storage.uploads import PART_BYTES
 
@@ -217,3 +219,79 @@ def test_a_bulk_deletion_that_fails_is_reported_by_name(s3_server, s3_store):
     assert [name for name, reason in report.failed] == ["a", "b"]
     assert "AccessDenied" in report.failed[0][1]
     assert s3_store.read("a") == b"1"
+
+
+def _answering(s3_server, monkeypatch, key, *codes):
+    """Let the service say of one key of bulk deletions that it was not deleted, with one code after the other."""
+    inner, left = s3_server._inner, list(codes)
+
+    def answer(environ, start):
+        if environ["REQUEST_METHOD"] != "POST" or not left:
+            return inner(environ, start)
+        keys = re.findall(r"<Key>(.*?)</Key>", environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])).decode())
+        parts = [f"<Deleted><Key>{name}</Key></Deleted>" for name in keys if not name.endswith(f"/{key}")]
+        failed = [name for name in keys if name.endswith(f"/{key}")]
+        if failed:
+            code = left.pop(0)
+            parts.append(f"<Error><Key>{failed[0]}</Key><Code>{code}</Code><Message>not that one</Message></Error>")
+        body = f"<DeleteResult>{''.join(parts)}</DeleteResult>".encode()
+        start("200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/xml")])
+        return [body]
+
+    monkeypatch.setattr(s3_server, "_inner", answer)
+
+
+def test_of_a_bulk_deletion_that_is_denied_in_part_each_key_is_told(s3_server, s3_store, monkeypatch):
+    _answering(s3_server, monkeypatch, "b", "AccessDenied", "AccessDenied")
+    report = s3_store.delete_many(["a", "b", "c"])
+    assert report.deleted == 2
+    assert [name for name, _ in report.failed] == ["b"]
+    assert "AccessDenied" in report.failed[0][1]
+    assert (report.denied, report.retryable) == (True, False)
+
+
+def test_a_bulk_deletion_that_is_slowed_down_is_repeated_as_a_whole(s3_server, s3_store, monkeypatch):
+    for name in ("a", "b"):
+        s3_store.put(name, b"1")
+    _answering(s3_server, monkeypatch, "b", "SlowDown")
+    assert s3_store.delete_many(["a", "b"]).deleted == 2
+    assert list(s3_store.list_all()) == []
+    failure = read_failure(
+        RuntimeError('Generic { source: DeleteFailed { path: "b", code: "SlowDown", message: "" } }')
+    )
+    assert (failure.kind, failure.retryable, failure.is_outage, failure.is_denied) == ("part", True, True, False)
+
+
+def test_pages_are_of_a_thousand_keys_and_ranges_end_with_the_page_of_their_last_key(s3_server, s3_store):
+    for number in range(1203):
+        s3_store.put(f"k{number:04}", b"1")
+    s3_server.requests.clear()
+    pages = list(s3_store.list_pages())
+    assert [len(page.paths) for page in pages] == [1000, 203]
+    assert pages[0].sizes[0] == 1
+    assert abs(pages[0].times_ms[0] / 1000 - time.time()) < 600
+    ranges = [list(s3_store.list_pages(after=after, before=before)) for after, before in (("", "k0600"), ("k0600", ""))]
+    found = [path for pages in ranges for page in pages for path in page.paths]
+    assert found == [f"k{number:04}" for number in range(1203)]
+    assert [len(pages) for pages in ranges] == [1, 1]
+    assert [page.paths for page in s3_store.list_pages(after="z")] == [[]]
+    assert len([1 for method, _ in s3_server.requests if method == "GET"]) == 5
+    assert s3_store.remove_directories(["k"]) == []
+
+
+def test_a_vacuum_counts_its_requests_as_the_service_does(s3_server, s3_store):
+    from pydelta.commands.vacuum import vacuum
+    from pydelta.log import DeltaLog
+    from pydelta.testing import TableBuilder
+
+    table = TableBuilder(s3_store, columns={"x": "long"})
+    table.commit()
+    for number in range(1100):
+        s3_store.put(f"p=ä %41/g{number:04}", b"1")
+    s3_server.requests.clear()
+    later = time.time_ns() // 1_000_000 + 8 * 86_400_000
+    result = vacuum(DeltaLog(s3_store), now_ms=later)
+    assert result.deleted == 1100
+    assert [method for method, _ in s3_server.requests].count("POST") == result.delete_requests == 2
+    assert result.list_requests == 2
+    assert [info.path for info in s3_store.list_all() if not info.path.startswith("_delta_log")] == []
