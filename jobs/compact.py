@@ -1,5 +1,7 @@
 """Small files of old partitions merged into large ones: ``spark-submit jobs/compact.py --table … --older-than 7``.
 
+``--database`` takes every Delta table of a database in the metastore; one that fails stops no other.
+
 Old means: by the partition column that is a date, where the table has one, else by the files' modification times. One
 line of JSON on standard output says what happened. Run it as often as you like: what is compact is left alone. Exit
 codes: 0 done (also when there was nothing to do), 1 the arguments are wrong, 2 another writer changed the same files or
@@ -14,7 +16,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
 from pydelta.commands.optimize import optimize
@@ -88,7 +90,10 @@ class _Parser(argparse.ArgumentParser):
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = _Parser(prog="compact.py", description=__doc__)
-    parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    named = parser.add_mutually_exclusive_group(required=True)
+    named.add_argument("--table", metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    named.add_argument("--database", metavar="NAME", help="every Delta table of it in the metastore")
+    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     parser.add_argument("--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, take all")
     parser.add_argument(
         "--max-files-per-partition",
@@ -154,6 +159,45 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
     )
 
 
+def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = None) -> list[dict[str, Any]]:
+    """Compact every Delta table of a database, one after the other.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line, with ``--database``.
+        now: The time; the clock's by default.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right; there is no metastore.
+    """
+    from catalog_sync.registered import metastore_of, registered_locations
+    from pydelta.spark.jvm import Jvm
+
+    options = arguments().parse_args(args)
+    jvm = Jvm.of(spark)
+    metastore = metastore_of(options.metastore, {**jvm.session_conf(), **jvm.hadoop_options()})
+    if metastore is None:
+        raise InvalidArgumentError(
+            "--database asks a metastore, and there is none.", hint="Give --metastore thrift://host:9083, or --table."
+        )
+    with metastore:
+        tables = registered_locations(metastore, [options.database])
+    rest = [f"--max-files-per-partition={options.max_files_per_partition}"]
+    rest += [f"--older-than={options.older_than}"] if options.older_than is not None else []
+    rest += [f"--where={options.where}"] if options.where is not None else []
+    rows: list[dict[str, Any]] = []
+    for name, location in sorted(tables.items()):
+        try:
+            rows.append(asdict(run(spark, [f"--table={location}", *rest], now=now)) | {"table": name})
+        except DeltaError as error:
+            rows.append({"table": name, "error": error.code, "message": str(error), "exit_code": _code_of(error)})
+    return rows
+
+
+def _code_of(error: DeltaError) -> int:
+    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
@@ -161,14 +205,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments().print_help()
         return 0
     try:
-        arguments().parse_args(given)  # before a session is started
+        options = arguments().parse_args(given)  # before a session is started
         import pydelta
 
-        result = run(pydelta.session(app_name="compact"), given)
+        spark = pydelta.session(app_name="compact")
+        if options.database is not None:
+            rows = run_database(spark, given)
+            print(json.dumps({"tables": rows}), flush=True)
+            return max((int(row.get("exit_code", 0)) for row in rows), default=0)
+        result = run(spark, given)
     except DeltaError as error:
-        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
-        return code
+        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
+        return _code_of(error)
     print(json.dumps(asdict(result)), flush=True)
     return 0
 
