@@ -9,6 +9,7 @@
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
     pydelta vacuum PATH       delete the files that no retained version needs
+    pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import typer
 from pydelta.errors import DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pydelta.commands.fsck import FsckReport
     from pydelta.commands.inventory import Inventory
     from pydelta.commands.vacuum_result import VacuumProgress
     from pydelta.log import DeltaLog, Snapshot
@@ -356,6 +358,54 @@ def vacuum(
         f"{result.bytes} bytes {'to free' if dry_run else 'freed'}."
     )
     print(result.sentence)
+
+
+@app.command()
+def fsck(
+    path: _Path,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove entries of missing files from the log, replace bad checkpoints.")
+    ] = False,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Look for missing files, holes in the log, unreadable checkpoints and stray files."""
+    from pydelta.commands.fsck import fsck as run
+
+    report = run(_log(path, option), repair=repair)
+    stray = report.stray_files
+    if as_json:
+        _print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})
+    else:
+        state = f"Version {report.version}" if report.version is not None else "The newest version cannot be read"
+        print(
+            f"{state}: {report.checked_files} files looked for, {stray.height} stray files ({stray['size'].sum()} bytes)."
+        )
+        if report.repaired_version is not None:
+            print(f"{len(report.missing_files)} missing files left the log in version {report.repaired_version}.")
+        for name in report.removed_checkpoints:
+            print(f"Deleted the checkpoint file {name}; a new checkpoint is there.")
+    if not _say_damage(report, repaired=repair):
+        raise typer.Exit(4)
+
+
+def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
+    """What is (still) wrong, on standard error; whether nothing is."""
+    said = [f"unreadable: {report.unreadable}"] if report.unreadable else []
+    said += [f"hole in the log: version {version}" for version in report.holes]
+    said += [f"damaged commit {version}: {why}" for version, why in report.damaged_commits]
+    said += [f"missing deletion vector of: {path}" for path in report.missing_vectors]
+    mendable = [f"damaged checkpoint {name}: {why}" for name, why in report.damaged_checkpoints]
+    mendable += ["damaged hint: _last_checkpoint"] if report.damaged_hint else []
+    mendable += [f"missing file: {path}" for path in report.missing_files]
+    mended = repaired and report.unreadable is None
+    for text in said if mended else said + mendable:
+        print(text, file=sys.stderr)
+    if said:
+        print("Next: bring back what is missing from a backup of _delta_log or of the files.", file=sys.stderr)
+    if mendable and not mended:
+        print("Next: bring the files back, or let go of them with pydelta fsck --repair", file=sys.stderr)
+    return not said and (mended or not mendable)
 
 
 def _inventory(location: str, options: Mapping[str, str]) -> Inventory:

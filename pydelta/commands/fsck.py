@@ -1,0 +1,276 @@
+"""FSCK: a table in, what is wrong with it out; with repair, entries of files that are gone leave the log.
+
+::
+
+    log directory  --> holes, commits and checkpoints that cannot be read
+    live files     -- minus what the store lists --> missing
+    listing        -- minus what any version in the log names --> stray
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.vacuum_listing import list_batches
+from pydelta.commands.vacuum_needed import find_needed, paths_in
+from pydelta.commands.vacuum_plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
+from pydelta.errors import (
+    LogCorruptedError,
+    LogGapError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+    error_context,
+)
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.checkpoint_read import read_checkpoint
+from pydelta.log.columns import canonical_path
+from pydelta.log.last_checkpoint import HINT_PATH, read_hint
+from pydelta.log.replay import State, apply_actions, partition_spec
+from pydelta.log.segment import CheckpointFiles, Listing, read_listing
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import LOG_DIR, LogFileKind, is_absolute_path, parse_log_name, resolve_data_path
+from pydelta.protocol.vectors import vector_path
+from pydelta.storage.interface import ObjectInfo
+from pydelta.txn import Operation, start_transaction
+
+__all__ = ["FsckReport", "fsck"]
+
+_READERS: Final = 16
+_CHECKPOINTS: Final = (LogFileKind.CHECKPOINT_CLASSIC, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
+
+
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=LISTED_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FsckReport:
+    """What was found, and what was done about it.
+
+    Args:
+        root: URI of the table.
+        version: Its newest version; None where it cannot be read.
+        unreadable: Why it cannot be read; None where it can.
+        holes: Versions whose commit is missing between the oldest and the newest one.
+        damaged_commits: Version and reason.
+        damaged_checkpoints: File names and reasons; parts of an incomplete checkpoint are among them.
+        damaged_hint: Whether ``_last_checkpoint`` cannot be used.
+        checked_files: Live files looked for.
+        missing_files: Live files that are gone, as the log spells them.
+        missing_vectors: Live files whose deletion vector is gone: their deleted rows cannot be told any more.
+        stray_files: Files that no version in the log names: ``path size modification_time``.
+        repaired_version: The commit that removed the missing files from the log; None without one.
+        removed_checkpoints: Damaged checkpoint files that were deleted.
+    """
+
+    root: str
+    version: int | None
+    unreadable: str | None = None
+    holes: tuple[int, ...] = ()
+    damaged_commits: tuple[tuple[int, str], ...] = ()
+    damaged_checkpoints: tuple[tuple[str, str], ...] = ()
+    damaged_hint: bool = False
+    checked_files: int = 0
+    missing_files: tuple[str, ...] = ()
+    missing_vectors: tuple[str, ...] = ()
+    stray_files: pl.DataFrame = field(default_factory=_nothing)
+    repaired_version: int | None = None
+    removed_checkpoints: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table reads as it should. Stray files harm nobody; VACUUM deletes them in time."""
+        return not (
+            self.unreadable
+            or self.holes
+            or self.damaged_commits
+            or self.damaged_checkpoints
+            or self.damaged_hint
+            or self.missing_files
+            or self.missing_vectors
+        )
+
+
+def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
+    """Look a table over; change nothing unless told to.
+
+    A repair removes the entries of missing data files from the log, in one commit: their rows are lost either way,
+    and the rest of the table can be read again. It deletes checkpoints that cannot be read, once a new one is there.
+    It does not invent what is gone: holes in the log, damaged commits and missing deletion vectors stay as they are.
+
+    Args:
+        log: The table.
+        repair: Whether to repair.
+
+    Returns:
+        What was found; of a repair too, what was found before it.
+
+    Raises:
+        TableNotFoundError: There is no log.
+        UnsafeOperationError: The table is append-only, so that no entry may be removed.
+        UnsupportedFeatureError: A feature that this engine does not know.
+        StorageError: The store failed.
+    """
+    with error_context(table=log.uri):
+        objects = list(log.store.list_from("", prefix=LOG_DIR))
+        listing = read_listing(objects)
+        if listing.is_empty:
+            raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+        report = _check_log(log, objects, listing)
+        try:
+            snapshot = log.update()
+            checked = _check_files(log, snapshot, report)
+        except (LogCorruptedError, LogGapError) as error:
+            return replace(report, unreadable=error.message)
+        return _repair(log, snapshot, checked) if repair else checked
+
+
+# --- the log -----------------------------------------------------------------------------------------------------
+
+
+def _check_log(log: DeltaLog, objects: Sequence[ObjectInfo], listing: Listing) -> FsckReport:
+    versions = sorted(listing.commits)
+    holes = sorted(set(range(versions[0], listing.last_version + 1)) - set(versions)) if versions else []
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+        commits = [found for found in pool.map(lambda version: _damage_of_commit(log, version), versions) if found]
+        checkpoints = [part for found in pool.map(lambda files: _damage_of(log, files), listing.checkpoints)
+                       for part in found]  # fmt: skip
+    complete = {info.path for files in listing.checkpoints for info in files.files}
+    for info in objects:
+        name = info.path.rpartition("/")[2]
+        file = parse_log_name(name)
+        if file is not None and file.kind in _CHECKPOINTS and info.path not in complete:
+            why = "it is empty" if info.size == 0 else "other parts of it are missing"
+            checkpoints.append((name, why))
+    hinted = log.store.head(HINT_PATH) is not None
+    hint = read_hint(log.store) if hinted else None
+    known = {files.version for files in listing.checkpoints}
+    return FsckReport(
+        root=log.uri,
+        version=None,
+        holes=tuple(holes),
+        damaged_commits=tuple(commits),
+        damaged_checkpoints=tuple(checkpoints),
+        damaged_hint=hinted and (hint is None or hint.version not in known),
+    )
+
+
+def _damage_of_commit(log: DeltaLog, version: int) -> tuple[int, str] | None:
+    try:
+        log.actions(version)
+    except LogCorruptedError as error:
+        return version, error.message
+    except VersionNotFoundError:  # cleaned up since it was listed
+        return None
+    return None
+
+
+def _damage_of(log: DeltaLog, files: CheckpointFiles) -> list[tuple[str, str]]:
+    """Why a checkpoint cannot be read, for each of its files; nothing for a good one."""
+    try:
+        found = read_checkpoint(log.store, files)
+        found.core(partition_spec(apply_actions(State(), found.state)).physical_names)
+        found.tombstones()
+    except LogCorruptedError as error:
+        return [(info.path.rpartition("/")[2], error.message) for info in files.files]
+    except UnsupportedFeatureError:
+        return []
+    return []
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
+    names = names_of(snapshot)
+    batches = [batch.files for batch in list_batches(log.store, enter=names.enters)]
+    listed = pl.concat(batches) if batches else _nothing()
+    there = listed["path"]
+    adds = snapshot.files.core
+    suspects = adds.filter(~_found(adds["path"], there, log.uri))
+    missing = [add.path for add in snapshot.files.adds(suspects) if not _is_there(log, add.path)]
+    vectors = adds.filter(pl.col("dv_id").is_not_null() & ~pl.col("dv_id").str.starts_with("i"))
+    broken = _without_vector(log, snapshot.files.adds(vectors), set(there)) if vectors.height else []
+    return replace(
+        report,
+        version=snapshot.version,
+        checked_files=adds.height,
+        missing_files=tuple(missing),
+        missing_vectors=tuple(broken),
+        stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed),
+    )
+
+
+def _found(paths: pl.Series, there: pl.Series, root: str) -> pl.Series:
+    """Whether each path, as the log spells it, is among plain ones. Only relative paths without escapes at once."""
+    odd = paths.str.contains_any(["%", ":"]) | paths.str.starts_with("/")
+    found = paths.is_in(there.implode()) & ~odd
+    if bool(odd.any()):
+        base = resolve_data_path(root, "")
+        wanted = [canonical_path(path, root).removeprefix(base) for path in paths.filter(odd)]
+        found = found.scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String).is_in(there.implode()))
+    return found
+
+
+def _is_there(log: DeltaLog, path: str) -> bool:
+    """Asked for by name: a file of a shallow clone's source, or one that came since the listing."""
+    return log.file_exists(path)
+
+
+def _without_vector(log: DeltaLog, adds: Sequence[AddFile], there: set[str]) -> list[str]:
+    places: dict[str, bool] = {}
+    for add in adds:
+        path = vector_path(add.deletion_vector) if add.deletion_vector is not None else None
+        if path is not None and path not in places:
+            inside = paths_in(pl.Series([path]), log.uri).to_list() if not is_absolute_path(path) else []
+            places[path] = any(name in there for name in inside) or log.file_exists(path)
+    return [
+        add.path
+        for add in adds
+        if add.deletion_vector is not None and not places.get(vector_path(add.deletion_vector) or "", True)
+    ]
+
+
+def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
+    """Files that no version in the log names, whatever their age."""
+    needed = find_needed(log, snapshot, cutoff_ms=0)
+    now = time.time_ns() // 1_000_000
+    found = doomed_files(listed, needed.paths, cutoff_ms=2 * now, names=names_of(snapshot))
+    return outside(found, nested_tables(listed["path"])).select(list(LISTED_SCHEMA))
+
+
+# --- repair ------------------------------------------------------------------------------------------------------
+
+
+def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
+    repaired = None
+    if report.missing_files:
+        txn = start_transaction(log, snapshot)
+        gone = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))
+        txn.mark_read(gone)
+        now = time.time_ns() // 1_000_000
+        actions = [add.remove(deletion_timestamp=now) for add in snapshot.files.adds(gone)]
+        operation = Operation(name="FSCK", parameters={}, metrics={"numMissingFiles": len(actions)})
+        repaired = txn.commit(actions, operation).version
+    removed: tuple[str, ...] = ()
+    if report.damaged_checkpoints:
+        paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
+        newest = log.update()
+        if any(f"{newest.version:020d}." in path for path in paths):
+            # The commits tell this version without it: the table could be read.
+            log.store.delete_many(paths)
+            log.checkpoint(newest)
+        else:
+            log.checkpoint(newest)
+            log.store.delete_many(paths)
+        removed = tuple(name for name, _ in report.damaged_checkpoints)
+    elif report.damaged_hint:
+        log.checkpoint(log.update())
+    return replace(report, repaired_version=repaired, removed_checkpoints=removed)

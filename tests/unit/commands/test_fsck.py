@@ -1,0 +1,187 @@
+"""FSCK: what is wrong is found, nothing is changed without being told, and what can be repaired is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from pydelta.cli import main
+from pydelta.commands.fsck import fsck
+from pydelta.errors import TableNotFoundError, UnsafeOperationError
+from pydelta.log import DeltaLog
+from pydelta.log.vectors import write_vectors
+from pydelta.protocol.actions import Protocol
+from pydelta.storage.local import LocalStore
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.garbage import Yard
+
+_NAMES = itertools.count()
+HINT = "_delta_log/_last_checkpoint"
+
+
+def grown(store=None, **properties):
+    """Versions 0 to 3 of five files, one of them removed again."""
+    yard = Yard(store or MemoryStore(f"memory://fsck{next(_NAMES)}/t"), partition_columns=("p",), properties=properties)
+    yard.commit(yard.add("p=1/a", age=1), yard.add("p=a b/ä %", age=1), age=1)
+    old = yard.add("p=1/old", age=1)
+    yard.commit(old, age=1)
+    yard.commit(yard.remove(old, age=0), yard.add("p=1/b", age=1), age=1)
+    yard.commit(yard.add("p=1/c", age=1), yard.cdc("_change_data/cdc", age=1), age=1)
+    return yard
+
+
+def objects(yard):
+    return {info.path: yard.store.read(info.path) for info in yard.store.list_all()}
+
+
+def commit(version):
+    return f"_delta_log/{version:020}.json"
+
+
+def checkpoint(version):
+    return f"_delta_log/{version:020}.checkpoint.parquet"
+
+
+def test_a_good_table_is_ok_and_stray_files_are_named():
+    yard = grown()
+    assert fsck(yard.log).ok
+    yard.put("p=2/aborted", age=0, size=33)
+    yard.put("_pydelta/x", age=0)
+    report = fsck(yard.log, repair=True)
+    assert report.ok
+    assert (report.version, report.checked_files, report.repaired_version) == (3, 4, None)
+    assert report.stray_files.select("path", "size").rows() == [("p=2/aborted", 33)]
+    assert "p=2/aborted" in yard.files()
+
+
+def test_missing_files_are_named_and_leave_the_log_when_told_so():
+    yard = grown()
+    yard.store.delete_many(["p=1/b", "p=a b/ä %"])
+    before = objects(yard)
+    report = fsck(yard.log)
+    assert objects(yard) == before
+    assert not report.ok
+    assert set(report.missing_files) == {"p=1/b", "p=a%20b/%C3%A4%20%25"}
+    repaired = fsck(yard.log, repair=True)
+    assert repaired.repaired_version == 4
+    snapshot = yard.log.update()
+    assert set(snapshot.files.core["path"]) == {"p=1/a", "p=1/c"}
+    info = yard.log.history(1)[0].commit_info
+    assert (info.operation, info.get("operationMetrics")) == ("FSCK", {"numMissingFiles": "2"})
+    assert fsck(yard.log).ok
+
+
+def test_an_append_only_table_keeps_its_entries():
+    yard = grown(**{"delta.appendOnly": "true"})
+    yard.store.delete_many(["p=1/b"])
+    with pytest.raises(UnsafeOperationError):
+        fsck(yard.log, repair=True)
+
+
+def test_files_of_a_clones_source_are_looked_for_where_they_are():
+    source = grown()
+    clone = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/clone"), partition_columns=("p",))
+    root = source.store.root
+    clone.commit(*(clone.named(name).replace(path=f"{root}/{name}") for name in ("p=1/a", "p=1/never")), age=1)
+    assert fsck(clone.log).missing_files == (f"{root}/p=1/never",)
+
+
+def test_a_missing_vector_is_named_and_left_alone():
+    yard = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/t"))
+    rows = [np.array([0], dtype=np.uint64)]
+    (good,), _ = write_vectors(rows, store=yard.store)
+    (lost,), (path,) = write_vectors(rows, store=yard.store, random_folders=True)
+    yard.builder.protocol = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("deletionVectors",),
+        writer_features=("deletionVectors",),
+    )
+    yard.add("x", age=1)
+    yard.add("y", age=1)
+    yard.commit(yard.named("x", vector=good), yard.named("y", vector=lost), age=1)
+    assert fsck(yard.log).ok
+    yard.store.delete_many([path])
+    report = fsck(yard.log, repair=True)
+    assert report.missing_vectors == ("y",)
+    assert report.repaired_version is None
+    assert not report.ok
+
+
+def test_holes_and_damaged_commits_are_named():
+    yard = grown()
+    yard.log.checkpoint()
+    yard.store.delete_many([commit(1)])
+    report = fsck(yard.log)
+    assert report.holes == (1,)
+    assert report.unreadable is None
+    yard.store.put(commit(2), b'{"add":{"path":1}}\n{')
+    report = fsck(yard.log)
+    assert [version for version, _ in report.damaged_commits] == [2]
+    assert report.version == 3
+    yard.store.delete_many([checkpoint(3)])
+    report = fsck(yard.log, repair=True)
+    assert report.version is None
+    assert report.unreadable
+    with pytest.raises(TableNotFoundError):
+        fsck(DeltaLog(MemoryStore(f"memory://fsck{next(_NAMES)}/none")))
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1 nothing PAR1"])
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_checkpoint_that_cannot_be_read_makes_way_for_one_that_can(damage, newest):
+    yard = grown()
+    yard.log.checkpoint()
+    yard.store.put(checkpoint(3), damage)
+    if not newest:
+        yard.commit(yard.add("p=1/d", age=1), age=1)
+    report = fsck(yard.log)
+    assert [name for name, _ in report.damaged_checkpoints] == [checkpoint(3).rpartition("/")[2]]
+    assert report.damaged_hint is (damage == b"")
+    assert fsck(yard.log, repair=True).removed_checkpoints
+    after = fsck(yard.log)
+    assert after.ok
+    assert yard.log.update().files.core.height == 4 + (not newest)
+    assert yard.store.head(checkpoint(3 if newest else 4)) is not None
+
+
+def test_parts_of_a_checkpoint_that_is_not_all_there_and_a_hint_that_leads_nowhere():
+    yard = grown()
+    part = "_delta_log/00000000000000000002.checkpoint.0000000001.0000000002.parquet"
+    yard.store.put(part, b"x")
+    yard.store.put(HINT, b"{")
+    report = fsck(yard.log)
+    assert report.damaged_checkpoints == ((part.rpartition("/")[2], "other parts of it are missing"),)
+    assert report.damaged_hint
+    fsck(yard.log, repair=True)
+    assert fsck(yard.log).ok
+
+
+def test_the_command_line_says_it_all_and_ends_with_4(capsys, tmp_path):
+    yard = grown(LocalStore(str(tmp_path)))
+
+    def run(*argv):
+        with pytest.raises(SystemExit) as stopped:
+            main(["fsck", str(tmp_path), *argv])
+        return int(stopped.value.code or 0), capsys.readouterr()
+
+    yard.put("p=1/stray", age=1)
+    code, said = run()
+    assert code == 0
+    assert "1 stray files (10 bytes)" in said.out
+    yard.store.delete_many(["p=1/b"])
+    DeltaLog.clear_cache()
+    code, said = run()
+    assert code == 4
+    assert "missing file: p=1/b" in said.err
+    assert "--repair" in said.err
+    code, said = run("--json")
+    assert json.loads(said.out)["missingFiles"] == ["p=1/b"]
+    code, said = run("--repair")
+    assert code == 0
+    assert "version 4" in said.out
+    assert run()[0] == 0
+    DeltaLog.clear_cache()
