@@ -378,9 +378,8 @@ def fsck(
         _print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})
     else:
         state = f"Version {report.version}" if report.version is not None else "The newest version cannot be read"
-        print(
-            f"{state}: {report.checked_files} files looked for, {stray.height} stray files ({stray['size'].sum()} bytes)."
-        )
+        strays = f"{stray.height} stray files ({stray['size'].sum()} bytes)"
+        print(f"{state}: {report.checked_files} files looked for, {strays}.")
         if report.repaired_version is not None:
             print(f"{len(report.missing_files)} missing files left the log in version {report.repaired_version}.")
         for name in report.removed_checkpoints:
