@@ -166,8 +166,14 @@ class Ambiguous(Exception):
     """Several source rows would change one row."""
 
 
-def merged(rows: list[Row], source: list[Row], search: Term, clauses: list[Clause]) -> list[Row]:
-    """The rows afterwards."""
+def merged(
+    rows: list[Row],
+    source: list[Row],
+    search: Term,
+    clauses: list[Clause],
+    blank: Row = (None, None, None, None),
+) -> list[Row]:
+    """The rows afterwards; ``blank`` is what an inserted row has where the clause says nothing."""
     after, matched_sources = [], set()
     of = {on: [clause for clause in clauses if clause.on == on] for on in ("matched", "by source", "insert")}
     several = all(clause.action == "delete" for clause in of["matched"])
@@ -194,7 +200,6 @@ def merged(rows: list[Row], source: list[Row], search: Term, clauses: list[Claus
         if number not in matched_sources:
             clause = next((c for c in of["insert"] if c.holds(None, s)), None)
             if clause is not None:
-                blank = (None,) * len(COLUMNS)
                 after.append(s if clause.values is None else assigned(blank, clause.values, None, s))
     return after
 
