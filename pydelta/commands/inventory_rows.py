@@ -33,6 +33,7 @@ INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
 }
 _SQL_NAMES: Final = {"path": "string", "length": "bigint", "isDir": "boolean", "modificationTime": "bigint"}
 _LOCATION: Final = r"^(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)$"
+_SCHEME_AND_HOST: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)/"
 _IN_SECONDS: Final = 100_000_000_000
 _IN_MICROSECONDS: Final = 100_000_000_000_000
 _AGE_TO_WARN_OF_MS: Final = 7 * 86_400_000
@@ -97,6 +98,10 @@ class _Root:
         location = resolve_data_path(uri, "")
         parts = pl.Series([location]).str.extract_groups(_LOCATION).struct.unnest().row(0)
         return cls(family=_family(parts[0] or "file"), host=parts[1] or "", base=parts[2])
+
+    def is_store_of(self, other: _Root) -> bool:
+        """Whether the two lie in one store: ``file:/x`` says no host."""
+        return (self.family, self.host) == (other.family, other.host)
 
 
 def _family(scheme: str) -> str:
@@ -186,21 +191,22 @@ class InventoryReader:
         if self.inventory.as_of_ms is not None:
             as_of = pl.lit(self.inventory.as_of_ms, dtype=pl.Int64)
         rows = frame.select(*INVENTORY_COLUMNS, as_of.alias("asOf"))
-        parts = rows["path"].str.extract_groups(_LOCATION).struct.unnest()
-        scheme, host, rest = (parts.to_series(number) for number in range(3))
-        families = {name: _family(name) for name in scheme.drop_nulls().unique()}
-        family = scheme.replace(families).fill_null(root.family) if families else pl.repeat(
-            root.family, len(scheme), dtype=pl.String, eager=True
-        )  # fmt: skip
-        same = (family == root.family) & ((host.fill_null("") == root.host) | scheme.is_null())
+        path = rows["path"]
+        prefix = path.str.extract(_SCHEME_AND_HOST)
+        ours = [text for text in prefix.drop_nulls().unique() if _Root.of(text + "/").is_store_of(root)]
+        same = prefix.is_null() | prefix.is_in(ours)
+        absolute = (prefix.is_not_null() | path.str.starts_with("/")).fill_null(value=False)
+        rest = rows.select(
+            pl.when(absolute).then(pl.col("path").str.slice(prefix.str.len_chars().fill_null(0))).alias("rest")
+        )["rest"]
         text = rest.fill_null("")
         raw = text.str.starts_with(root.base)
         decoded = decoded_paths(text).str.starts_with(root.base)
         return rows.with_columns(
             rest=rest,
-            absolute=rest.is_not_null(),
+            absolute=absolute,
             raw=same & raw,
-            inside=(same & (raw | decoded)) | (rest.is_null() & rows["path"].is_not_null()),
+            inside=(same & (raw | decoded)) | (~absolute & path.is_not_null()),
         )
 
     def _under(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:

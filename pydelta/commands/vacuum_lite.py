@@ -130,7 +130,7 @@ def _under(files: pl.DataFrame, root: str) -> pl.DataFrame:
         places = np.flatnonzero(absolute.to_numpy())
         full = pl.Series([canonical_path(path, root) for path in files["path"].filter(absolute)], dtype=pl.String)
         inside = full.str.starts_with(base)
-        plain = plain.scatter(places, full.str.strip_prefix(base))
+        plain = plain.clone().scatter(places, full.str.strip_prefix(base))
         own = own.scatter(places, inside)
     own = own & ~plain.str.contains(r"(^|/)\.{0,2}(/|$)")
     return files.with_columns(path=plain).filter(own)

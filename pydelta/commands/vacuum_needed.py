@@ -83,7 +83,7 @@ def decoded_paths(paths: pl.Series) -> pl.Series:
     if bool(beyond.any()):
         slow = pl.Series([unquote(path) for path in odd.filter(beyond)], dtype=pl.String)
         plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
-    return paths.scatter(np.flatnonzero(escaped.to_numpy()), plain)
+    return paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

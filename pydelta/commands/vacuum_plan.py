@@ -91,13 +91,14 @@ def names_of(snapshot: Snapshot) -> Names:
     return Names(columns=tuple(columns), hidden=("metadata",) if iceberg else ())
 
 
-_PARTITION: Final = r"^((?:[^/=]+=[^/]*/)+)"
+_NAME: Final = r"/[^/]*$"
+_NO_PARTITION: Final = r"(?:^|/)[^/=]+(?:/.*)?$"
 
 
 def partition_of(path: pl.Expr) -> pl.Expr:
     """The partition directory that a path lies in, ``a=1/b=2``; empty without one."""
-    inside = path.str.strip_prefix(CHANGE_DIR + "/")
-    return inside.str.extract(_PARTITION).str.strip_suffix("/").fill_null("")
+    holder = pl.when(path.str.contains("/", literal=True)).then(path.str.replace(_NAME, "")).otherwise(pl.lit(""))
+    return holder.str.replace(rf"^{CHANGE_DIR}(?:/|$)", "").str.replace(_NO_PARTITION, "")
 
 
 def doomed_files(listed: pl.DataFrame, needed: pl.Series, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
@@ -135,7 +136,8 @@ def split_checksums(doomed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def nested_tables(paths: pl.Series) -> set[str]:
     """Directories that are Delta tables of their own: those that hold a ``_delta_log``, other than the root."""
-    found = paths.str.extract(r"^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
+    likely = paths.filter(paths.str.contains("/_delta_log", literal=True))
+    found = likely.str.extract(r"^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
     return {path for path in found if not path.startswith("_delta_log")}
 
 
@@ -149,7 +151,7 @@ def outside(frame: pl.DataFrame, directories: Iterable[str]) -> pl.DataFrame:
 
 def directories_above(paths: pl.Series) -> set[str]:
     """The directories that hold the paths, and those that hold these, up to the root, which is left out."""
-    holders = paths.str.extract(r"^(.*)/[^/]*$").drop_nulls().unique()
+    holders = paths.filter(paths.str.contains("/", literal=True)).str.replace(_NAME, "").unique()
     found: set[str] = set()
     for holder in holders:
         while holder and holder not in found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pydelta.commands.inventory import from_frame
@@ -216,6 +216,9 @@ step = st.tuples(st.sampled_from((*STEPS, "wait", "wait", "wait", "vacuum", "vac
 
 
 @settings(max_examples=60, deadline=None)
+@example(
+    [*[("write", 0)] * 5, ("write", 1), ("tell", 0), ("remove", 0)]
+)  # an escape in the name of a file in a manifest
 @given(st.lists(step, min_size=8, max_size=30))
 def test_exactly_what_is_old_and_unneeded_goes(steps):
     yard = Yard(MemoryStore(f"memory://vacuummodel{next(_NAMES)}/t"), partition_columns=("p",))

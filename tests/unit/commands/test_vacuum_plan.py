@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum_needed import CommitTimeline, paths_in
+from pydelta.commands.vacuum_needed import CommitTimeline, decoded_paths, paths_in
 from pydelta.commands.vacuum_plan import (
     Names,
     directories_above,
@@ -120,6 +120,13 @@ def test_however_the_log_spells_a_path_the_file_is_found(root, spelling, path):
         assert found == []
     else:
         assert path in found
+
+
+def test_decoding_leaves_the_texts_that_it_was_given_alone():
+    spelt = pl.Series(["a%20b", "%C3%A4", "c"])
+    assert decoded_paths(spelt).to_list() == ["a b", "ä", "c"]
+    assert spelt.to_list() == ["a%20b", "%C3%A4", "c"]
+    assert set(paths_in(pl.Series(["/t/%3A/x", "/t/y"]), "file:///t")) == {"%3A/x", ":/x", "y"}
 
 
 def test_a_timeline_tells_which_versions_must_stay_readable():
