@@ -93,10 +93,13 @@ def define_table(
                 return log_for_path(spark, entry.location)
             raise TableAlreadyExistsError(
                 f"{name_of(parts)} exists already.",
-                hint="Use createIfNotExists or createOrReplace, drop it first, or choose another name.",
+                hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose "
+                "another name.",
             )
         if mode is CreateMode.REPLACE and entry is None:
-            raise TableNotFoundError(f"There is no table {name_of(parts)} to replace.", hint="Use createOrReplace.")
+            raise TableNotFoundError(
+                f"There is no table {name_of(parts)} to replace.", hint="Say CREATE OR REPLACE (createOrReplace)."
+            )
     elif location is None:
         raise InvalidArgumentError(
             "A new table needs a location or a name.", hint="Call .location(path) or .tableName(name)."

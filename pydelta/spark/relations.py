@@ -16,7 +16,7 @@ from pydelta.spark.catalog_entries import note_difference
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
 from pydelta.spark.scan import physical_scan, scan_dataframe
-from pydelta.spark.travel import TimeTravel, open_snapshot, split_path_version
+from pydelta.spark.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +60,11 @@ class RelationResolver:
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
         """The plan that a name stands for; None when it is no Delta table and no view over one."""
         entry = look_up(self._spark, parts)
+        if entry is None and travel is None:
+            short, at = split_name_version(parts)
+            older = look_up(self._spark, short) if at is not None else None
+            if isinstance(older, DeltaEntry):
+                entry, travel = older, at
         if isinstance(entry, DeltaEntry):
             self.replaced += 1
             return self._alias(entry.qualifier, self._scan(entry, travel))

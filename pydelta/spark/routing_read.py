@@ -1,4 +1,4 @@
-"""``spark.read…load``, ``table``, ``spark.table``, ``spark.sql`` and the catalog's cache calls, answered here."""
+"""``spark.read…load``, ``table``, ``spark.table`` and ``spark.sql``, answered here."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.catalog import Catalog
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
-from pydelta.spark.catalog import parse_identifier
+from pydelta.spark import metadata_aggregates, routing_catalog
 from pydelta.spark.changes import changes_from_options, read_changes
 from pydelta.spark.errors import raised_in
 from pydelta.spark.facade import log_for_name, log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.metadata_aggregates import answered_frame
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.relations import RelationResolver
+from pydelta.spark.routing_catalog import read_table
 from pydelta.spark.scan import scan_dataframe
 from pydelta.spark.sql_dispatch import run_node, run_text
 from pydelta.spark.travel import open_snapshot, split_path_version, travel_from_options
 from pydelta.sql import is_ours
 
-__all__ = ["install", "read_path", "read_table"]
+__all__ = ["install", "read_path"]
 
 _PROVIDER = "delta"
 _SECRET_WORDS = ("key", "secret", "token", "password", "credential")
@@ -39,9 +40,8 @@ def install() -> None:
     patch(DataFrameReader, "table", _reader_table)
     patch(DataStreamReader, "format", _no_stream("readStream"))
     patch(DataStreamWriter, "format", _no_stream("writeStream"))
-    patch(Catalog, "cacheTable", _cache_table)
-    patch(Catalog, "uncacheTable", _uncache_table)
-    patch(Catalog, "isCached", _is_cached)
+    routing_catalog.install()
+    metadata_aggregates.install()
 
 
 def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
@@ -79,12 +79,6 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
         return scan_dataframe(spark, snapshot, pinned=travel is not None)
 
 
-def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
-    """``spark.table(name)``: None when the name stands for nothing of this engine's."""
-    plan = RelationResolver(spark).table(parse_identifier(spark, name), travel_from_options(options or {}))
-    return None if plan is None else Jvm.of(spark).frame(plan)
-
-
 def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     def table(self: SparkSession, tableName: str) -> DataFrame:
         if not is_enabled(self):
@@ -120,7 +114,9 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     return frame
                 plan = RelationResolver(self).statement(parsed)
             if plan is not None:
-                return jvm.frame(_bind(jvm, plan, args))
+                frame = jvm.frame(_bind(jvm, plan, args))
+                with user_errors():
+                    return answered_frame(self, frame)
             try:
                 return original(self, text, args)
             except AnalysisException as error:
@@ -240,41 +236,3 @@ def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
 def _reader_options(reader: DataFrameReader) -> dict[str, str]:
     jvm = Jvm.of(reader._spark)
     return jvm.to_dict(jvm.python_utils_map(reader._jreader.extraOptions().originalMap()))
-
-
-def _cache_table(original: Callable[..., None]) -> Callable[..., None]:
-    def cache_table(self: Catalog, tableName: str, storageLevel: Any = None) -> None:
-        with user_errors():
-            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
-        if frame is None:
-            return original(self, tableName, storageLevel)
-        jvm = Jvm.of(self._sparkSession)
-        level = jvm.storage_level(storageLevel)
-        manager = jvm.session.sharedState().cacheManager()
-        return manager.cacheQuery(frame._jdf, jvm.option.apply(tableName), level)
-
-    return cache_table
-
-
-def _uncache_table(original: Callable[..., None]) -> Callable[..., None]:
-    def uncache_table(self: Catalog, tableName: str) -> None:
-        with user_errors():
-            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
-        if frame is None:
-            return original(self, tableName)
-        jvm = Jvm.of(self._sparkSession)
-        return jvm.session.sharedState().cacheManager().uncacheQuery(frame._jdf, True)
-
-    return uncache_table
-
-
-def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:
-    def is_cached(self: Catalog, tableName: str) -> bool:
-        with user_errors():
-            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
-        if frame is None:
-            return original(self, tableName)
-        jvm = Jvm.of(self._sparkSession)
-        return bool(jvm.session.sharedState().cacheManager().lookupCachedData(frame._jdf).isDefined())
-
-    return is_cached

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["TimeTravel", "epoch_ms", "open_snapshot", "split_path_version", "travel_from_options"]
+__all__ = ["TimeTravel", "epoch_ms", "open_snapshot", "split_name_version", "split_path_version", "travel_from_options"]
 
 _AT_VERSION: Final = re.compile(r"^(?P<path>.+)@[vV](?P<version>\d+)$", re.DOTALL)
 _AT_TIME: Final = re.compile(r"^(?P<path>.+)@(?P<time>\d{17})$", re.DOTALL)
@@ -57,15 +57,32 @@ def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel 
     """``path@v12`` or ``path@yyyyMMddHHmmssSSS`` -> path and version; a table whose own name looks so is left whole."""
     from pydelta.spark.facade import log_for_path
 
-    by_version, by_time = _AT_VERSION.match(path), _AT_TIME.match(path)
-    match = by_version or by_time
-    if match is None or log_for_path(spark, path).table_exists():
+    before, travel = _split(path)
+    if travel is None or log_for_path(spark, path).table_exists():
         return path, None
+    return before, travel
+
+
+def split_name_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], TimeTravel | None]:
+    """A name whose last part is ``table@v12`` or ``table@yyyyMMddHHmmssSSS`` -> the name and the version.
+
+    Example:
+        >>> split_name_version(("lake", "events@v12"))[0]
+        ('lake', 'events')
+    """
+    before, travel = _split(parts[-1])
+    return (*parts[:-1], before), travel
+
+
+def _split(text: str) -> tuple[str, TimeTravel | None]:
+    by_version, by_time = _AT_VERSION.match(text), _AT_TIME.match(text)
     if by_version is not None:
         return by_version["path"], TimeTravel(version=by_version["version"])
-    digits = match["time"]
+    if by_time is None:
+        return text, None
+    digits = by_time["time"]
     day, clock = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}", f"{digits[8:10]}:{digits[10:12]}:{digits[12:14]}"
-    return match["path"], TimeTravel(timestamp=f"{day} {clock}.{digits[14:]}")
+    return by_time["path"], TimeTravel(timestamp=f"{day} {clock}.{digits[14:]}")
 
 
 def open_snapshot(

@@ -248,7 +248,7 @@ MISTAKES = {
     "CREATE TABLE other (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS": (UnsupportedFeatureError, "bucket"),
     "CREATE TABLE other (a INT, A INT) USING delta": (DeltaError, "same name"),
     "CREATE TABLE other (a INT) USING delta PARTITIONED BY (b)": (Exception, "b"),
-    "CREATE TABLE other USING delta": (TableNotFoundError, "without columns"),
+    "CREATE TABLE other USING delta": (DeltaError, "at least one column"),
     "CREATE TABLE other (a INT) USING delta TBLPROPERTIES ('delta.appendonly'='true')": (DeltaError, "appendOnly"),
     "CREATE TABLE other (a INT, PRIMARY KEY (a)) USING delta": (UnsupportedFeatureError, "CHECK"),
 }
@@ -274,3 +274,20 @@ def test_statements_about_tables_that_are_not_delta_are_sparks(spark, clean):
     assert spark.sql("DESCRIBE plain").count() == 2
     with pytest.raises(Exception, match="no_such_thing"):
         spark.sql("ALTER TABLE no_such_thing ADD COLUMNS (b INT)")
+
+
+def test_the_catalogs_own_create_table(spark, clean, tmp_path):
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    schema = StructType([StructField("a", LongType(), False)])
+    frame = spark.catalog.createTable("made", source="delta", schema=schema, description="by the catalog", mine="yes")
+    assert frame.columns == ["a"]
+    assert newest(spark).metadata.description == "by the catalog"
+    assert newest(spark).metadata.configuration["mine"] == "yes"
+    path = str(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path)
+    assert spark.catalog.createTable("other", path, source="delta").count() == 3
+    with pytest.raises(TableAlreadyExistsError):
+        spark.catalog.createTable("made", source="delta", schema=schema)
+    spark.catalog.createTable("plain", source="parquet", schema=schema)
+    assert "parquet" in str(spark.sql("DESCRIBE EXTENDED plain").collect())

@@ -1,0 +1,107 @@
+"""``spark.catalog``: tables made and cached by name, answered here for Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.catalog import Catalog
+
+from pydelta.commands.create import CreateMode
+from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.spark.catalog import parse_identifier
+from pydelta.spark.define import define_table
+from pydelta.spark.facade import user_errors
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.patches import is_enabled, patch
+from pydelta.spark.relations import RelationResolver
+from pydelta.spark.travel import travel_from_options
+
+__all__ = ["install", "read_table"]
+
+_PROVIDER: Final = "delta"
+
+
+def install() -> None:
+    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    patch(Catalog, "createTable", _create_table)
+    patch(Catalog, "cacheTable", _cache_table)
+    patch(Catalog, "uncacheTable", _uncache_table)
+    patch(Catalog, "isCached", _is_cached)
+
+
+def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
+    """``spark.table(name)``: None when the name stands for nothing of this engine's."""
+    plan = RelationResolver(spark).table(parse_identifier(spark, name), travel_from_options(options or {}))
+    return None if plan is None else Jvm.of(spark).frame(plan)
+
+
+def _create_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def create_table(
+        self: Catalog,
+        tableName: str,
+        path: str | None = None,
+        source: str | None = None,
+        schema: Any = None,
+        description: str | None = None,
+        **options: str,
+    ) -> DataFrame:
+        spark = self._sparkSession
+        default = spark.conf.get("spark.sql.sources.default", "parquet") if is_enabled(spark) else None
+        if (source or default or "").lower() != _PROVIDER or not is_enabled(spark):
+            return original(self, tableName, path, source, schema, description, **options)
+        with user_errors():
+            columns = StructType(()) if schema is None else parse_schema(schema.json())
+            define_table(
+                spark,
+                parse_identifier(spark, tableName),
+                mode=CreateMode.CREATE,
+                schema=columns,
+                location=path or options.pop("path", None),
+                properties=options,
+                description=description,
+            )
+            frame = read_table(spark, tableName)
+        assert frame is not None
+        return frame
+
+    return create_table
+
+
+def _cache_table(original: Callable[..., None]) -> Callable[..., None]:
+    def cache_table(self: Catalog, tableName: str, storageLevel: Any = None) -> None:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName, storageLevel)
+        jvm = Jvm.of(self._sparkSession)
+        level = jvm.storage_level(storageLevel)
+        manager = jvm.session.sharedState().cacheManager()
+        return manager.cacheQuery(frame._jdf, jvm.option.apply(tableName), level)
+
+    return cache_table
+
+
+def _uncache_table(original: Callable[..., None]) -> Callable[..., None]:
+    def uncache_table(self: Catalog, tableName: str) -> None:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName)
+        jvm = Jvm.of(self._sparkSession)
+        return jvm.session.sharedState().cacheManager().uncacheQuery(frame._jdf, True)
+
+    return uncache_table
+
+
+def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:
+    def is_cached(self: Catalog, tableName: str) -> bool:
+        with user_errors():
+            frame = read_table(self._sparkSession, tableName) if is_enabled(self._sparkSession) else None
+        if frame is None:
+            return original(self, tableName)
+        jvm = Jvm.of(self._sparkSession)
+        return bool(jvm.session.sharedState().cacheManager().lookupCachedData(frame._jdf).isDefined())
+
+    return is_cached
