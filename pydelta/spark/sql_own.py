@@ -8,15 +8,16 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.clone import clone_table
 from pydelta.commands.convert import convert_to_delta
+from pydelta.commands.fsck import fsck as run_fsck
 from pydelta.commands.optimize import optimize as run_optimize
 from pydelta.commands.reorg import purge as run_purge
 from pydelta.commands.restore import restore as run_restore
 from pydelta.commands.table_features import drop_feature
 from pydelta.errors import (
     InvalidArgumentError,
+    LogCorruptedError,
     TableAlreadyExistsError,
     TableNotFoundError,
-    UnsupportedFeatureError,
     error_context,
 )
 from pydelta.manifests import ManifestOptions, publish
@@ -27,7 +28,7 @@ from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.sql_nodes import Nodes
-from pydelta.spark.vacuum import run_vacuum, vacuum_frame
+from pydelta.spark.vacuum import fsck_frame, run_vacuum, vacuum_frame
 from pydelta.sql import (
     Clone,
     ConvertToDelta,
@@ -226,7 +227,13 @@ class _Run:
         return vacuum_frame(self._spark, result)
 
     def _fsck(self, statement: Fsck) -> DataFrame:
-        raise UnsupportedFeatureError("FSCK is not there yet.", features=("FSCK",), hint="Use delta-rs' repair().")
+        log = self._log(statement.table)
+        report = run_fsck(log, repair=not statement.dry_run)
+        if report.unreadable is not None:
+            raise LogCorruptedError(
+                report.unreadable, hint="Run pydelta fsck on it, which names all that is wrong.", table=log.uri
+            )
+        return fsck_frame(self._spark, report)
 
     # --- parts -------------------------------------------------------------------------------------------
 

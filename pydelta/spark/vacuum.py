@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import polars as pl
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pydelta.commands.inventory import Inventory, check_columns, inventory_columns
 from pydelta.commands.vacuum import vacuum
@@ -20,9 +20,10 @@ from pydelta.spark import facade
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pydelta.commands.fsck import FsckReport
     from pydelta.log import DeltaLog
 
-__all__ = ["inventory_of", "run_vacuum", "vacuum_frame"]
+__all__ = ["fsck_frame", "inventory_of", "run_vacuum", "vacuum_frame"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -119,3 +120,17 @@ def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
     root = resolve_data_path(result.root, "")
     paths = result.files.select(path=pl.lit(root) + pl.col("path")).to_arrow()
     return spark.createDataFrame(paths, schema) if result.files.height else spark.createDataFrame([], schema)
+
+
+def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
+    """Files that are gone or whose deletion vector is: ``dataFilePath dataFileMissing deletionVectorFileMissing``."""
+    schema = StructType(
+        [
+            StructField("dataFilePath", StringType()),
+            StructField("dataFileMissing", BooleanType()),
+            StructField("deletionVectorFileMissing", BooleanType()),
+        ]
+    )
+    missing, hidden = set(report.missing_files), set(report.missing_vectors)
+    rows = [(path, path in missing, path in hidden) for path in sorted(missing | hidden)]
+    return spark.createDataFrame(rows, schema)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from pydelta import DeltaTable
 from pydelta.errors import SchemaMismatchError, UnsafeOperationError
@@ -102,3 +103,37 @@ def test_a_dataframe_or_a_table_is_an_inventory(spark, tmp_path, unchecked):
     assert table.toDF().count() == 4
     with pytest.raises(SchemaMismatchError, match="length is int32 and must be bigint"):
         table.vacuum(0, inventory=inventory.selectExpr("path", "CAST(length AS INT)", "isDir", "modificationTime"))
+
+
+def test_the_statements(spark, tmp_path, unchecked):
+    path = tmp_path / "t"
+    spark.range(6).withColumn("p", F.col("id") % 2).repartition(1).write.format("delta").partitionBy("p").save(
+        str(path)
+    )
+    spark.range(4).withColumn("p", F.col("id") % 2).repartition(1).write.format("delta").mode("overwrite").save(
+        str(path)
+    )
+    age(path, WEEK_S + 3600)
+    name = f"delta.`{path}`"
+    planned = spark.sql(f"VACUUM {name} DRY RUN RETAIN 0 HOURS")
+    assert planned.columns == ["path"]
+    assert planned.count() >= 2
+    only = spark.sql(f"VACUUM {name} RETAIN 0 HOURS WHERE p = 1 DRY RUN").collect()
+    assert {row.path.split("/")[-2] for row in only} == {"p=1"}
+    listed = [(row.path, 1, False, 1_600_000_000_000) for row in planned.collect()]
+    inventory = spark.createDataFrame(listed, "path string, length long, isDir boolean, modificationTime long")
+    inventory.createOrReplaceTempView("found")
+    spark.sql(f"VACUUM {name} USING INVENTORY (SELECT * FROM found WHERE path LIKE '%p=1%') RETAIN 0 HOURS")
+    assert {row.path for row in spark.sql(f"VACUUM {name} RETAIN 0 HOURS DRY RUN").collect()} == {
+        row.path for row in planned.collect() if "p=1" not in row.path
+    }
+    assert spark.sql(f"VACUUM {name} LITE RETAIN 0 HOURS").collect()[0].path == f"file://{path}"
+    assert spark.sql(f"VACUUM {name} FULL RETAIN 0 HOURS DRY RUN").count() == 0
+    assert spark.table(name).count() == 4
+
+    (lost,) = [item for item in data_files(path) if item.startswith("p=0") and item.endswith(".parquet")]
+    (path / lost).unlink()
+    (row,) = spark.sql(f"FSCK REPAIR TABLE {name} DRY RUN").collect()
+    assert (row.dataFilePath, row.dataFileMissing, row.deletionVectorFileMissing) == (lost, True, False)
+    spark.sql(f"FSCK REPAIR TABLE {name}")
+    assert spark.table(name).count() == 2
