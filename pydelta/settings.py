@@ -270,6 +270,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "commit.maxAttempts": ("commit_max_attempts", _positive_int),
     "commit.backoff": ("commit_backoff_ms", _positive_int),
     "storage.probe": ("probe_store", parse_bool),
+    "read.metadataQuery": ("metadata_query", parse_bool),
     "schema.autoMerge": ("schema_auto_merge", parse_bool),
     "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
     "write.targetFileSize": ("target_file_size_bytes", parse_bytes),
@@ -292,6 +293,7 @@ _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {
     "spark.hadoop.hive.metastore.uris": "sync.metastore",
     "spark.databricks.delta.schema.autoMerge.enabled": "schema.autoMerge",
+    "spark.databricks.delta.optimizeMetadataQuery.enabled": "read.metadataQuery",
     "spark.databricks.delta.retentionDurationCheck.enabled": "vacuum.retentionCheck",
     "spark.databricks.delta.commitInfo.userMetadata": "commit.userMetadata",
     "spark.sql.sources.partitionOverwriteMode": "write.partitionOverwriteMode",
@@ -315,6 +317,7 @@ class Settings:
         commit_max_attempts: Races a commit may lose before it gives up.
         commit_backoff_ms: Upper end of the first jittered pause between attempts.
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
+        metadata_query: Answer ``count(*)``, ``min`` and ``max`` from statistics where those are exact.
         target_file_size_bytes: Size at which the writer starts a new file.
         max_open_files: Parquet writers that one task keeps open at once.
         optimize_write: Shuffle rows before a write so that each partition gets few files; None: as the table says.
@@ -335,6 +338,7 @@ class Settings:
     commit_max_attempts: int = 200
     commit_backoff_ms: int = 20
     probe_store: bool = True
+    metadata_query: bool = True
     schema_auto_merge: bool = False
     partition_overwrite_mode: str = "static"
     target_file_size_bytes: int = 128 * 1024 * 1024

@@ -191,6 +191,17 @@ class DeltaFileIndex:
         _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
         return jvm.directories(blocks, frame.height, rows)
 
+    def partition_matches(self, filters: Sequence[Any]) -> pl.DataFrame:
+        """The files of the partitions for which Spark finds all filters true.
+
+        Args:
+            filters: Catalyst expressions over partition columns alone.
+        """
+        partitions = self._load_partitions()
+        kept = self._matching(filters, partitions)
+        chosen = pl.Series(kept, dtype=pl.UInt32).implode()
+        return self.files.frame.filter(partitions.ordinals.is_in(chosen))
+
     def inputFiles(self) -> Any:
         """URI-encoded paths of all files."""
         return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))

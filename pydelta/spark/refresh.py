@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["PlanFunction", "forget_cached", "indexes_in", "refresh_after_commit", "with_newest"]
+__all__ = ["ANSWERED", "PlanFunction", "forget_cached", "indexes_in", "refresh_after_commit", "with_newest"]
 
 _log = logging.getLogger(__name__)
+
+ANSWERED: Final = "pydelta.answered"
+"""Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
 
 
 class PlanFunction:
@@ -115,6 +118,10 @@ def with_newest(
     changed = {"columns": False, "any": False}
 
     def replace(node: Any, name: str) -> Any:
+        if name == "Project" and node.getTagValue(jvm.tag(ANSWERED)).isDefined():
+            asked = node.getTagValue(jvm.tag(ANSWERED)).get()
+            now = transform(asked, replace)
+            return None if now is asked or now.equals(asked) else now
         index = _index_of(node, name)
         if index is None and name == "Project" and is_vector_scan(jvm, node):
             index = next((item for item in indexes_in(node) if item.files.shared), None)
@@ -143,12 +150,15 @@ def with_newest(
 def _moved(
     jvm: Jvm, node: Any, name: str, snapshot: Snapshot, scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame]
 ) -> Any | None:
-    """The scan of a snapshot in the place of an older one, with the same columns; None when those have changed."""
+    """The scan of a snapshot in the place of an older one, with its columns; None when one is gone or of another type.
+
+    New columns do not show: what was built on the older scan does not know them.
+    """
     output = {str(item.name()): item for item in jvm.to_list(node.output())}
     ids = {column: item.exprId() for column, item in output.items()}
     scanned = scan_of(snapshot, ids)._jdf.queryExecution().analyzed()
     if not _same_columns(jvm, scanned.output(), node.output()):
-        return None
+        return _narrowed(jvm, scanned, output)
     if is_vector_scan(jvm, scanned):
         return scanned
     if name == "Project":  # it had vectors and has none now
@@ -161,6 +171,21 @@ def _moved(
     if not relation.partitionSchema().equals(node.relation().partitionSchema()):
         return None
     return node.copy(relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4))
+
+
+def _narrowed(jvm: Jvm, scanned: Any, output: dict[str, Any]) -> Any | None:
+    """A scan with the columns, names and ids of an older one; None when it cannot give them."""
+    columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
+    for column, old in output.items():
+        if column == "_metadata":
+            continue
+        new = columns.get(column)
+        if new is None or not new.dataType().equals(old.dataType()) or (new.nullable() and not old.nullable()):
+            return None
+    if "_metadata" in output:
+        columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
+        scanned = scanned.withMetadataColumns()
+    return jvm.project(jvm.seq([jvm.alias(columns[column], item.exprId()) for column, item in output.items()]), scanned)
 
 
 def _same_columns(jvm: Jvm, first: Any, second: Any) -> bool:

@@ -249,7 +249,7 @@ def test_a_deletion_vector_that_is_none_is_refused_with_what_is_wrong(spark, tmp
     with pytest.raises(Exception, match="The deletion vector 'iab' is damaged"):
         spark.read.format("delta").load(str(path)).collect()
     with pytest.raises(Exception, match="The deletion vector 'iab' is damaged"):
-        spark.sql(f"SELECT count(*) FROM delta.`{path}`").collect()
+        spark.sql(f"SELECT sum(id) FROM delta.`{path}`").collect()
 
 
 def test_functions_of_the_frame_work_on_a_routed_table(spark, name):
