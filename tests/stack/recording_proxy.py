@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 
 class RecordingProxy:
-    """Listens on the loopback; ``requests`` has method, path and query of each request."""
+    """Listens on the loopback; ``requests`` has method, path, query and body of each request."""
 
     def __init__(self, target: str) -> None:
-        requests: list[tuple[str, str, dict[str, str]]] = []
+        requests: list[tuple[str, str, dict[str, str], bytes]] = []
         netloc = urlsplit(target).netloc
         local = threading.local()
 
@@ -23,8 +23,8 @@ class RecordingProxy:
             def pass_on(self) -> None:
                 url = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
-                requests.append((self.command, unquote(url.path), query))
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                requests.append((self.command, unquote(url.path), query, body))
                 if getattr(local, "client", None) is None:
                     local.client = http.client.HTTPConnection(netloc, timeout=60)
                 local.client.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -56,16 +56,16 @@ class RecordingProxy:
         """The prefix of every listing."""
         return [
             query.get("prefix", "")
-            for method, _, query in self.requests
+            for method, _, query, _ in self.requests
             if method == "GET" and ("list-type" in query or "prefix" in query)
         ]
 
-    def deletions(self) -> list[str]:
-        """Bulk and single deletions, by method and path."""
+    def deletions(self) -> list[bytes]:
+        """What bulk deletions say; those of probes, which a first commit makes, are left out."""
         return [
-            f"{method} {path}"
-            for method, path, query in self.requests
-            if method == "DELETE" or (method == "POST" and "delete" in query)
+            body
+            for method, _, query, body in self.requests
+            if method == "POST" and "delete" in query and b"/_pydelta/" not in body
         ]
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
 from urllib.parse import unquote
 
 import pytest
@@ -19,9 +20,10 @@ from pydelta.protocol.vectors import vector_path
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
 
-LAKE = f"{ROOT}/vacuumed"
+RUN = uuid.uuid4().hex[:8]  # Trino remembers logs by their location
+LAKE = f"{ROOT}/vacuumed-{RUN}"
 DELIVERIES = f"s3a://inventory/{DATABASE}/deliveries"
-REPORT = f"{DATABASE}.datalake_report"
+REPORT = f"{DATABASE}.datalake_report_{RUN}"
 TABLES = ("orders", "people", "by_location")
 NOW = ["--retain", "0", "--no-retention-check"]
 
@@ -54,7 +56,7 @@ def lake(spark, s3):
     with Metastore(MetastoreAddress.parse(None)) as metastore:
         for name in TABLES[:2]:
             snapshot = DeltaLog.for_table(f"{LAKE}/{name}", options=S3_OPTIONS).update()
-            sync_native(metastore, TableName(database=DATABASE, name=f"vacuumed_{name}"), snapshot)
+            sync_native(metastore, TableName(database=DATABASE, name=f"vacuumed_{name}_{RUN}"), snapshot)
     store = s3(LAKE)
     for path in ("orders/day=d 1/stray é%41+.parquet", "people/part-stray", "orders/_tmp/kept", "no_table/kept"):
         store.put(path, b"123")
@@ -102,13 +104,13 @@ def test_from_the_bucket_to_vacuumed_tables(lake, spark, submit, sql):
     assert loaded.result["warnings"] == []
     again = submit("load_inventory", "--source", DELIVERIES, "--table", REPORT)
     assert (again.code, again.result["version"]) == (0, None)
-    found = sql(f'SELECT key, length, isdir, "table" FROM delta.{DATABASE}.datalake_report')
-    prefix = f"{DATABASE}/vacuumed/"
+    found = sql(f'SELECT key, length, isdir, "table" FROM delta.{REPORT}')
+    prefix = f"{LAKE.removeprefix('s3a://warehouse/')}/"
     assert {row[0].removeprefix(prefix): row[1] for row in found} == everything
     names = {row[0].removeprefix(prefix).partition("/")[0]: row[3] for row in found}
     assert names == {
-        "orders": f"{DATABASE}.vacuumed_orders",
-        "people": f"{DATABASE}.vacuumed_people",
+        "orders": f"{DATABASE}.vacuumed_orders_{RUN}",
+        "people": f"{DATABASE}.vacuumed_people_{RUN}",
         "by_location": None,
         "no_table": None,
     }
@@ -118,7 +120,7 @@ def test_from_the_bucket_to_vacuumed_tables(lake, spark, submit, sql):
     for name in TABLES:
         keep |= needed(name)
     lake.put("orders/day=d 2/after.parquet", b"1")  # the inventory does not know it
-    tables = [f"{DATABASE}.vacuumed_orders", f"{DATABASE}.vacuumed_people", f"{LAKE}/by_location"]
+    tables = [f"{DATABASE}.vacuumed_orders_{RUN}", f"{DATABASE}.vacuumed_people_{RUN}", f"{LAKE}/by_location"]
     planned = submit("vacuum", *tables, "--inventory", REPORT, "--dry-run", *NOW)
     assert planned.code == 0, planned.errors
     proxy = RecordingProxy(os.environ["S3_ENDPOINT"])
@@ -134,13 +136,13 @@ def test_from_the_bucket_to_vacuumed_tables(lake, spark, submit, sql):
     assert sum(row["bytes"] for row in reports) == sum(before[path] for path in gone)
     said = {f"{row['location'].rpartition('/')[2]}/{path}" for row in planned.result["tables"] for path in row["files"]}
     assert said == gone
-    data = [prefix for prefix in proxy.listings() if "_delta_log" not in prefix]
+    data = [prefix for prefix in proxy.listings() if "/_" not in prefix]
     assert data == [], "nothing of the tables' data was listed"
     assert len(proxy.deletions()) == 3, "one bulk deletion a table"
     assert [row["list_requests"] for row in reports] == [0, 0, 0]
 
     assert rows_of(spark) == rows
-    from_trino = sql(f"SELECT id, customer, day FROM delta.{DATABASE}.vacuumed_orders")
+    from_trino = sql(f"SELECT id, customer, day FROM delta.{DATABASE}.vacuumed_orders_{RUN}")
     assert sorted(map(tuple, from_trino)) == rows["orders"]
 
 
@@ -150,7 +152,7 @@ def test_a_full_pass_finds_what_the_inventory_did_not_know(lake):
     proxy.close()
     assert report["deleted"] == 1
     assert "orders/day=d 2/after.parquet" not in objects(lake)
-    listings = [prefix for prefix in proxy.listings() if "_delta_log" not in prefix]
+    listings = [prefix for prefix in proxy.listings() if "/_" not in prefix]
     assert len(listings) == report["list_requests"] == 1
 
 
@@ -162,7 +164,7 @@ def test_the_scheduler_s_command_needs_no_spark(lake):
     command = ["python", "/opt/jobs/load_inventory.py", "--source", DELIVERIES, "--table", REPORT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    log = DeltaLog.for_table(f"{ROOT}/datalake_report", options=S3_OPTIONS)
+    log = DeltaLog.for_table(f"{ROOT}/datalake_report_{RUN}", options=S3_OPTIONS)
     assert log.update().version == 1
     checked = subprocess.run(
         ["python", "/opt/jobs/schedule.py", "/opt/jobs/schedule.conf", "--check"],
