@@ -292,38 +292,26 @@ class DeltaTable:
         inventory: DataFrame | Inventory | str | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """Delete the files that no version of the last ``retentionHours`` needs, nor a published manifest.
+        """Delete the files that no version of the last ``retentionHours`` (a week) needs, nor a published manifest.
 
         Args:
-            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``, a week.
-            dryRun: Delete nothing.
+            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``.
+            dryRun: Delete nothing; ``path`` of each file that would go comes back.
             mode: ``full`` lists the table, ``lite`` goes by the log alone.
-            inventory: A list of the files there are, instead of listing: a DataFrame with ``path``, ``length``,
-                ``isDir`` and ``modificationTime``, the name of such a table, or an ``Inventory``.
+            inventory: Instead of a listing: ``path``, ``length``, ``isDir``, ``modificationTime``; or a table's name.
             where: SQL over partition columns: these partitions alone.
 
-        Returns:
-            ``path`` of each file that would go in a dry run; else no rows.
-
         Raises:
-            UnsafeOperationError: The retention is below the table's, and the session has the check on.
+            UnsafeOperationError: The retention is below the table's (and checked), or LITE cannot tell everything.
             SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
-            CannotVacuumLiteError: The log no longer tells all.
-            StoragePermissionError: Some files could not be deleted; the message says how many were.
+            StorageError: Some files could not be deleted; the message says how many were.
         """
         with facade.user_errors(self._log):
-            listed = self._spark.table(inventory) if isinstance(inventory, str) else inventory
             result = run_vacuum(
-                self._spark,
-                self._log,
-                retention_hours=retentionHours,
-                dry_run=dryRun,
-                mode=mode,
-                inventory=listed,
+                self._spark, self._log, retention_hours=retentionHours, dry_run=dryRun, mode=mode, inventory=inventory,
                 where=where,
-            )
-            frame = vacuum_frame(self._spark, result)
-            return frame if dryRun else frame.limit(0)
+            )  # fmt: skip
+            return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.

@@ -76,7 +76,7 @@ def run_vacuum(
     retention_hours: float | None = None,
     dry_run: bool = False,
     mode: VacuumMode = "full",
-    inventory: Inventory | DataFrame | None = None,
+    inventory: Inventory | DataFrame | str | None = None,
     where: str | None = None,
     progress: Callable[[VacuumProgress], None] | None = None,
 ) -> VacuumResult:
@@ -88,13 +88,15 @@ def run_vacuum(
         retention_hours: How far back versions stay readable; None for the table's own.
         dry_run: Only say what would go.
         mode: ``full`` or ``lite``.
-        inventory: An inventory, or a DataFrame of one.
+        inventory: An inventory, a DataFrame of one, or the name of a table that is one.
         where: SQL over partition columns.
         progress: Told now and then how far it has got.
 
     Raises:
         DeltaError: As ``vacuum`` does.
     """
+    if isinstance(inventory, str):
+        inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
     result = vacuum(
         log,
