@@ -40,15 +40,14 @@ from pydelta.protocol.schema_edits import (
     parse_path,
     resolve,
 )
+from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
 from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
 from pydelta.txn import Operation
 
 __all__ = ["add", "change", "drop", "new_field", "rename", "replace"]
 
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
-LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
-_SIZED: Final = re.compile(r"(char|varchar)\((\d+)\)")
 _UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes it possible, without a rewrite."
 
 
@@ -220,15 +219,12 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
 
 def new_field(column: NewColumn) -> StructField:
     """The field that a new column becomes: sizes of texts, comment and default in its metadata."""
-    data_type, metadata = column.data_type, dict(column.metadata)
-    if isinstance(data_type, PrimitiveType) and _SIZED.fullmatch(data_type.name):
-        metadata[LENGTH] = data_type.name
-        data_type = PrimitiveType("string")
+    metadata = dict(column.metadata)
     if column.comment is not None:
         metadata["comment"] = column.comment
     if column.default is not None:
         metadata[CURRENT_DEFAULT] = column.default
-    return StructField(column.path[-1], data_type, column.nullable, metadata)
+    return sized_field(StructField(column.path[-1], column.data_type, column.nullable, metadata))
 
 
 def _metadata(snapshot: Snapshot) -> Metadata:
@@ -299,13 +295,13 @@ def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> 
     there = field_at(schema, path)
     declared = there.metadata.get(LENGTH)
     wanted = data_type.name if isinstance(data_type, PrimitiveType) else ""
-    if declared is not None or _SIZED.fullmatch(wanted):
+    if declared is not None or SIZED.fullmatch(wanted):
         if not _longer(str(declared) if declared is not None else None, wanted):
             raise SchemaError(
                 f"{name_of(path)} is {declared or there.data_type} and cannot become {data_type}.",
                 hint="A text's limit may only be raised, or go: varchar(n) to a longer varchar, or to string.",
             )
-        limit = wanted if _SIZED.fullmatch(wanted) else None
+        limit = wanted if SIZED.fullmatch(wanted) else None
         return edit_field(schema, path, lambda field: _with(field, LENGTH, limit))
     changed = change_type(schema, path, data_type, widening=snapshot.properties.enable_type_widening)
     if changed != schema:
@@ -319,7 +315,7 @@ def _longer(old: str | None, new: str) -> bool:
         return False
     if new == "string" or old == new:
         return True
-    before, after = _SIZED.fullmatch(old), _SIZED.fullmatch(new)
+    before, after = SIZED.fullmatch(old), SIZED.fullmatch(new)
     if before is None or after is None or after.group(1) != "varchar":
         return False
     return int(after.group(2)) >= int(before.group(2))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,9 +24,10 @@ from pydelta.errors import LogCorruptedError
 from pydelta.log.checkpoint_read import Checkpoint
 from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
 from pydelta.log.deltas import DELTA_BIT, FileDelta, apply_deltas, delta_version, live_tombstones
-from pydelta.log.pruning import prune_by_partition, prune_by_statistics
+from pydelta.log.pruning import prune_by_generated, prune_by_partition, prune_by_statistics
 from pydelta.log.stats_typed import Leaf
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
+from pydelta.predicate.generated import GeneratedPartitions, generated_partitions
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import physical_partition_columns
@@ -47,12 +48,14 @@ class PartitionSpec:
         partition_columns: Logical names, in order.
         physical_names: Keys of ``partitionValues``, in the same order.
         mode: ``delta.columnMapping.mode``.
+        generated: What generated partition columns tell of other columns.
     """
 
     schema: StructType
     partition_columns: tuple[str, ...]
     physical_names: tuple[str, ...]
     mode: str
+    generated: GeneratedPartitions = field(default_factory=GeneratedPartitions)
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
@@ -62,6 +65,7 @@ class PartitionSpec:
             partition_columns=tuple(partition_columns),
             physical_names=physical_partition_columns(schema, partition_columns, mode),
             mode=mode,
+            generated=generated_partitions(schema, partition_columns),
         )
 
     def partition_schema(self) -> StructType:
@@ -341,6 +345,7 @@ class FileTable:
         for expr in on_partitions:
             frame = prune_by_partition(self, frame, expr, time_zone=time_zone)
         on_data = [expr for expr in conjuncts if expr not in on_partitions]
+        frame = prune_by_generated(self, frame, on_data, time_zone=time_zone)
         if on_data and not frame.is_empty():
             frame = prune_by_statistics(self, frame, on_data, time_zone=time_zone)
         return frame

@@ -17,7 +17,7 @@ from pydelta.protocol.types import DataType
 if TYPE_CHECKING:
     from pydelta.log.files import FileTable
 
-__all__ = ["prune_by_partition", "prune_by_statistics"]
+__all__ = ["prune_by_generated", "prune_by_partition", "prune_by_statistics"]
 
 
 def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
@@ -49,6 +49,17 @@ def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, tim
         return frame.clear()
     kept = distinct.filter(keep).select(physical)
     return frame.join(kept, on=physical, how="semi", nulls_equal=True, maintain_order="left")
+
+
+def prune_by_generated(
+    files: FileTable, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
+) -> pl.DataFrame:
+    """Rows whose generated partition values do not rule out one of the conditions over what they are computed from."""
+    if frame.is_empty() or not conditions:
+        return frame
+    for expr in files.spec.generated.derive(conditions):
+        frame = prune_by_partition(files, frame, expr, time_zone=time_zone)
+    return frame
 
 
 def prune_by_statistics(

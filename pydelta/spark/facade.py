@@ -40,6 +40,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol import schema as delta_schema
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
+from pydelta.protocol.sized_texts import sized_schema
 from pydelta.settings import Settings
 from pydelta.spark.catalog import (
     DeltaEntry,
@@ -235,7 +236,7 @@ def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
 
 def schema_of(fields: Sequence[StructField]) -> delta_schema.StructType:
     """Spark fields -> the log's schema."""
-    return delta_schema.parse_schema(StructType(list(fields)).json())
+    return sized_schema(delta_schema.parse_schema(StructType(list(fields)).json()))
 
 
 def make_field(

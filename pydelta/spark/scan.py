@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.log.pruning import prune_by_statistics
+from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
 from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
@@ -214,7 +214,9 @@ def _pruner(jvm: Jvm, snapshot: Snapshot, mode: str) -> Pruner:
 
     def prune(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
         logical = [rename_columns(expr, names) for expr in filters] if names else list(filters)
-        return prune_by_statistics(snapshot.files, files, logical, time_zone=jvm.time_zone())
+        zone = jvm.time_zone()
+        files = prune_by_generated(snapshot.files, files, logical, time_zone=zone)
+        return prune_by_statistics(snapshot.files, files, logical, time_zone=zone)
 
     return prune
 

@@ -18,12 +18,23 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType as SparkType
 
-from pydelta.errors import BindError, ConstraintViolatedError, UnsupportedFeatureError
-from pydelta.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError
+from pydelta.protocol.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parse_type,
+)
+from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
 from pydelta.spark.types import from_spark
 
 if TYPE_CHECKING:
@@ -34,7 +45,6 @@ __all__ = ["absent", "cast_parts", "conform", "ddl", "json_row", "name", "raised
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
 _DEFAULT: Final = "CURRENT_DEFAULT"
-_LENGTH: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _CONSTRAINT_PREFIX: Final = "delta.constraints."
 _BEGIN, _END = "<pydelta-violation>", "</pydelta-violation>"
 _VIOLATION: Final = re.compile(re.escape(_BEGIN) + r"(.*?)" + re.escape(_END), re.DOTALL)
@@ -213,28 +223,62 @@ def json_row(schema: StructType) -> Column:
 
 def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
     """Pad char, trim what is over the limit of char and varchar, and refuse what is still too long."""
-    declared = field.metadata.get(_LENGTH)
+    declared = field.metadata.get(LENGTH)
     if declared is None:
         return column
-    match = re.fullmatch(r"(char|varchar)\((\d+)\)", str(declared).strip().lower())
-    if match is None:
+    try:
+        data_type = parse_type(json.loads(SparkType.fromDDL(str(declared)).json()))
+    except (PySparkException, SchemaError) as error:
         raise UnsupportedFeatureError(
-            f"Column {field.name!r} is declared {declared}: its parts' lengths cannot be checked yet.",
+            f"Column {field.name!r} is declared {declared}, whose lengths cannot be checked.",
             features=(str(declared),),
-            hint="Declare the parts as string.",
-        )
-    limit = int(match.group(2))
+            hint="Declare it anew with ALTER TABLE … ALTER COLUMN … TYPE string.",
+        ) from error
+    message = f"Column {field.name!r} is {declared} and the value is longer"
+    checks.append(_Check(message, F.coalesce(_short_enough(name(field.name), data_type), F.lit(True))))
+    return _fitted(column, data_type)
+
+
+def _fitted(column: Column, declared: DataType) -> Column:
+    """The value as its declared type keeps it, parts likewise."""
+    if not has_limits(declared):
+        return column
+    if isinstance(declared, StructType):
+        parts = [_fitted(column.getField(part.name), part.data_type).alias(part.name) for part in declared.fields]
+        return F.when(column.isNull(), F.lit(None)).otherwise(F.struct(*parts))
+    if isinstance(declared, ArrayType):
+        return F.transform(column, lambda element: _fitted(element, declared.element_type))
+    if isinstance(declared, MapType):
+        if has_limits(declared.key_type):
+            column = F.transform_keys(column, lambda key, _: _fitted(key, declared.key_type))
+        return F.transform_values(column, lambda _, value: _fitted(value, declared.value_type))
+    pads, limit = _limit(declared)
     short = F.length(column) <= limit
-    trimmed = F.rpad(F.rtrim(column), limit, " ")
-    cut = F.when(F.length(F.rtrim(column)) <= limit, trimmed).otherwise(column)
-    sized = F.when(short, F.rpad(column, limit, " ") if match.group(1) == "char" else column).otherwise(cut)
-    checks.append(
-        _Check(
-            f"Column {field.name!r} is {declared} and the value is longer",
-            name(field.name).isNull() | (F.length(name(field.name)) <= limit),
-        )
-    )
+    cut = F.when(F.length(F.rtrim(column)) <= limit, F.rpad(F.rtrim(column), limit, " ")).otherwise(column)
+    sized = F.when(short, F.rpad(column, limit, " ") if pads else column).otherwise(cut)
     return F.when(column.isNull(), F.lit(None)).otherwise(sized)
+
+
+def _short_enough(column: Column, declared: DataType) -> Column:
+    """Whether no text is over its limit; null where there is none."""
+    if isinstance(declared, StructType):
+        parts = [(column.getField(part.name), part.data_type) for part in declared.fields]
+        held = [F.coalesce(_short_enough(*part), F.lit(True)) for part in parts if has_limits(part[1])]
+        return reduce(lambda left, right: left & right, held)
+    if isinstance(declared, ArrayType):
+        return F.forall(column, lambda item: F.coalesce(_short_enough(item, declared.element_type), F.lit(True)))
+    if isinstance(declared, MapType):
+        keys = ArrayType(declared.key_type), F.map_keys(column)
+        values = ArrayType(declared.value_type), F.map_values(column)
+        held = [_short_enough(items, kind) for kind, items in (keys, values) if has_limits(kind)]
+        return reduce(lambda left, right: left & right, held)
+    return F.length(column) <= _limit(declared)[1]
+
+
+def _limit(declared: DataType) -> tuple[bool, int]:
+    match = SIZED.fullmatch(str(declared))
+    assert match is not None
+    return match.group(1) == "char", int(match.group(2))
 
 
 def cast_parts(column: Column, source: DataType, target: DataType) -> Column:

@@ -17,6 +17,7 @@ from pydelta.log import DeltaLog
 _BEYOND_DELTA_RS = (
     "variant",
     "Unsupported reader features",
+    "Unsupported table features required",
     "void",
     "Unsupported Delta table type",
     "is not supported",
