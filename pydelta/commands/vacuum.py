@@ -19,10 +19,10 @@ import polars as pl
 
 from pydelta.commands.inventory_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum_delete import Deletion, delete_files
-from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_bounds, list_batches
+from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_ranges, list_batches
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
 from pydelta.commands.vacuum_needed import Needed, find_needed
-from pydelta.commands.vacuum_plan import Names, in_partitions, names_of, split_checksums
+from pydelta.commands.vacuum_plan import Names, folders_of, in_partitions, names_of, split_checksums
 from pydelta.commands.vacuum_result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.errors import (
     BindError,
@@ -222,8 +222,9 @@ class _Run:
             batches: Iterator[ListedBatch] = reader.batches()
         else:
             known = pl.concat([needed.paths, self.snapshot.tombstones()["path"]])
-            bounds = key_bounds(known, ranges=self.options.list_workers)
-            batches = list_batches(self.log.store, bounds=bounds, enter=names.enters)
+            folders = folders_of(self.where, self.snapshot) if self.where is not None else None
+            ranges = key_ranges(known, ranges=self.options.list_workers, folders=folders)
+            batches = list_batches(self.log.store, ranges=ranges, enter=names.enters)
         for batch in batches:
             sieve.take(batch)
             self.tell(

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -26,11 +26,15 @@ from pydelta.commands.vacuum_plan import (
 from pydelta.commands.vacuum_result import DOOMED_SCHEMA
 from pydelta.storage import ListPage, Store, pages_of
 
-__all__ = ["ListedBatch", "Sieve", "Sifted", "key_bounds", "list_batches"]
+__all__ = ["KeyRange", "ListedBatch", "Sieve", "Sifted", "key_bounds", "key_ranges", "list_batches"]
 
 _BATCH_ROWS: Final = 50_000
 _KEYS_A_RANGE: Final = 2_000
 _SAMPLE: Final = 20_000
+_HIGHEST: Final = "\U0010ffff"
+
+KeyRange: TypeAlias = tuple[str, str]
+"""After which key, and up to which one; empty for no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +59,44 @@ def key_bounds(known: pl.Series, *, ranges: int) -> list[str]:
     return list(dict.fromkeys(ordered[len(ordered) * number // count] for number in range(1, count)))
 
 
+def key_ranges(known: pl.Series, *, ranges: int, folders: Sequence[str] | None = None) -> list[KeyRange]:
+    """Ranges of keys to list side by side.
+
+    Args:
+        known: Keys that the log knows of.
+        ranges: How many there may be; folders get one each at least.
+        folders: Only what lies in these; None for everything.
+    """
+    if folders is None:
+        bounds = key_bounds(known, ranges=ranges)
+        return list(zip(["", *bounds], [*bounds, ""], strict=True))
+    found: list[KeyRange] = []
+    for folder in sorted(set(folders)):
+        inside = known.filter(known.str.starts_with(folder + "/"))
+        bounds = key_bounds(inside, ranges=ranges // len(folders))
+        found += zip([folder + "/", *bounds], [*bounds, f"{folder}/{_HIGHEST}"], strict=True)
+    return found
+
+
 def list_batches(
-    store: Store, *, bounds: Sequence[str] = (), enter: Callable[[str], bool] | None = None
+    store: Store, *, ranges: Sequence[KeyRange] = (("", ""),), enter: Callable[[str], bool] | None = None
 ) -> Iterator[ListedBatch]:
-    """Everything below a store's root.
+    """Everything below a store's root, or what lies in some ranges where the store has such.
 
     Args:
         store: Any.
-        bounds: Where to cut; each range is listed by a thread of its own.
+        ranges: After which key and up to which one, empty for no bound; each is listed by a thread of its own.
         enter: Whether a walk goes into a directory.
 
     Raises:
         StorageError: A listing failed; what was given until then is not all there is.
     """
-    ranges = list(zip(["", *bounds], [*bounds, ""], strict=True))
-    if len(ranges) == 1 or not getattr(store, "has_key_ranges", False):
+    if not getattr(store, "has_key_ranges", False):
         yield from _batches(pages_of(store, enter=enter))
+        return
+    if len(ranges) <= 1:
+        for after, before in ranges:
+            yield from _batches(pages_of(store, after=after, before=before, enter=enter))
         return
     found: queue.Queue[ListedBatch | BaseException | None] = queue.Queue(maxsize=2 * len(ranges))
     stop = threading.Event()

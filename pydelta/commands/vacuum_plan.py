@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from pydelta.commands.vacuum_result import DOOMED_SCHEMA
-from pydelta.errors import LogCorruptedError
+from pydelta.errors import LogCorruptedError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.manifests import values_of_directory
-from pydelta.predicate import Expr, partition_mask
-from pydelta.protocol.partitions import hive_escape, parse_partition_value, typed_frame
+from pydelta.predicate import Column, Compare, Expr, In, Literal, partition_mask, split_conjuncts
+from pydelta.protocol.partitions import (
+    hive_escape,
+    parse_partition_value,
+    partition_dir,
+    serialize_partition_value,
+    typed_frame,
+)
 from pydelta.protocol.types import StructType
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "Names",
     "directories_above",
     "doomed_files",
+    "folders_of",
     "in_partitions",
     "names_of",
     "nested_tables",
@@ -158,6 +165,54 @@ def directories_above(paths: pl.Series) -> set[str]:
             found.add(holder)
             holder = holder.rpartition("/")[0]
     return found
+
+
+def folders_of(condition: Expr, snapshot: Snapshot) -> list[str] | None:
+    """The first directories of all partitions for which a condition can be true; None when it does not tell.
+
+    Only equality with constants on the first partition column tells, where a value has one spelling.
+
+    Args:
+        condition: Over partition columns, by logical name.
+        snapshot: Of the table.
+    """
+    spec = snapshot.files.spec
+    field = spec.partition_schema().fields[0]
+    if str(field.data_type) not in _ONE_SPELLING:
+        return None
+    for part in split_conjuncts(condition):
+        values = _equal_to(part, field.name)
+        if values is not None:
+            break
+    else:
+        return None
+    folders = []
+    for name in dict.fromkeys((field.name, spec.physical_names[0])):
+        for value in values:
+            try:
+                text = serialize_partition_value(value, field.data_type)
+            except (SchemaError, ValueError, TypeError, AttributeError):
+                return None
+            folders.append(partition_dir({name: text}))
+    return [*folders, *(f"{CHANGE_DIR}/{folder}" for folder in folders)] if len(folders) <= _FOLDERS else None
+
+
+_ONE_SPELLING: Final = ("string", "date")
+_FOLDERS: Final = 16
+
+
+def _equal_to(expr: Expr, name: str) -> list[Any] | None:
+    """The constants of which a column must be one for the condition to be true; None when it says no such thing."""
+    column: Expr
+    if isinstance(expr, In):
+        column, values = expr.child, list(expr.values)
+    elif isinstance(expr, Compare) and expr.op == "=":
+        column, constant = (expr.left, expr.right) if isinstance(expr.left, Column) else (expr.right, expr.left)
+        values = [constant.value] if isinstance(constant, Literal) else [None]
+    else:
+        return None
+    fits = isinstance(column, Column) and len(column.path) == 1 and column.path[0].lower() == name.lower()
+    return values if fits and None not in values else None
 
 
 def in_partitions(frame: pl.DataFrame, snapshot: Snapshot, condition: Expr) -> pl.DataFrame:

@@ -253,6 +253,23 @@ def test_one_partition_alone():
         run(memory_table(), where="p = 1")
 
 
+def test_of_an_object_store_only_the_partitions_that_may_match_are_listed():
+    yard = memory_yard("p", "q")
+    yard.commit(yard.add("p=a b/q=1/x", age=500), age=500)
+    odd = ("p=a b/q=1/old", "p=c%3A/q=1/old", "_change_data/p=a b/q=2/old")
+    for path in (*odd, *(f"p=many/q=1/{number:04}" for number in range(3000))):
+        yard.put(path, age=500, size=1)
+    for where, found, requests in (
+        ("p = 'a b'", {odd[0], odd[2]}, 2),
+        ("'a b' = p AND q = '2'", {odd[2]}, 2),
+        ("p IN ('a b', 'c:')", set(odd), 4),
+        ("p = 'c:' OR q = '2'", {odd[1], odd[2]}, 4),
+        ("p = 'none'", set(), 2),
+    ):
+        result = run(yard, where=where, dry_run=True)
+        assert (set(result.files["path"]), result.list_requests) == (found, requests), where
+
+
 def memory_table():
     yard = memory_yard()
     yard.commit(yard.add("x", age=500), age=500)
