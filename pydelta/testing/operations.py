@@ -15,6 +15,8 @@ from typing import Final, cast
 
 import numpy as np
 
+from pydelta.commands.alter import alter_table
+from pydelta.commands.alter_plan import AddColumns, NewColumn
 from pydelta.commands.clone import clone_table
 from pydelta.commands.engine import Engine, RearrangingEngine
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause
@@ -28,6 +30,7 @@ from pydelta.commands.vectors import mark_deleted
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import Action, AddFile, SetTransaction
+from pydelta.protocol.types import PrimitiveType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.row_files import (
@@ -51,6 +54,7 @@ __all__ = [
     "Row",
     "Rows",
     "add_file",
+    "alter",
     "append",
     "append_once",
     "checkpoint",
@@ -326,6 +330,18 @@ def drop(feature: str) -> LogOperation:
         return drop_feature(log, feature).committed
 
     return LogOperation(name="drop", run=run, model=lambda rows: rows)
+
+
+def alter(column: str) -> LogOperation:
+    """ALTER TABLE … ADD COLUMN, as the command does it: what comes between is planned around, up to its last chance."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        change = AddColumns(columns=(NewColumn(path=(column,), data_type=PrimitiveType("long")),))
+        return alter_table(
+            log, change, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE)
+        ).committed
+
+    return LogOperation(name="alter", run=run, model=lambda rows: rows)
 
 
 def clone_over(partition: str, values: Sequence[int]) -> LogOperation:

@@ -17,6 +17,7 @@ from pydelta.testing.operations import (
     LogOperation,
     Rows,
     add_file,
+    alter,
     append,
     append_once,
     checkpoint,
@@ -51,6 +52,7 @@ FIRST = {
     "upsert value": upsert_value(1, 310, "3"),
     "optimize": optimize(),
     "support": support("domainMetadata"),
+    "alter": alter("one"),
     "clone over": clone_over("1", [1, 103]),
     "generate": generate(),
 }
@@ -67,6 +69,7 @@ SECOND = {
     "update value": update_value(2, 301),  # likewise
     "upsert value": upsert_value(7, 311, "1"),  # of no row that is there
     "support": support("vacuumProtocolCheck"),
+    "alter": alter("two"),
     "clone over": clone_over("2", [1, 203]),
     "generate": generate(),
 }
@@ -166,7 +169,9 @@ def may_conflict(first: str, second: str, level: str) -> bool:
     pair = {first, second}
     if pair & {"checkpoint", "generate"}:
         return False
-    if pair & {"support", "clone over"}:
+    if pair == {"alter"}:
+        return False  # the one that lost is planned anew
+    if pair & {"alter", "support", "clone over"}:
         return True  # the protocol or the definition of the table is another
     if "optimize" in pair and pair & {"append", "append once"}:
         return False  # its rows are where they were, whatever came meanwhile

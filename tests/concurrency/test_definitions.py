@@ -1,0 +1,169 @@
+"""Changes of a definition and writers at the same time, every merge of their phases: no rule and no value slips by."""
+
+from __future__ import annotations
+
+import itertools
+
+from pydelta.commands.alter import alter_table
+from pydelta.commands.alter_plan import AddConstraint, ChangeColumn, RenameColumn, SetProperties
+from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write import WriteMode, WriteOptions, write_table
+from pydelta.errors import BindError, ConstraintViolatedError, DeltaConcurrentModificationException
+from pydelta.log import DeltaLog
+from pydelta.protocol.identity import identities, identity_metadata
+from pydelta.protocol.schema import PrimitiveType, StructField, StructType
+from pydelta.settings import Settings
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.lockstep import interleavings, run_lockstep
+from pydelta.testing.operations import NO_PAUSE, add_file, rows_of
+from pydelta.testing.operations import create_table as create_rows
+from pydelta.testing.row_files import written_values
+from pydelta.txn import Operation, start_transaction
+
+LONG = PrimitiveType("long")
+RULE = "delta.constraints.small"
+_names = itertools.count()
+
+
+def new_store():
+    return MemoryStore(f"memory://definitions{next(_names)}/t")
+
+
+def beginning(step):
+    return lambda log: start_transaction(log, observer=step, backoff=NO_PAUSE)
+
+
+class Rules:
+    """Knows the rule ``x < 150`` and reads the rows of the snapshot that it is asked about."""
+
+    def check_condition(self, snapshot, expression):
+        assert expression == "x < 150"
+
+    def rows_against(self, snapshot, expression):
+        broken = [row for row in rows_of(snapshot).elements() if row[1] >= 150]
+        return len(broken), str(broken[:1])
+
+    def committed(self, snapshot):
+        pass
+
+
+def append_large(store, step):
+    """A row with ``x = 200``, by a writer that keeps to the rule where its snapshot has it."""
+    txn = beginning(step)(DeltaLog(store))
+    if RULE in txn.snapshot.metadata.configuration:
+        raise ConstraintViolatedError("200")
+    return txn.commit([add_file("1", [200])], Operation(name="WRITE"))
+
+
+def test_a_constraint_and_a_row_that_breaks_it_never_both_land():
+    outcomes = set()
+    rule = AddConstraint(name="small", expression="x < 150")
+    for schedule in interleavings("rule", 5, "rows", 5):
+        store = new_store()
+        create_rows(DeltaLog(store), [add_file("1", [1])])
+        results = run_lockstep(
+            {
+                "rule": lambda step, at=store: alter_table(DeltaLog(at), rule, engine=Rules(), begin=beginning(step)),
+                "rows": lambda step, at=store: append_large(at, step),
+            },
+            schedule,
+        )
+        snapshot = DeltaLog(store).update()
+        ruled = RULE in snapshot.metadata.configuration
+        assert ruled != (rows_of(snapshot)["1", 200] == 1), schedule
+        lost = results["rows"] if ruled else results["rule"]
+        assert isinstance(lost, DeltaConcurrentModificationException | ConstraintViolatedError), schedule
+        outcomes.add((ruled, type(lost)))
+    assert len(outcomes) == 3  # the rule stands before, comes between, or meets the row
+
+
+def test_two_names_for_one_column_are_given_one_after_the_other():
+    outcomes = set()
+    for schedule in interleavings("one", 5, "two", 5):
+        store = new_store()
+        create_rows(DeltaLog(store), [add_file("1", [1])])
+        alter_table(DeltaLog(store), SetProperties(properties={"delta.columnMapping.mode": "name"}))
+        results = run_lockstep(
+            {
+                name: lambda step, at=store, name=name: alter_table(
+                    DeltaLog(at), RenameColumn(path=("x",), name=name), begin=beginning(step)
+                )
+                for name in ("one", "two")
+            },
+            schedule,
+        )
+        lost = [name for name, result in results.items() if isinstance(result, BindError)]
+        assert len(lost) == 1, schedule
+        kept = DeltaLog(store).update().schema.names
+        assert [name for name in ("one", "two") if name in kept] == [name for name in results if name not in lost]
+        outcomes.add(lost[0])
+    assert outcomes == {"one", "two"}
+
+
+class Numbered:
+    """Two rows, which get the next values of the identity column as the snapshot says."""
+
+    schema = StructType((StructField("v", LONG),))
+
+    def write(self, target):
+        first = identities(target.plan.schema)[0].next
+        add = add_file("", [first, first + 1]).replace(partition_values={})
+        return RewriteOutput(adds=(add,), num_rows=2, marks={"key": first + 1})
+
+
+class Silent:
+    def discard(self, snapshot, adds):
+        pass
+
+    def committed(self, snapshot):
+        pass
+
+
+def numbered(store, step):
+    log, options = DeltaLog(store), WriteOptions.parse({}, mode=WriteMode.APPEND, settings=Settings())
+    return write_table(log, Numbered(), options, Silent(), Settings(), begin=beginning(step))
+
+
+def numbered_table():
+    store = new_store()
+    key = StructField("key", LONG, True, identity_metadata(explicit=False))
+    schema = StructType((key, StructField("v", LONG)))
+    create_table(DeltaLog(store), mode=CreateMode.CREATE, schema=schema, settings=Settings())
+    return store
+
+
+def given(store):
+    snapshot = DeltaLog(store).update()
+    values = [value for add in snapshot.files.adds(snapshot.files.core) for value in written_values(add)]
+    return sorted(values), identities(snapshot.schema)[0].mark
+
+
+def test_identity_values_are_never_shared():
+    for schedule in interleavings("one", 5, "two", 5):
+        store = numbered_table()
+        steps = {name: lambda step, at=store: numbered(at, step) for name in ("one", "two")}
+        results = run_lockstep(steps, schedule)
+        assert sorted(result.version for result in results.values()) == [1, 2], results
+        assert given(store) == ([1, 2, 3, 4], 4), schedule
+
+
+def test_identity_values_and_a_change_of_the_definition():
+    lost = 0
+    for schedule in interleavings("rows", 5, "change", 5):
+        store = numbered_table()
+        change = ChangeColumn(path=("v",), comment="a number")
+        results = run_lockstep(
+            {
+                "rows": lambda step, at=store: numbered(at, step),
+                "change": lambda step, at=store, it=change: alter_table(DeltaLog(at), it, begin=beginning(step)),
+            },
+            schedule,
+        )
+        assert DeltaLog(store).update().schema.field("v").metadata == {"comment": "a number"}
+        if isinstance(results["rows"], DeltaConcurrentModificationException):
+            lost += 1
+            assert given(store) == ([], None), schedule
+        else:
+            assert given(store) == ([1, 2], 2), schedule
+    assert lost > 0
