@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
 
+from pydelta.commands.clone_notes import note_clone
 from pydelta.commands.create import refuse_foreign_files
 from pydelta.errors import (
     InvalidArgumentError,
@@ -158,7 +159,8 @@ def clone_table(
     Args:
         source: The table to clone.
         target: Where to; another place than the source's.
-        shallow: Name the source's files instead of copying them. VACUUM of the source then breaks the clone.
+        shallow: Name the source's files instead of copying them. VACUUM of the source then breaks the clone; it warns
+            of that where the clone could be noted beside the source (``_pydelta/clones``).
         replace: Put the clone in the place of a table that is there.
         version: The version to clone; the newest for neither this nor a time.
         timestamp_ms: Epoch milliseconds: the last version that is not newer.
@@ -191,7 +193,10 @@ def clone_table(
         work = _Clone(
             txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or f"delta.`{source.uri}`"
         )
-        return work.run(shallow=shallow)
+        result = work.run(shallow=shallow)
+        if shallow:
+            note_clone(source, target.uri, version=snapshot.version)
+        return result
 
 
 def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import polars as pl
 
+from pydelta.commands.clone_notes import noted_clones
 from pydelta.commands.inventory_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum_delete import Deletion, delete_files
 from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_ranges, list_batches
@@ -202,12 +203,20 @@ class _Run:
         self.tell(VacuumProgress(phase="needed"))
         needed = find_needed(self.log, self.snapshot, cutoff_ms=self.cutoff_ms)
         found = self._find(needed)
+        found = replace(found, result=replace(found.result, warnings=(*found.result.warnings, *self._clones())))
         total = int(found.doomed["size"].sum() or 0)
         if dry_run:
             self.tell(self._progress(found, "done"))
             removed = len(found.empty)
             return replace(found.result, dry_run=True, bytes=total, removed_directories=removed)
         return self._delete(found, total)
+
+    def _clones(self) -> tuple[str, ...]:
+        clones = noted_clones(self.log)
+        if not clones:
+            return ()
+        shown = ", ".join(clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
+        return (f"Shallow clones read files of this table, and those that it no longer needs itself go: {shown}.",)
 
     # -- finding ------------------------------------------------------------------------------------------------
 
