@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError
-from pydelta.storage import PutOutcome, Store
+from pydelta.storage import ObjectInfo, PutOutcome, Store, pages_of
 from pydelta.storage.probe import probe_put_if_absent
 from pydelta.testing import CountingStore, Fault, FaultKind, FaultyStore, SimulatedCrash
 
@@ -278,3 +278,42 @@ def test_a_counting_store_counts_calls_and_bytes(store):
     assert (counting.bytes_read, counting.paths("read", "put")) == (4, ["a", "a"])
     counting.reset()
     assert (counting.calls, counting.bytes_read) == ([], 0)
+
+
+def _rows(page):
+    return zip(page.paths, page.sizes, page.times_ms, strict=True)
+
+
+def test_pages_hold_what_a_listing_holds_and_ranges_part_it(store):
+    paths = [f"a=1/{name}" for name in NAMES] + ["a=2/x", "b", "a=1/deep/er/x"]
+    for path in paths:
+        store.put(path, path.encode())
+    for watched in (store, CountingStore(store)):
+        pages = list(watched.list_pages())
+        found = {path: (size, at) for page in pages for path, size, at in _rows(page)}
+        assert found == {info.path: (info.size, info.modification_time_ms) for info in store.list_all()}
+        assert found.keys() == set(paths)
+        lower = [path for page in watched.list_pages(before="a=1/tilde~(1)") for path in page.paths]
+        upper = [path for page in watched.list_pages(after="a=1/tilde~(1)") for path in page.paths]
+        assert sorted(lower + upper) == sorted(paths)
+        assert max(lower) == "a=1/tilde~(1)" < min(upper)
+    assert len(list(pages_of(store))) == len(pages)
+    directories = {path for page in pages for path in page.directories}
+    assert directories == ({"a=1", "a=1/deep", "a=1/deep/er", "a=2"} if store.has_directories else set())
+    if store.has_directories:
+        entered = [path for page in store.list_pages(enter=lambda path: path != "a=1") for path in page.paths]
+        assert sorted(entered) == ["a=2/x", "b"]
+        assert store.remove_directories(["a=2", "a=1/deep/er", "none"]) == []
+        store.delete_many(["a=1/deep/er/x"])
+        assert store.remove_directories(["a=1/deep/er", "a=1/deep", "a=1"]) == ["a=1/deep/er", "a=1/deep"]
+    else:
+        assert store.remove_directories(["a=1"]) == []
+
+
+def test_a_store_without_pages_is_listed_whole():
+    class Plain:
+        def list_all(self, prefix=""):
+            return iter([ObjectInfo(path=f"k{number:04}", size=1, modification_time_ms=2) for number in range(1500)])
+
+    pages = list(pages_of(Plain(), after="k0099"))
+    assert [len(page.paths) for page in pages] == [1000, 400]

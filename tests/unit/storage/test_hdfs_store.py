@@ -66,7 +66,10 @@ class NameNode:
         found = [name for name in self.files if name.startswith(folder)]
         if not found:
             raise FileNotFoundError(path)
-        return iter([self._status(name) for name in found if recursive or "/" not in name[len(folder) :]])
+        below = {folder + name[len(folder) :].partition("/")[0] for name in found if "/" in name[len(folder) :]}
+        directories = [SimpleNamespace(path=name, length=0, isdir=True, modification_time=23) for name in sorted(below)]
+        files = [self._status(name) for name in found if recursive or "/" not in name[len(folder) :]]
+        return iter(files if recursive else files + directories)
 
     def read(self, path):
         return SimpleNamespace(read_range=lambda start, length: self.files[path][start : start + length])
@@ -235,3 +238,26 @@ def test_settings_reach_the_client(monkeypatch):
     open_store("hdfs:///lake", options)
     config = {"dfs.nameservices": "ha", "fs.defaultFS": "hdfs://ha"}
     assert seen == [("hdfs://ha", config), ("hdfs://ha", config)]
+
+
+def test_pages_walk_the_directories_and_only_empty_ones_are_removed(store, node):
+    for path in ("x", "a=1/y", "a=1/.pydelta-tmp-1", "_log/z"):
+        node.files[f"/lake/a%20b #1/{path}"] = b"1"
+    pages = list(store.list_pages(enter=lambda path: path != "_log"))
+    assert sorted(path for page in pages for path in page.paths) == ["a=1/y", "x"]
+    assert [(page.directories, page.directory_times_ms) for page in pages] == [(["a=1"], [23]), ([], [])]
+    assert (store.has_directories, store.has_key_ranges) == (True, False)
+    deleted = []
+
+    def delete(path, recursive=False):
+        if path.endswith("full"):
+            raise RuntimeError("PathIsNotEmptyDirectoryException")
+        deleted.append((path, recursive))
+        return True
+
+    node.delete = delete
+    assert store.remove_directories(["a=2", "full"]) == ["a=2"]
+    assert deleted == [("/lake/a%20b #1/a=2", False)]
+    node.failures["list_status"] = RuntimeError("the NameNode is gone")
+    with pytest.raises(StorageError):
+        list(store.list_pages())
