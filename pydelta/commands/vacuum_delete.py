@@ -117,8 +117,12 @@ def delete_files(
     if uncounted is not None and uncounted.height:
         chunks += [(part, False) for part in uncounted.select("path", "size").iter_slices(_KEYS)]
     with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
-        for future in [pool.submit(run, *chunk) for chunk in chunks if chunk[0].height]:
-            future.result()
+        try:
+            for future in [pool.submit(run, *chunk) for chunk in chunks if chunk[0].height]:
+                future.result()
+        except BaseException:
+            stop.set()  # the pool waits for what is under way, and begins nothing more
+            raise
     return state
 
 

@@ -372,6 +372,24 @@ def test_what_the_store_asks_to_repeat_is_repeated_after_a_pause():
         vacuum(DeltaLog(Refusing(yard.store, "g3", denied=False)), now_ms=yard.now_ms, options=options)
 
 
+def test_an_interrupted_run_begins_no_further_deletion():
+    yard = memory_yard()
+    yard.commit(yard.add("x", age=500), age=500)
+    for number in range(5000):
+        yard.put(f"g{number:04}", age=500, size=1)
+
+    def interrupt(state):
+        if state.phase == "deleting":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(yard, progress=interrupt, options=VacuumOptions(delete_workers=1))
+    assert len(yard.files()) >= 3001
+    assert yard.log.history(1)[0].commit_info.get("operationParameters") == {"status": "FAILED"}
+    run(yard)
+    assert yard.files() == {"x"}
+
+
 def test_deletion_is_no_faster_than_told():
     yard = memory_yard()
     yard.commit(yard.add("x", age=500), age=500)
