@@ -12,7 +12,7 @@ Protocol: "Add File and Remove File", "Partition Value Serialization", "Per-file
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from pydelta.commands.write_plan import new_metadata, stored_schema
@@ -26,6 +26,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, Metadata
+from pydelta.protocol.column_mapping import MODE
 from pydelta.protocol.partitions import (
     HIVE_NULL,
     hive_unescape,
@@ -125,7 +126,7 @@ def convert_to_delta(
         partitions = partition_schema or StructType(())
         values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
         schema = stored_schema(merged_schema(footers.schema(log), partitions))
-        metadata = new_metadata(schema, partition_columns=partitions.names, settings=settings or Settings())
+        metadata = new_metadata(schema, partition_columns=partitions.names, settings=_unmapped(settings or Settings()))
         statistics: dict[str, str | None] = {}
         if collect_statistics:
             data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))
@@ -240,3 +241,9 @@ def merged_schema(data: StructType, partitions: StructType) -> StructType:
     fields = [partitions.field(field.name) or field for field in data.fields]
     fields += [field for field in partitions.fields if data.field(field.name) is None]
     return StructType(tuple(fields))
+
+
+def _unmapped(settings: Settings) -> Settings:
+    """Settings whose defaults leave column mapping out: the files that there are go by the columns' names."""
+    kept = {key: value for key, value in settings.default_properties.items() if key != MODE}
+    return replace(settings, default_properties=kept)

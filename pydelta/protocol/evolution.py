@@ -14,6 +14,8 @@ from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, Pr
 __all__ = ["can_store", "can_widen", "check_write_compatible", "merge_schemas", "with_nullable_parts"]
 
 _INTEGERS: Final = ("byte", "short", "integer", "long")
+_COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
+"""Marks of columns that rows may come without."""
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
@@ -126,7 +128,7 @@ def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[s
         elif not can_store(item.data_type, target.data_type):
             yield f"column {name!r} is {item.data_type} in the data and {target.data_type} in the table"
     for target in table.fields:
-        computed = "delta.generationExpression" in target.metadata or "CURRENT_DEFAULT" in target.metadata
+        computed = not target.metadata.keys().isdisjoint(_COMPUTED)
         if target.name.lower() not in seen and not target.nullable and not computed:
             yield f"column {prefix + target.name!r} is not null in the table and missing in the data"
 

@@ -11,7 +11,7 @@ from pydelta.commands.delete import delete as run_delete
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, Merging
 from pydelta.commands.merging import merge as run_merge
 from pydelta.commands.update import update as run_update
-from pydelta.errors import BindError, UnsupportedFeatureError, error_context
+from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.facade import settings_of
 from pydelta.spark.merging import SparkMerge
@@ -156,6 +156,11 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
         raise BindError(
             f"DEFAULT stands for {'.'.join(names)}, which is no column of the table.",
             hint=f"The table's columns are: {', '.join(schema.names)}.",
+        )
+    if "delta.identity.step" in field.metadata:
+        raise InvalidArgumentError(
+            f"DEFAULT stands for {field.name!r}, an identity column: rows that do not name it get a value.",
+            hint="Leave the column out.",
         )
     return absent(field)
 

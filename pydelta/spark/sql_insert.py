@@ -250,7 +250,7 @@ def _value(
     if not is_default(cell) or position >= len(columns):
         return cell
     field = schema.field(columns[position])
-    if field is None or "delta.generationExpression" in field.metadata:
+    if field is None or "delta.generationExpression" in field.metadata or "delta.identity.step" in field.metadata:
         raise InvalidArgumentError(
             f"DEFAULT stands for {columns[position]!r}, which has none that could be written.",
             hint="Leave the column out of the list of columns, and it is computed.",

@@ -140,6 +140,9 @@ def test_a_temporary_view_of_a_named_version_stays(spark, path):
 def test_a_view_whose_table_changed_its_columns_says_so(spark, path):
     spark.read.format("delta").load(path).createOrReplaceTempView("stale")
     write_deltalake(path, pa.table({"id": [5], "k": [1], "more": ["x"]}), mode="append", schema_mode="merge")
+    assert spark.table("stale").columns == ["id", "k"]  # new columns do not concern it, new rows do
+    assert spark.table("stale").filter("id = 5").count() >= 1
+    write_deltalake(path, pa.table({"id": ["5"]}), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(SchemaMismatchError, match="stale") as caught:
         spark.table("stale")
     assert isinstance(caught.value, AnalysisException)
