@@ -167,7 +167,8 @@ class _Watch:
         with self._lock:
             if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
                 newest = self._log.update().version
-                for commit in files_of_commits(self._log, range(self._version + 1, newest + 1), all_of_them=True):
+                since = range(self._version + 1, newest + 1)
+                for commit in files_of_commits(self._log, since, adds=True, all_of_them=True):
                     added = plain_paths(commit.files.filter(pl.col("kind") != "remove"), self._log.uri)
                     self._live = pl.concat([self._live, added])
                 self._version = newest

@@ -18,12 +18,13 @@ import polars as pl
 from pydelta.commands.vacuum_plan import (
     LISTED_SCHEMA,
     Names,
+    PathIndex,
     directories_above,
     doomed_files,
+    file_of,
     nested_tables,
     outside,
 )
-from pydelta.commands.vacuum_result import DOOMED_SCHEMA
 from pydelta.storage import ListPage, Store, pages_of
 
 __all__ = ["KeyRange", "ListedBatch", "Sieve", "Sifted", "key_bounds", "key_ranges", "list_batches"]
@@ -194,38 +195,53 @@ class Sieve:
     listed: int = 0
     doomed_rows: int = 0
     doomed_bytes: int = 0
-    _doomed: list[pl.DataFrame] = field(default_factory=list)
+    _likely: list[pl.DataFrame] = field(default_factory=list)
+    _young: list[pl.Series] = field(default_factory=list)
     _visible: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _walked: dict[str, int] = field(default_factory=dict)
     _nested: set[str] = field(default_factory=set)
+    _index: PathIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._index = PathIndex(self.needed)
 
     def take(self, batch: ListedBatch) -> None:
         """One more batch."""
         files = batch.files
-        doomed = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
+        unknown = files.filter(~self._index.may_hold(files["path"]))
+        young = pl.col("modification_time") >= self.cutoff_ms
+        self._young.append(unknown.filter(young)["path"])  # an inventory may hold an older row of the same file
+        likely = unknown.filter(~young)
+        likely = likely.filter(~self.names.is_hidden(file_of(pl.col("path"))))
         self.requests += batch.requests
         self.listed += files.height
-        self.doomed_rows += doomed.height
-        self.doomed_bytes += int(doomed["size"].sum() or 0)
-        self._doomed.append(doomed)
+        self.doomed_rows += likely.height
+        self.doomed_bytes += int(likely["size"].sum() or 0)
+        self._likely.append(likely)
         self._nested |= nested_tables(files["path"])
-        self._visible |= directories_above(files.filter(~self.names.is_hidden(pl.col("path")))["path"])
+        self._visible |= self._shown(directories_above(files["path"]) - self._visible)
         if batch.directories:
             self._walked.update(batch.directories)
             self._nested |= nested_tables(pl.Series([path for path, _ in batch.directories], dtype=pl.String))
         if self._walked:
-            stays = files.join(doomed.select("path"), on="path", how="anti")
+            stays = files.join(likely.select("path"), on="path", how="anti")
             self._held |= directories_above(stays["path"])
+
+    def _shown(self, directories: set[str]) -> set[str]:
+        frame = pl.DataFrame({"path": sorted(directories)}, schema={"path": pl.String})
+        return set(frame.filter(~self.names.is_hidden(pl.col("path") + "/x"))["path"])
 
     def result(self) -> Sifted:
         """What may go, now that all is known: other tables' files and directory markers are left out."""
-        doomed = pl.concat(self._doomed) if self._doomed else pl.DataFrame(schema=DOOMED_SCHEMA)
+        likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=LISTED_SCHEMA)
+        stays = pl.concat([self.needed, *self._young])
+        doomed = doomed_files(likely, stays, cutoff_ms=self.cutoff_ms, names=self.names)
         doomed = outside(doomed, self._nested)
         markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
         doomed = doomed.filter(~((pl.col("size") == 0) & markers)).unique("path", keep="any", maintain_order=True)
-        walked = pl.Series(list(self._walked), dtype=pl.String).to_frame("path")
-        own = outside(walked.filter(~self.names.is_hidden(pl.col("path") + "/x")), self._nested)["path"].to_list()
+        shown = pl.DataFrame({"path": sorted(self._shown(set(self._walked)))}, schema={"path": pl.String})
+        own = outside(shown, self._nested)["path"].to_list()
         empty = [path for path in own if path not in self._held and self._walked[path] < self.cutoff_ms]
         empty = [path for path in empty if path not in self._nested]
         empty.sort(key=lambda path: (-path.count("/"), path))

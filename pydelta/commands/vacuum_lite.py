@@ -106,7 +106,7 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
             hint="Run VACUUM FULL once; after it LITE is possible again.",
         ) from error
     for commit in commits:
-        gone = commit.files.filter(pl.col("kind") != "add")
+        gone = commit.files
         if gone.is_empty():
             continue
         vectors = pl.DataFrame({"path": vector_files(gone["vector"])}).with_columns(size=pl.lit(None, dtype=pl.Int64))

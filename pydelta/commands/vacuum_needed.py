@@ -136,12 +136,16 @@ class _File(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    add: _File | None = None
     remove: _File | None = None
     cdc: _File | None = None
 
 
+class _LineWithAdd(_Line, gc=False):
+    add: _File | None = None
+
+
 _LINES: Final = msgspec.json.Decoder(_Line, strict=False)
+_LINES_WITH_ADDS: Final = msgspec.json.Decoder(_LineWithAdd, strict=False)
 _FILES_SCHEMA: Final[dict[str, pl.DataType]] = {
     "kind": pl.String(),
     "path": pl.String(),
@@ -164,12 +168,15 @@ class CommittedFiles:
     files: pl.DataFrame
 
 
-def files_of_commits(log: DeltaLog, versions: Iterable[int], *, all_of_them: bool = False) -> list[CommittedFiles]:
+def files_of_commits(
+    log: DeltaLog, versions: Iterable[int], *, adds: bool = False, all_of_them: bool = False
+) -> list[CommittedFiles]:
     """The file actions of some commits, without the rest of them; several are read at once.
 
     Args:
         log: The table.
         versions: Which.
+        adds: With the files that they add.
         all_of_them: Whether one that is gone is an error; else log clean-up may have taken it.
 
     Raises:
@@ -186,11 +193,11 @@ def files_of_commits(log: DeltaLog, versions: Iterable[int], *, all_of_them: boo
                 raise
             return None
         try:
-            rows = list(_rows(_LINES.decode_lines(data)))
+            rows = list(_rows((_LINES_WITH_ADDS if adds else _LINES).decode_lines(data)))
         except (msgspec.DecodeError, UnicodeDecodeError):
             rows = list(_rows_of_actions(log.actions(version)))  # which says what is wrong, or can read it
         frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
-        return CommittedFiles(version=version, files=frame)
+        return CommittedFiles(version=version, files=frame if adds else frame.filter(pl.col("kind") != "add"))
 
     with ThreadPoolExecutor(max_workers=max(1, min(_READERS, len(wanted)))) as pool:
         return [found for found in pool.map(read, wanted) if found is not None]
@@ -198,7 +205,8 @@ def files_of_commits(log: DeltaLog, versions: Iterable[int], *, all_of_them: boo
 
 def _rows(lines: Sequence[_Line]) -> Iterable[tuple[str, str, str | None, int | None]]:
     for line in lines:
-        for kind, file in (("add", line.add), ("remove", line.remove), ("cdc", line.cdc)):
+        added = line.add if isinstance(line, _LineWithAdd) else None
+        for kind, file in (("add", added), ("remove", line.remove), ("cdc", line.cdc)):
             if file is not None:
                 vector = file.vector.kind + file.vector.body if file.vector else None
                 yield kind, file.path, vector, file.size
@@ -258,9 +266,8 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int) -> Needed:
     tombstones = snapshot.tombstones().filter(pl.col("deletion_timestamp").fill_null(0) >= cutoff_ms)
     parts = [live, plain_paths(tombstones.select("path", vector="dv_id"), root)]
     for commit in files_of_commits(log, timeline.since(cutoff_ms)):
-        gone = commit.files.filter(pl.col("kind") != "add")
-        if gone.height:
-            parts.append(plain_paths(gone, root))
+        if commit.files.height:
+            parts.append(plain_paths(commit.files, root))
     paths = pl.concat(parts).unique()
     named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
     lines = paths_in(named.locations, root)

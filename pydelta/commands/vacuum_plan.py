@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from pydelta.commands.vacuum_result import DOOMED_SCHEMA
@@ -28,8 +29,10 @@ from pydelta.protocol.types import StructType
 __all__ = [
     "LISTED_SCHEMA",
     "Names",
+    "PathIndex",
     "directories_above",
     "doomed_files",
+    "file_of",
     "folders_of",
     "in_partitions",
     "names_of",
@@ -108,6 +111,29 @@ def partition_of(path: pl.Expr) -> pl.Expr:
     return holder.str.replace(rf"^{CHANGE_DIR}(?:/|$)", "").str.replace(_NO_PARTITION, "")
 
 
+def file_of(path: pl.Expr) -> pl.Expr:
+    """The file that a checksum (``.name.crc``) is of; any other path as it is."""
+    return path.str.replace(_CHECKSUM, "${1}${2}")
+
+
+class PathIndex:
+    """Many paths, to tell quickly of others that they are none of them.
+
+    Two texts may share a hash: one that is none may be taken for one of them, never the other way round.
+    """
+
+    def __init__(self, paths: pl.Series) -> None:
+        self._hashes = np.sort(paths.hash(seed=0).to_numpy())
+
+    def may_hold(self, paths: pl.Series) -> pl.Series:
+        """Whether each may be one of them; False only for what is none."""
+        if not len(self._hashes):
+            return pl.repeat(value=False, n=len(paths), eager=True)
+        hashes = paths.hash(seed=0).to_numpy()
+        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        return pl.Series(self._hashes[at] == hashes)
+
+
 def doomed_files(listed: pl.DataFrame, needed: pl.Series, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
     """The files that may go: older than the cut-off, needed by nothing, and of the table.
 
@@ -122,7 +148,7 @@ def doomed_files(listed: pl.DataFrame, needed: pl.Series, *, cutoff_ms: int, nam
     Returns:
         Columns as ``DOOMED_SCHEMA``, in the order of the listing.
     """
-    target = pl.col("path").str.replace(_CHECKSUM, "${1}${2}")
+    target = file_of(pl.col("path"))
     return (
         listed.lazy()
         .filter(pl.col("modification_time") < cutoff_ms)

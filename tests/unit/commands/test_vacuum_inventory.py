@@ -145,6 +145,16 @@ def test_a_list_can_only_make_it_delete_less():
     assert yard.files() == {"p=1/live", young}
 
 
+def test_of_several_rows_of_one_file_the_newest_counts():
+    yard = grown()
+    young = yard.put("p=1/young", age=2)
+    parts = [rows("p=1/young", at=NOW - HOUR_MS), rows("p=1/garbage"), rows("p=1/young")]
+    for order in (parts, parts[::-1]):
+        inventory = Inventory(description="The list", frames=lambda root, order=order: iter(order))
+        assert set(run(yard, inventory, dry_run=True).files["path"]) == {"p=1/garbage"}
+    assert young in yard.files()
+
+
 def test_rows_may_say_when_their_list_was_made():
     yard = grown()
     dated = rows("p=1/garbage").with_columns(inventory_date=pl.lit(OLD - 1, dtype=pl.Int64).cast(pl.Datetime("ms")))

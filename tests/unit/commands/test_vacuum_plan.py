@@ -8,6 +8,7 @@ import pytest
 from pydelta.commands.vacuum_needed import CommitTimeline, decoded_paths, paths_in
 from pydelta.commands.vacuum_plan import (
     Names,
+    PathIndex,
     directories_above,
     doomed_files,
     nested_tables,
@@ -72,6 +73,15 @@ def test_needed_and_young_files_stay_and_a_checksum_stays_with_its_file():
     files, checksums = split_checksums(frame)
     assert files["path"].to_list() == ["p/y", "crc"]
     assert checksums["path"].to_list() == ["p/.y.crc"]
+
+
+def test_the_quick_look_never_takes_a_needed_path_for_garbage():
+    paths = pl.Series([f"p={number}/x" for number in range(5000)])
+    index = PathIndex(paths[::2])
+    assert index.may_hold(paths).to_list() == [number % 2 == 0 for number in range(5000)]
+    again = pl.concat([paths[:10], paths[10:]], rechunk=False).filter(paths != "")
+    assert index.may_hold(again).to_list()[:3] == [True, False, True]
+    assert PathIndex(pl.Series([], dtype=pl.String)).may_hold(paths[:2]).to_list() == [False, False]
 
 
 def test_a_walk_enters_what_may_hold_files_of_the_table():
