@@ -8,11 +8,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.classic.column import Column
 
 from pydelta.errors import BindError, SchemaMismatchError, UnsupportedFeatureError
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.catalog_entries import note_difference
+from pydelta.spark.catalog_objects import copy_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
 from pydelta.spark.scan import physical_scan, scan_dataframe
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["RelationResolver"]
+__all__ = ["RelationResolver", "named_tables"]
 
 _WRITES_ITS_FIRST_CHILD = ("DeleteFromTable", "UpdateTable", "MergeIntoTable")
 _NAMES_OF_COMMANDS = ("UnresolvedTable", "UnresolvedTableOrView")
@@ -32,6 +36,31 @@ _ONLY_DESCRIBES = (
     "RefreshTable", "UncacheTable", "ExplainCommand",
 )  # fmt: skip
 _CTE_MARK = "pydelta.cte"
+_NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table) \[(.*?)\](?=,|$)", re.MULTILINE)
+_PLAIN = re.compile(r"\w+(, \w+)*")
+_ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody")
+_BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
+
+
+def named_tables(jvm: Jvm, plan: Any) -> Any:
+    """A parsed statement in which ``IDENTIFIER(expression)`` is the name that the expression gives."""
+    if _BY_EXPRESSION not in str(plan.treeString()):
+        return plan
+
+    def replace(node: Any, name: str) -> Any:
+        if name in ("InsertIntoStatement", "OverwriteByExpression"):  # their table is no child
+            table = node.table()
+            return copy_of(node, table=named(table)) if str(table.nodeName()) == _BY_EXPRESSION else None
+        return named(node) if name == _BY_EXPRESSION else None
+
+    def named(node: Any) -> Any:
+        row = jvm.one_row([Column(jvm.column_of(node.identifierExpr())).alias("name")]).first()
+        if row is None or row[0] is None:
+            raise BindError(f"{node.identifierExpr().sql()} is null, and was to be the name of a table.")
+        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(str(row[0]))
+        return node.planBuilder().apply(parts, node.children())
+
+    return transform(plan, replace)
 
 
 class RelationResolver:
@@ -45,6 +74,7 @@ class RelationResolver:
         self._spark = spark
         self._jvm = Jvm.of(spark)
         self._snapshots: dict[str, Snapshot] = {}
+        self._entries: dict[tuple[str, ...], DeltaEntry | ViewEntry | None] = {}
         self._statement = ""
         self.replaced = 0
 
@@ -54,15 +84,34 @@ class RelationResolver:
         if self._statement in _WRITES_ITS_FIRST_CHILD:
             self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
             return None
+        if self._is_none_of_ours(plan):
+            return None
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
 
+    def _is_none_of_ours(self, plan: Any) -> bool:
+        """Whether its text alone says that a statement names no Delta table and no view: walking over it costs more."""
+        text = str(plan.treeString())
+        if _ELSEWHERE.search(text):
+            return False
+        for found in set(_NAMED.findall(text)):
+            parts = tuple(found.split(", "))
+            if not _PLAIN.fullmatch(found) or self._entry(parts) is not None:
+                return False
+        return True
+
+    def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
+        """What a name stands for; asked once a statement."""
+        if parts not in self._entries:
+            self._entries[parts] = look_up(self._spark, parts)
+        return self._entries[parts]
+
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
         """The plan that a name stands for; None when it is no Delta table and no view over one."""
-        entry = look_up(self._spark, parts)
+        entry = self._entry(parts)
         if entry is None and travel is None:
             short, at = split_name_version(parts)
-            older = look_up(self._spark, short) if at is not None else None
+            older = self._entry(short) if at is not None else None
             if isinstance(older, DeltaEntry):
                 entry, travel = older, at
         if isinstance(entry, DeltaEntry):
@@ -152,7 +201,7 @@ class RelationResolver:
         if target is None or str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
             return
         name = tuple(str(part) for part in self._jvm.to_list(target.multipartIdentifier()))
-        entry = look_up(self._spark, name)
+        entry = self._entry(name)
         if isinstance(entry, DeltaEntry) and entry.twin:
             raise UnsupportedFeatureError(
                 f"{'.'.join(name)} is what Trino and Presto read of the Delta table at {entry.location}: this "
@@ -202,7 +251,7 @@ class RelationResolver:
         if str(relation.nodeName()) != "UnresolvedRelation":
             return None
         parts = tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
-        if not isinstance(look_up(self._spark, parts), DeltaEntry):
+        if not isinstance(self._entry(parts), DeltaEntry):
             return None
         version, timestamp = node.version(), node.timestamp()
         travel = TimeTravel(

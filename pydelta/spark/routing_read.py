@@ -19,7 +19,7 @@ from pydelta.spark.facade import log_for_name, log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.metadata_aggregates import answered_frame
 from pydelta.spark.patches import is_enabled, patch
-from pydelta.spark.relations import RelationResolver
+from pydelta.spark.relations import RelationResolver, named_tables
 from pydelta.spark.routing_catalog import read_table
 from pydelta.spark.scan import scan_dataframe
 from pydelta.spark.sql_dispatch import run_node, run_text
@@ -109,12 +109,13 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     frame = _own(self, text, args, spark_refuses=True)
                 return original(self, text, args) if frame is None else frame
             with user_errors():
-                frame = run_node(self, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+                parsed = named_tables(jvm, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+                frame = run_node(self, parsed)
                 if frame is not None:
                     return frame
                 plan = RelationResolver(self).statement(parsed)
             if plan is not None:
-                frame = jvm.frame(_bind(jvm, plan, args))
+                frame = jvm.frame(plan)
                 with user_errors():
                     return answered_frame(self, frame)
             try:

@@ -116,6 +116,9 @@ def test_parameters_are_bound(spark, both):
     spark.sql("DELETE FROM sql_delta WHERE a < :limit", args={"limit": 60})
     spark.sql("UPDATE sql_delta SET b = ? WHERE a = ?", args=["new", 61])
     assert rows(spark, "sql_delta") == [(60, "it's", 0), (61, "new", 1)]
+    spark.sql("INSERT INTO IDENTIFIER(:t) VALUES (62, 'r', 0)", args={"t": "sql_delta"})
+    spark.sql("UPDATE IDENTIFIER('sql_' || 'delta') SET p = 1 WHERE a = 62")
+    assert spark.sql("SELECT p FROM IDENTIFIER(:t) WHERE a = 62", args={"t": "default.sql_delta"}).first()[0] == 1
     frame = spark.sql("SELECT * FROM {t} WHERE a = {x}", t=spark.table("sql_delta"), x=61)
     assert frame.count() == 1
 
