@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.column import Column
 
-from pydelta.errors import BindError, SchemaMismatchError, UnsupportedFeatureError
-from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.catalog_entries import note_difference
 from pydelta.spark.catalog_objects import copy_of
+from pydelta.spark.changes import changes_from_options, read_changes
+from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import transform, with_newest
 from pydelta.spark.scan import physical_scan, scan_dataframe
@@ -38,7 +46,8 @@ _ONLY_DESCRIBES = (
 _CTE_MARK = "pydelta.cte"
 _NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table) \[(.*?)\](?=,|$)", re.MULTILINE)
 _PLAIN = re.compile(r"\w+(, \w+)*")
-_ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody")
+_ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody|table_changes", re.IGNORECASE)
+_CHANGES = ("table_changes", "table_changes_by_path")
 _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
 
 
@@ -184,6 +193,8 @@ class RelationResolver:
                 return self._time_travel(node)
             if name == "UnresolvedWith":
                 return self._with(node, ctes, namespace)
+            if name == "UnresolvedTableValuedFunction":
+                return self._table_changes(node, namespace)
             if name == "InsertIntoStatement":
                 self._refuse_twin(node.table())
             elif name in _NAMES_OF_COMMANDS and self._statement not in _ONLY_DESCRIBES:
@@ -231,6 +242,37 @@ class RelationResolver:
             return parts
         catalog = self._jvm.session.sessionState().catalog()
         return parts if catalog.getRawLocalOrGlobalTempView(self._jvm.seq(parts)).isDefined() else (*namespace, *parts)
+
+    def _table_changes(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+        """``table_changes('table', start[, end])`` and ``table_changes_by_path('/path', start[, end])``."""
+        function = str(self._jvm.to_list(node.name())[-1]).lower()
+        if function not in _CHANGES:
+            return None
+        items = [Column(self._jvm.column_of(item)) for item in self._jvm.to_list(node.functionArgs())]
+        if len(items) not in (2, 3):
+            raise InvalidArgumentError(
+                f"{function} takes a table, where to begin and, if need be, where to end; it was given {len(items)} "
+                "arguments.",
+                hint=f"For example {function}('lake.events', 3, 7), or with timestamps as texts.",
+            )
+        names = [f"argument{place}" for place in range(len(items))]
+        values = self._jvm.one_row([item.alias(at) for item, at in zip(items, names, strict=True)]).first()
+        assert values is not None
+        options = {"readChangeFeed": "true"}
+        for word, value in zip(("starting", "ending"), values[1:], strict=False):
+            kind = "Version" if isinstance(value, int) else "Timestamp"
+            options[f"{word}{kind}"] = str(value)
+        location = str(values[0])
+        if function == "table_changes":
+            entry = self._entry(self._within(parse_identifier(self._spark, location), namespace))
+            if not isinstance(entry, DeltaEntry):
+                raise TableNotFoundError(f"{location} is no Delta table that the session's catalog knows.")
+            location = entry.location
+        wanted = changes_from_options(self._spark, options)
+        assert wanted is not None
+        self.replaced += 1
+        log = log_for_path(self._spark, self._jvm.qualify(location))
+        return read_changes(self._spark, log, wanted)._jdf.queryExecution().analyzed()
 
     def _with(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
         """Relations of a CTE are no children of the plan; each sees the CTEs before it."""

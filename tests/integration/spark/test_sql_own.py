@@ -174,3 +174,20 @@ def test_what_is_wrong_says_where(spark, table):
         spark.sql("CREATEE TABLE x CLONE y")
     with pytest.raises(InvalidArgumentError, match="no parameters"):
         spark.sql("DESCRIBE HISTORY own LIMIT 1", args={"a": 1})
+
+
+def test_table_changes(spark, table):
+    spark.sql("ALTER TABLE own SET TBLPROPERTIES ('delta.enableChangeDataFeed'='true')")
+    spark.sql("UPDATE own SET a = a + 100 WHERE a = 4")
+    spark.sql("DELETE FROM own WHERE a = 1")
+    query = "SELECT a, _change_type AS what, _commit_version AS at FROM table_changes({})"
+    rows = {tuple(row) for row in spark.sql(query.format("'own', 2")).collect()}
+    assert rows == {(4, "update_preimage", 2), (104, "update_postimage", 2), (1, "delete", 3)}
+    assert {row.at for row in spark.sql(query.format("'default.own', 2, 2")).collect()} == {2}
+    path = location_of(spark, "own")
+    counted = f"WITH c AS (SELECT * FROM table_changes_by_path('{path}', 3)) SELECT count(*) FROM c"
+    assert spark.sql(counted).first()[0] == 1
+    with pytest.raises(InvalidArgumentError, match="1 arguments"):
+        spark.sql("SELECT * FROM table_changes('own')")
+    with pytest.raises(TableNotFoundError, match="nowhere"):
+        spark.sql("SELECT * FROM table_changes('nowhere', 1)")
