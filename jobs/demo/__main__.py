@@ -14,14 +14,16 @@ from pathlib import Path
 from rich.console import Console
 
 import pydelta
-from jobs.demo import changes, flights, twin
+from jobs.demo import changes, cleaning, flights, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
     "changes": ("Corrections, a person forgotten, and the feed of what changed", changes.run),
+    "sql": ("SQL alone: made, filled, corrected, altered, cloned, restored", sql.run),
     "twin": ("A twin in the metastore: what Trino and Presto read follows the table", twin.run),
+    "vacuum": ("What no version needs: an inventory of the files, and three tables vacuumed by it", cleaning.run),
 }
 
 _QUIET = {

