@@ -19,6 +19,11 @@ demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time tr
 	@scripts/check-java
 	@$(PY) -m jobs.demo $(if $(CHAPTER),--chapter $(CHAPTER)) $(ARGS)
 
+.PHONY: sql
+sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script)
+	@scripts/check-java
+	@$(PY) -m pydelta.cli sql $(if $(SQL),-e "$$SQL") $(ARGS)
+
 .PHONY: test
 test: $(VENV)/.dev ## Every test that needs no container (ARGS=… goes to pytest)
 	@scripts/check-java

@@ -1,4 +1,4 @@
-"""Arguments in; what the log says of a table out, as a table for people or as JSON. Starts no JVM.
+"""Arguments in; what the log says of a table out, as a table for people or as JSON. Only ``sql`` starts a JVM.
 
 ::
 
@@ -10,12 +10,14 @@
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
     pydelta vacuum PATH       delete the files that no retained version needs
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
+    pydelta sql               a SQL prompt over Spark, or a script
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import enum
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pydelta.commands.fsck import FsckReport
@@ -37,7 +39,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="pydelta",
-    help="Look at and maintain Delta tables. No JVM is started, and no data file is read.",
+    help="Look at and maintain Delta tables. Except for sql, no JVM is started, and no data file is read.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,13 +60,17 @@ _Timestamp = Annotated[
 def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
     from pydelta.log import DeltaLog
 
+    return DeltaLog.for_table(path, options=_pairs(options, "A storage option", "--option"))
+
+
+def _pairs(options: Sequence[str] | None, what: str, flag: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for option in options or ():
         name, equals, value = option.partition("=")
         if not equals or not name:
-            raise InvalidArgumentError("A storage option has no value.", hint="Write --option NAME=VALUE.")
+            raise InvalidArgumentError(f"{what} has no value.", hint=f"Write {flag} NAME=VALUE.")
         pairs[name] = value
-    return DeltaLog.for_table(path, options=pairs)
+    return pairs
 
 
 def parse_time(text: str) -> int:
@@ -455,6 +461,58 @@ def _report_problems(report: ManifestReport) -> int:
             print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
     print("The manifests are not right. Next: pydelta generate --full", file=sys.stderr)
     return 4
+
+
+class _Style(enum.Enum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command()
+def sql(
+    execute: Annotated[
+        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and leave; may be repeated.")
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and leave.")
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
+    ] = None,
+    warehouse: Annotated[
+        str | None, typer.Option("--warehouse", help="Folder of tables and their names; spark-warehouse by default.")
+    ] = None,
+    metastore: Annotated[
+        str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")
+    ] = None,
+    style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="Rows shown of a result; 0 for all. [100 of a table]")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says while it starts.")] = False,
+) -> None:
+    """A SQL prompt over Spark; with --execute, --file or a pipe, a script: it ends at the first error."""
+    try:
+        from pydelta.spark.prompt import run_sql
+    except ModuleNotFoundError as error:
+        raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
+
+    settings = _pairs(conf, "A setting of Spark", "--conf")
+    code = run_sql(
+        statements=execute or (),
+        files=file or (),
+        style=style.value,
+        limit=limit,
+        master=master,
+        conf=settings,
+        warehouse=warehouse,
+        metastore=metastore,
+        verbose=verbose,
+    )
+    if code:
+        raise typer.Exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

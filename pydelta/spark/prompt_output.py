@@ -1,0 +1,202 @@
+"""What a statement gave, or the error that it raised, in; text for a terminal, CSV or JSON lines out."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DataType, NumericType, VariantType
+from rich import box
+from rich.console import Console, Group
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from pydelta.errors import DeltaError, StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Format", "exit_code", "explained", "write_rows"]
+
+Format = Literal["table", "csv", "json"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_QUOTED: Final = re.compile(r'[",\r\n]')
+_CONDITION: Final = re.compile(r"\s*SQLSTATE: \w{5}")
+_POSITION: Final = re.compile(r"; line (\d+),? pos (\d+)")
+_CARET: Final = re.compile(r"^-*\^+$")
+_CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+
+
+def write_rows(frame: DataFrame, console: Console, *, style: Format = "table", limit: int = 100) -> int:
+    """Write a result.
+
+    Args:
+        frame: What ``spark.sql`` gave.
+        console: Where to.
+        style: A drawn table, CSV with a header, or a JSON document a row.
+        limit: At most so many rows; 0 for all.
+
+    Returns:
+        How many rows were written; -1 when there are more than that.
+    """
+    if style == "table":
+        numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
+        return _draw(frame.columns, numeric, _rows(frame, limit), console, limit)
+    if style == "csv":
+        console.out(_line(frame.columns), highlight=False)
+    lines = (_line(row) for row in _rows(frame, limit)) if style == "csv" else _documents(frame, limit)
+    written = 0
+    for line in lines:
+        if limit and written == limit:
+            return -1
+        written += 1
+        console.out(line, highlight=False)
+    return written
+
+
+def _rows(frame: DataFrame, limit: int) -> Iterator[tuple[str | None, ...]]:
+    """Rows as Spark writes their values as text, in the session's time zone; one row more than ``limit``."""
+    if not frame.columns:
+        return
+    numbered, places = _numbered(frame)
+    fields = zip(places, numbered.schema.fields, strict=True)
+    shown = numbered.select(*(_text(place, field.dataType).alias(place) for place, field in fields))
+    for row in shown.take(limit + 1) if limit else shown.toLocalIterator():
+        yield tuple(row)
+
+
+def _documents(frame: DataFrame, limit: int) -> Iterator[str]:
+    """Rows as JSON documents, as Spark writes them."""
+    numbered, places = _numbered(frame)
+    columns = (F.col(place).alias(name) for place, name in zip(places, frame.columns, strict=True))
+    shown = numbered.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}))
+    for row in shown.take(limit + 1) if limit else shown.toLocalIterator():
+        yield str(row[0])
+
+
+def _numbered(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """The frame with names that are known, and differ from each other."""
+    places = [f"c{number}" for number in range(len(frame.columns))]
+    return frame.toDF(*places), places
+
+
+def _text(place: str, data_type: DataType) -> Any:
+    if isinstance(data_type, BinaryType):
+        return F.hex(place)
+    return F.to_json(place) if isinstance(data_type, VariantType) else F.col(place).cast("string")
+
+
+def _line(values: Sequence[str | None]) -> str:
+    """A line of CSV: NULL is empty, an empty text is quoted."""
+    return ",".join("" if value is None else _quoted(value) for value in values)
+
+
+def _quoted(value: str) -> str:
+    plain = value and not _QUOTED.search(value)
+    return value if plain else '"' + value.replace('"', '""') + '"'
+
+
+def _draw(
+    names: Sequence[str],
+    numeric: Sequence[bool],
+    texts: Iterator[tuple[str | None, ...]],
+    console: Console,
+    limit: int,
+) -> int:
+    rows = list(texts)
+    more = bool(limit) and len(rows) > limit
+    rows = rows[:limit] if limit else rows
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, right in zip(names, numeric, strict=True):
+        table.add_column(Text(_visible(name)), justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    if names:
+        _print(table if _fits(table, console) else _records(names, rows), table, console)
+    return -1 if more else len(rows)
+
+
+def _fits(table: Table, console: Console) -> bool:
+    """Whether no column has to become narrower than twelve characters, if it is that wide."""
+    if not console.is_terminal:
+        return True
+    wanted = [Measurement.get(console, console.options, column.header).maximum for column in table.columns]
+    cells = [
+        max((Measurement.get(console, console.options, cell).maximum for cell in column.cells), default=0)
+        for column in table.columns
+    ]
+    needed = sum(min(12, max(pair)) + 2 for pair in zip(wanted, cells, strict=True))
+    return needed <= console.width
+
+
+def _records(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Group:
+    """Row by row, a line a column: for results that are wider than the terminal."""
+    parts: list[Table | Text] = []
+    for number, row in enumerate(rows, start=1):
+        parts.append(Text(f"row {number}", style="dim"))
+        grid = Table.grid(padding=(0, 2))
+        for name, value in zip(names, row, strict=True):
+            grid.add_row(Text(_visible(name), style="bold"), _cell(value))
+        parts.append(grid)
+    return Group(*parts)
+
+
+def _print(drawn: Table | Group, table: Table, console: Console) -> None:
+    if console.is_terminal:
+        console.print(drawn, highlight=False)
+        return
+    file = Console(file=io.StringIO(), width=100_000)  # a file has no edge
+    wide = Console(file=io.StringIO(), width=Measurement.get(file, file.options, table).maximum + 1)
+    with wide.capture() as captured:
+        wide.print(drawn, highlight=False)
+    for line in captured.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
+
+
+def _cell(value: str | None) -> Text:
+    return Text("NULL", style="dim italic") if value is None else Text(_visible(value))
+
+
+def _visible(value: str) -> str:
+    r"""Text with what would steer a terminal shown as ``\n``, ``\x1b`` …."""
+    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
+
+
+def exit_code(error: BaseException) -> int:
+    """0 done, 1 an error of the user's, 2 a conflict or what may be tried again, 3 an unknown outcome."""
+    if isinstance(error, StorageError) and error.retryable:
+        return 2
+    return error.exit_code if isinstance(error, DeltaError) else 1
+
+
+def explained(error: BaseException) -> str:
+    """An error in one line; for a syntax error the line of the statement and a caret, for ours the next step, below."""
+    text = str(error).strip() or type(error).__name__
+    if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
+        first = text.splitlines()[0]
+        causes = _CAUSE.findall(text)
+        return _visible(causes[-1] if causes else first)
+    head, *rest = text.splitlines()
+    if isinstance(error, PySparkException) and not isinstance(error, DeltaError):
+        head = _of_spark(head, text)
+    lines = [_visible(head)]
+    caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
+    if caret:
+        lines += [_visible(rest[caret - 1]), rest[caret].replace("-", " ")]
+    elif isinstance(error, DeltaError):
+        lines += [_visible(line) if not line.startswith("  ") else "  " + _visible(line.strip()) for line in rest]
+    return "\n".join(lines)
+
+
+def _of_spark(head: str, text: str) -> str:
+    """The first line without the code of the SQL standard, and the cause where a job failed."""
+    found = _CONDITION.sub("", head)
+    found = _POSITION.sub(lambda match: f" (line {match.group(1)}, pos {match.group(2)})", found).rstrip(" ;")
+    causes = _CAUSE.findall(text)
+    return f"{found}: {causes[-1]}" if causes and causes[-1] not in found else found

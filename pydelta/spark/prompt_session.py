@@ -1,0 +1,157 @@
+"""Where a prompt's names are kept, a master and settings in, an enabled session out, its start-up chatter in a file."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+
+from pydelta.errors import DeltaEnvironmentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["prompt_session"]
+
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pydelta")
+_WAREHOUSE: Final = "spark-warehouse"
+_METASTORE: Final = "spark.hadoop.hive.metastore.uris"
+_CATALOG: Final = "spark.sql.catalogImplementation"
+
+
+@contextmanager
+def prompt_session(
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    warehouse: str | None = None,
+    metastore: str | None = None,
+    verbose: bool = False,
+) -> Iterator[SparkSession]:
+    """A session for as long as the prompt is open.
+
+    Args:
+        master: Cluster to use; None for what the configuration says, else all local cores.
+        conf: Spark settings; they go before what is set here.
+        warehouse: Folder for managed tables and, without ``metastore``, for the catalog of their names; None for
+            ``spark-warehouse`` here when nothing else says where names are kept.
+        metastore: ``thrift://host:port`` of a Hive Metastore.
+        verbose: Let Spark say what it says at the start.
+
+    Raises:
+        DeltaEnvironmentError: Spark does not start, or another process has the warehouse open.
+    """
+    from pydelta.spark.session import session
+
+    given = dict(conf or {})
+    if warehouse is None and _is_our_own(master, metastore, given):
+        warehouse = _WAREHOUSE
+    folder = Path(warehouse).expanduser().absolute() if warehouse else None
+    settings = {
+        "spark.ui.showConsoleProgress": "false",  # the prompt shows its own
+        "spark.log.level": "ERROR",
+        **({"spark.ui.enabled": "false"} if master is None or master.startswith("local") else {}),
+    }
+    if folder is not None:
+        settings["spark.sql.warehouse.dir"] = folder.as_uri()
+    if metastore is not None:
+        settings |= {_CATALOG: "hive", _METASTORE: metastore}
+    own_catalog = folder is not None and metastore is None and given.get(_CATALOG, "hive") == "hive"
+    own_catalog = own_catalog and _METASTORE not in given
+    lock: IO[str] | None = None
+    if own_catalog:
+        assert folder is not None
+        lock = _lock(folder)
+        settings |= _own_catalog(folder, given)
+    try:
+        with _quiet(verbose) as said:
+            try:
+                spark = session("pydelta sql", master=master, conf=settings | given)
+            except (PySparkException, OSError) as error:
+                raise DeltaEnvironmentError(
+                    f"Spark did not start: {_last(said) or str(error).strip().splitlines()[0]}",
+                    hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings; see --verbose.",
+                ) from error
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        if lock is not None:
+            lock.close()
+
+
+def _is_our_own(master: str | None, metastore: str | None, given: Mapping[str, str]) -> bool:
+    """Whether nothing but this prompt says where names are kept: no cluster, no installation, no setting."""
+    elsewhere = {_CATALOG, _METASTORE, "spark.master", "spark.sql.warehouse.dir"} & set(given)
+    return not (master or metastore or elsewhere or {"SPARK_HOME", "MASTER", "SPARK_CONF_DIR"} & set(os.environ))
+
+
+def _own_catalog(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a catalog that outlives the session: Derby in the warehouse."""
+    options = "spark.driver.extraJavaOptions"
+    derby = f"-Dderby.stream.error.file={os.devnull}"
+    return {
+        _CATALOG: "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / '_catalog'};create=true",
+        "spark.hadoop.hive.metastore.schema.verification": "false",
+        "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+        **({} if options in given else {options: derby}),
+    }
+
+
+def _lock(folder: Path) -> IO[str]:
+    """Derby allows one process; a second one is told so, instead of what Hive makes of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "_catalog.lock").open("w")
+    except OSError as error:
+        raise DeltaEnvironmentError(
+            f"The warehouse {folder} cannot be used: {error.strerror}.", hint="Name another one with --warehouse."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DeltaEnvironmentError(
+            f"Another prompt has the warehouse {folder} open.",
+            hint="Close it, name another one with --warehouse, or share a Hive Metastore with --metastore.",
+        ) from error
+    return file
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[IO[Any] | None]:
+    """Let the JVM, which inherits it, write its errors to a file: what fails is raised, and told once."""
+    if verbose:
+        yield None
+        return
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _last(said: IO[Any] | None) -> str:
+    """The last line with an error that the JVM wrote."""
+    if said is None:
+        return ""
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line or "xception" in line]
+    return (errors or lines or [""])[0][:300]

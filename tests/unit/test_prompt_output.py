@@ -1,0 +1,129 @@
+"""Errors as a prompt shows them: one line, a caret for syntax errors, never a stack; and the exit codes."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from rich.console import Console
+
+from pydelta.errors import (
+    BindError,
+    CommitStateUnknownError,
+    ConcurrentAppendException,
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from pydelta.spark.errors import to_spark
+from pydelta.spark.prompt import Prompt
+from pydelta.spark.prompt_output import exit_code, explained
+from pydelta.sql import parse_statement
+
+
+def of_spark(kind: type[PySparkException], text: str) -> PySparkException:
+    return kind(text)
+
+
+def test_an_error_of_ours_and_what_to_do_next():
+    error = to_spark(BindError("There is no column tax.", hint="The columns are: a, b."))
+    assert explained(error) == "[DELTA_UNRESOLVED_COLUMN] There is no column tax.\n  Next: The columns are: a, b."
+
+
+def test_a_syntax_error_of_ours_has_a_caret_below_its_token():
+    with pytest.raises(Exception, match="Syntax error") as caught:
+        parse_statement("OPTIMIZE lake.t\n  ZORDR BY (x)")
+    first, line, caret = explained(to_spark(caught.value)).splitlines()
+    assert first.startswith("[DELTA_PARSE_ERROR] Syntax error at or near 'ZORDR'")
+    assert line[caret.index("^") :].startswith("ZORDR")
+    assert set(caret) == {" ", "^"}
+
+
+def test_a_syntax_error_of_spark_has_a_caret_below_its_token():
+    text = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'. SQLSTATE: 42601 (line 1, pos 9)\n\n== SQL ==\n"
+        "SELECT * FRM t\n---------^^^\n"
+    )
+    assert explained(of_spark(ParseException, text)) == (
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'. (line 1, pos 9)\nSELECT * FRM t\n         ^^^"
+    )
+
+
+def test_a_plan_is_left_out():
+    text = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `a` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n"
+        "'Project ['a]\n+- SubqueryAlias t\n"
+    )
+    found = explained(of_spark(AnalysisException, text))
+    assert found == "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `a` cannot be resolved. (line 1, pos 7)"
+
+
+def test_a_failed_job_shows_its_cause_and_no_stack():
+    text = (
+        "Job aborted due to stage failure: Task 0 failed.\n\tat org.apache.spark.Some.method(Some.scala:1)\n"
+        "Caused by: java.io.IOException: disk gone\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    )
+    assert explained(of_spark(PySparkException, text)).endswith("Task 0 failed.: disk gone")
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    assert "\x1b" not in explained(InvalidArgumentError("what \x1b[31m is this"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BindError("no"), 1),
+        (of_spark(AnalysisException, "no"), 1),
+        (ConcurrentAppendException("again"), 2),
+        (ObjectNotFoundError("gone"), 1),
+        (CommitStateUnknownError("perhaps", txn_id="1"), 3),
+    ],
+)
+def test_exit_codes(error, code):
+    assert exit_code(error) == code
+
+
+def test_storage_that_may_be_tried_again_is_two():
+    error = StorageError("slow down")
+    error.retryable = True
+    assert exit_code(error) == 2
+
+
+class Failing:
+    """A session whose statements all fail; counts them."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.asked = error, []
+
+    def sql(self, text: str) -> None:
+        self.asked.append(text)
+        raise self.error
+
+
+def run(session: Failing, text: str, name: str | None = None) -> tuple[int, str]:
+    err = io.StringIO()
+    prompt = Prompt(session, out=Console(file=io.StringIO()), err=Console(file=err, width=200))
+    return prompt.script(text, name=name), err.getvalue()
+
+
+def test_a_script_ends_at_its_first_error_and_says_where():
+    session = Failing(ConcurrentAppendException("Somebody else was first."))
+    code, said = run(session, "-- two\nSELECT 1;\nSELECT 2", "all.sql")
+    assert (code, session.asked) == (2, ["-- two\nSELECT 1"])
+    assert said.startswith("all.sql, line 1: Error: [DELTA_CONCURRENT_APPEND] Somebody else was first.")
+
+
+@pytest.mark.parametrize("text", ["SELECT 1; SELECT 'two;", "SELECT 1;\n/* open", "SELECT 1; BEGIN SELECT 2;"])
+def test_nothing_runs_of_a_script_that_is_cut_off(text):
+    session = Failing(BindError("never"))
+    code, said = run(session, text)
+    assert (code, session.asked) == (1, [])
+    assert "not closed" in said
+    assert "line" in said
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "-- only this", ";;"])
+def test_a_script_without_statements_is_done(text):
+    assert run(Failing(BindError("never")), text) == (0, "")
