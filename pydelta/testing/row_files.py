@@ -27,6 +27,7 @@ from pydelta.storage import open_store
 __all__ = [
     "MARK",
     "NOW_MS",
+    "ROWS_TAG",
     "LogEngine",
     "LogUpsert",
     "Row",

@@ -26,7 +26,6 @@ from pydelta.storage import open_store
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.lockstep import run_lockstep
 from pydelta.testing.operations import (
-    ROWS_TAG,
     add_file,
     append,
     checkpoint,
@@ -37,6 +36,7 @@ from pydelta.testing.operations import (
     overwrite,
 )
 from pydelta.testing.publishing import ObservedStore, generate
+from pydelta.testing.row_files import ROWS_TAG
 
 TWIN = TableName(database="lake_symlink", name="orders")
 CHANGES = {
