@@ -30,7 +30,7 @@ _DELETED_MONTH = 1
 def run(stage: Stage) -> None:
     """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
     source = package_data()
-    flights = pl.read_csv(io.BytesIO(zipfile.ZipFile(source / "flights.csv.zip").read("flights.csv")), null_values="NA")
+    flights = all_flights()
     late = (pl.col("month") == 12) & (pl.col("day") == 31)
     path = str(stage.folder / "flights")
 
@@ -105,6 +105,12 @@ def run(stage: Stage) -> None:
     _compare(stage, "small batches in", state, _read(stage, path))
     _check_checkpoint(stage, path)
     _show_history(stage, table)
+
+
+def all_flights() -> pl.DataFrame:
+    """The flights as they are in the package, one row each."""
+    packed = zipfile.ZipFile(package_data() / "flights.csv.zip")
+    return pl.read_csv(io.BytesIO(packed.read("flights.csv")), null_values="NA")
 
 
 def package_data() -> Path:
