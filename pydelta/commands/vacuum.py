@@ -23,7 +23,7 @@ from pydelta.commands.vacuum_delete import Deletion, delete_files
 from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_ranges, list_batches
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
 from pydelta.commands.vacuum_needed import Needed, find_needed
-from pydelta.commands.vacuum_plan import Names, folders_of, in_partitions, names_of, split_checksums
+from pydelta.commands.vacuum_plan import Names, checksums_of, folders_of, in_partitions, names_of, split_checksums
 from pydelta.commands.vacuum_result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.errors import (
     BindError,
@@ -284,6 +284,8 @@ class _Run:
             inside = empty.with_columns(partition=pl.col("path").str.strip_prefix("_change_data/"))
             empty = in_partitions(inside, self.snapshot, self.where)
         files, checksums = split_checksums(doomed)
+        if self.log.uri.startswith("file:"):  # where Hadoop keeps them; a log or an inventory need not name them
+            checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
         store = paged(self.log.store)
         removes = self.options.remove_empty_directories and store is not None and store.has_directories
         directories = len(sifted.directories) + 1
@@ -400,7 +402,7 @@ class _Run:
         return VacuumProgress(
             phase=phase,
             listed=found.result.listed,
-            kept=found.result.listed - found.doomed.height - found.checksums.height,
+            kept=found.result.listed - found.doomed.height,
             doomed=found.doomed.height,
             deleted=state.files if state else 0,
             doomed_bytes=int(found.doomed["size"].sum() or 0),

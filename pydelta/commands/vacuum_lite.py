@@ -109,7 +109,10 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
         gone = commit.files
         if gone.is_empty():
             continue
-        vectors = pl.DataFrame({"path": vector_files(gone["vector"])}).with_columns(size=pl.lit(None, dtype=pl.Int64))
+        sizes = gone.select(id="vector", size="vector_size").drop_nulls("id").unique("id")
+        vectors = (
+            vector_files(gone["vector"], offsets=False).join(sizes, on="id").group_by("path").agg(pl.col("size").sum())
+        )
         found = pl.concat([gone.select("path", "size"), vectors])
         parts.append(
             _under(found, log.uri).with_columns(

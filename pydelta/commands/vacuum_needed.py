@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -127,6 +127,7 @@ class CommitTimeline:
 class _Vector(msgspec.Struct, gc=False):
     kind: str = msgspec.field(name="storageType")
     body: str = msgspec.field(name="pathOrInlineDv")
+    size: int = msgspec.field(name="sizeInBytes", default=0)
 
 
 class _File(msgspec.Struct, gc=False):
@@ -151,7 +152,11 @@ _FILES_SCHEMA: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
     "vector": pl.String(),
     "size": pl.Int64(),
+    "vector_size": pl.Int64(),
 }
+
+
+_Row: TypeAlias = tuple[str, str, str | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +166,7 @@ class CommittedFiles:
     Args:
         version: Its version.
         files: ``kind`` (``add``, ``remove``, ``cdc``), ``path`` as the log spells it, ``vector`` (id of its deletion
-            vector, without an offset), ``size``.
+            vector, without an offset), ``size`` and ``vector_size`` (bytes).
     """
 
     version: int
@@ -203,28 +208,29 @@ def files_of_commits(
         return [found for found in pool.map(read, wanted) if found is not None]
 
 
-def _rows(lines: Sequence[_Line]) -> Iterable[tuple[str, str, str | None, int | None]]:
+def _rows(lines: Sequence[_Line]) -> Iterable[_Row]:
     for line in lines:
         added = line.add if isinstance(line, _LineWithAdd) else None
         for kind, file in (("add", added), ("remove", line.remove), ("cdc", line.cdc)):
             if file is not None:
-                vector = file.vector.kind + file.vector.body if file.vector else None
-                yield kind, file.path, vector, file.size
+                vector = file.vector
+                text = vector.kind + vector.body if vector else None
+                yield kind, file.path, text, file.size, vector.size if vector else None
 
 
-def _rows_of_actions(actions: Iterable[object]) -> Iterable[tuple[str, str, str | None, int | None]]:
+def _rows_of_actions(actions: Iterable[object]) -> Iterable[_Row]:
     for action in actions:
         if isinstance(action, AddCDCFile):
-            yield "cdc", action.path, None, action.size
+            yield "cdc", action.path, None, action.size, None
         elif isinstance(action, (AddFile, RemoveFile)):
             vector = action.deletion_vector
             text = vector.storage_type + vector.path_or_inline_dv if vector else None
-            yield action.kind, action.path, text, action.size
+            yield action.kind, action.path, text, action.size, vector.size_in_bytes if vector else None
 
 
 def plain_paths(files: pl.DataFrame, root: str) -> pl.Series:
     """Paths under the root of files and of their deletion vectors; columns ``path`` and ``vector``."""
-    vectors = vector_files(files["vector"])
+    vectors = vector_files(files["vector"])["path"]
     return pl.concat([paths_in(files["path"], root), paths_in(vectors, root)]).unique()
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "LISTED_SCHEMA",
     "Names",
     "PathIndex",
+    "checksums_of",
     "directories_above",
     "doomed_files",
     "file_of",
@@ -165,6 +166,12 @@ def split_checksums(doomed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Files, and the checksums that Hadoop wrote beside some."""
     checksum = pl.col("path").str.contains(_CHECKSUM)
     return doomed.filter(~checksum), doomed.filter(checksum)
+
+
+def checksums_of(files: pl.DataFrame) -> pl.DataFrame:
+    """Where Hadoop would keep the checksums of files, whether it does or not; no sizes."""
+    path = pl.col("path").str.replace(r"([^/]*)$", ".${1}.crc")
+    return files.with_columns(path=path, size=pl.lit(None, dtype=pl.Int64))
 
 
 def nested_tables(paths: pl.Series) -> set[str]:

@@ -21,42 +21,43 @@ _VALUES[np.frombuffer(DIGITS.encode(), dtype=np.uint8)] = np.arange(len(DIGITS),
 _POWERS: Final = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint64)
 
 
-def vector_files(ids: pl.Series) -> pl.Series:
-    """Paths of the files, each once: relative to the table and plain, or absolute as the log spells them.
+def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
+    """The file of each vector: ``id`` and ``path``, which is relative to the table and plain, or absolute as the log
+    spells it.
 
-    An id ends in ``@offset`` or not, and its text may look so by chance: then both readings are given, one of them a
-    file that there is not.
+    With offsets an id ends in ``@offset`` or not, and its text may look so by chance: then both readings are given, one
+    of them a file that there is not.
 
     Args:
         ids: ``FileKey.dv_id`` texts; nulls and vectors that the log itself holds are passed over.
+        offsets: Whether ids may end in an offset.
 
     Example:
-        >>> vector_files(pl.Series(["uab^-aqEH.-t@S}K{vb[*k^", None])).to_list()
+        >>> vector_files(pl.Series(["uab^-aqEH.-t@S}K{vb[*k^", None]))["path"].to_list()
         ['ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin']
     """
-    ids = ids.drop_nulls().unique()
-    kept = pl.DataFrame({"type": ids.str.slice(0, 1), "body": ids.str.slice(1)}).filter(pl.col("type") != "i")
-    without = kept.with_columns(body=pl.col("body").str.replace(r"@\d+$", ""))
-    bodies = pl.concat([kept, without]).unique()
-    absolute = bodies.filter(pl.col("type") == "p")["body"]
-    relative = bodies.filter((pl.col("type") == "u") & (pl.col("body").str.len_bytes() >= _UUID_LENGTH))["body"]
-    return pl.concat([absolute, _decoded(relative)]).unique().rename("path")
+    frame = pl.DataFrame({"id": ids.drop_nulls().unique()}, schema={"id": pl.String})
+    bodies = frame.with_columns(kind=pl.col("id").str.slice(0, 1), body=pl.col("id").str.slice(1))
+    if offsets:
+        bodies = pl.concat([bodies, bodies.with_columns(body=pl.col("body").str.replace(r"@\d+$", ""))]).unique()
+    absolute = bodies.filter(pl.col("kind") == "p").select("id", path="body")
+    relative = bodies.filter((pl.col("kind") == "u") & (pl.col("body").str.len_bytes() >= _UUID_LENGTH))
+    return pl.concat([absolute, _decoded(relative)])
 
 
-def _decoded(bodies: pl.Series) -> pl.Series:
-    if bodies.is_empty():
-        return bodies
-    frame = pl.DataFrame({"folder": bodies.str.head(-_UUID_LENGTH), "text": bodies.str.tail(_UUID_LENGTH)})
-    frame = frame.filter(pl.col("text").str.len_bytes() == _UUID_LENGTH)
-    raw = np.frombuffer("".join(frame["text"].to_list()).encode(), dtype=np.uint8)
+def _decoded(vectors: pl.DataFrame) -> pl.DataFrame:
+    """``id`` and ``body`` -> ``id`` and ``path``, where the body ends in a UUID."""
+    text = pl.col("body").str.tail(_UUID_LENGTH)
+    vectors = vectors.filter(text.str.len_bytes() == _UUID_LENGTH)
+    if vectors.is_empty():
+        return pl.DataFrame(schema={"id": pl.String, "path": pl.String})
+    raw = np.frombuffer("".join(vectors.select(text)["body"].to_list()).encode(), dtype=np.uint8)
     numbers = _VALUES[raw].reshape(-1, 4, 5) @ _POWERS
     good = (numbers < (1 << 32)).all(axis=1)
-    names = _hex(numbers[good].astype(">u4"))
-    folder = frame["folder"].filter(pl.Series(good))
-    prefix = pl.DataFrame({"folder": folder}).select(
-        pl.when(pl.col("folder") == "").then(pl.lit("")).otherwise(pl.col("folder") + "/").alias("folder")
-    )["folder"]
-    return prefix + "deletion_vector_" + names + ".bin"
+    folder = pl.col("body").str.head(-_UUID_LENGTH)
+    prefix = pl.when(folder == "").then(pl.lit("")).otherwise(folder + "/")
+    name = "deletion_vector_" + _hex(numbers[good].astype(">u4")) + ".bin"
+    return vectors.filter(pl.Series(good)).select("id", path=prefix + pl.lit(name))
 
 
 def _hex(numbers: npt.NDArray[Any]) -> pl.Series:

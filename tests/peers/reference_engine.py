@@ -1,12 +1,15 @@
 """Runs in an environment of its own, with the reference engine's jars: reads our tables, writes tables of its own.
 
-``reference_engine.py FOLDER``: ``FOLDER/ours/*`` are read, rows and change feed go to ``FOLDER/read.json``; tables are
-written to ``FOLDER/theirs/*``, with their rows and change feeds in ``FOLDER/written.json``.
+``reference_engine.py FOLDER "PATH MODE" …``: ``FOLDER/ours/*`` are read, rows and change feed go to
+``FOLDER/read.json``; tables are written to ``FOLDER/theirs/*``, with their rows and change feeds in
+``FOLDER/written.json``. Copies of the tables ``FOLDER/PATH`` are vacuumed, in that mode; which files are left, and what
+the history says, is in ``FOLDER/vacuumed.json``.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -82,6 +85,19 @@ def write_theirs(folder):
     sql(f"OPTIMIZE delta.`{path}`")
 
 
+def vacuumed(path, mode):
+    copy = FOLDER / f"vacuumed_{mode}" / path.parent.name / path.name
+    shutil.copytree(path, copy)
+    spark.sql(f"VACUUM delta.`{copy}` {mode} RETAIN 0 HOURS")
+    start = spark.sql(f"DESCRIBE HISTORY delta.`{copy}`").where("operation = 'VACUUM START'").first()
+    left = (item.relative_to(copy) for item in copy.rglob("*") if item.is_file())
+    return {
+        "left": sorted(str(item) for item in left if item.parts[0] != "_delta_log"),
+        "parameters": start["operationParameters"],
+        "metrics": start["operationMetrics"],
+    }
+
+
 read = {path.name: described(path) for path in sorted((FOLDER / "ours").iterdir())}
 (FOLDER / "read.json").write_text(json.dumps(read))
 theirs = FOLDER / "theirs"
@@ -89,4 +105,7 @@ theirs.mkdir()
 write_theirs(theirs)
 written = {path.name: described(path) for path in sorted(theirs.iterdir())}
 (FOLDER / "written.json").write_text(json.dumps(written))
+spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+found = {name: vacuumed(FOLDER / name.partition(" ")[0], name.partition(" ")[2]) for name in sys.argv[2:]}
+(FOLDER / "vacuumed.json").write_text(json.dumps(found))
 spark.stop()

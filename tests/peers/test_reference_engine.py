@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def exchange(spark, tmp_path_factory):
     python = os.environ["PYDELTA_PEER_PYTHON"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
     done = subprocess.run(
-        [python, str(Path(__file__).with_name("reference_engine.py")), str(folder)],
+        [python, str(Path(__file__).with_name("reference_engine.py")), str(folder), *VACUUMED],
         env=environment | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
@@ -100,6 +101,12 @@ def exchange(spark, tmp_path_factory):
     return folder
 
 
+VACUUMED = [
+    *(f"ours/{name} FULL" for name in ("feed_and_vectors", "ordered", "purged")),
+    *(f"theirs/{name} FULL" for name in ("feed_and_vectors", "mapped")),
+    "ours/feed_and_vectors LITE",
+    "theirs/feed_and_vectors LITE",
+]
 OURS = ["clustered", "copied", "feed", "feed_and_vectors", "ordered", "purged", "tracked", "tracked_vectors", "vectors"]
 THEIRS = ["clustered", "feed", "feed_and_vectors", "mapped", "tracked", "vectors"]
 
@@ -120,6 +127,27 @@ def test_we_read_what_it_writes(spark, exchange, name):
     assert sorted(theirs) == THEIRS
     assert described(spark, exchange / "theirs" / name) == theirs[name]
     assert len(theirs[name]["rows"]) > 50
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("which", VACUUMED)
+def test_a_vacuum_leaves_the_files_that_its_vacuum_leaves(exchange, tmp_path, which):
+    """Of tables of either engine, checksums beside the files included; and the history says the same of it."""
+    from pydelta.commands.vacuum import vacuum
+    from pydelta.log import DeltaLog
+
+    theirs = json.loads((exchange / "vacuumed.json").read_text())[which]
+    name, _, mode = which.lower().partition(" ")
+    shutil.copytree(exchange / name, tmp_path / "t")
+    log = DeltaLog.for_table(str(tmp_path / "t"))
+    result = vacuum(log, retention_hours=0, enforce_retention=False, mode=mode)
+    left = (item.relative_to(tmp_path / "t") for item in (tmp_path / "t").rglob("*") if item.is_file())
+    assert sorted(str(item) for item in left if item.parts[0] != "_delta_log") == theirs["left"]
+    start = next(item for item in log.history() if item.version == result.start_version).commit_info
+    assert start.get("operationParameters") == theirs["parameters"]
+    same = ["numFilesToDelete", *(["sizeOfDataToDelete"] if mode == "full" else [])]  # of vectors the log tells little
+    assert [start.get("operationMetrics")[key] for key in same] == [theirs["metrics"][key] for key in same]
+    assert start.get("operationMetrics").keys() == theirs["metrics"].keys()
 
 
 @pytest.mark.timeout(1500)

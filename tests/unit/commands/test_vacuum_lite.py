@@ -16,6 +16,7 @@ from pydelta.log import DeltaLog
 from pydelta.log.vectors import write_vectors
 from pydelta.manifests import publish
 from pydelta.protocol.actions import Protocol
+from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
 from pydelta.testing.garbage import Yard
@@ -142,8 +143,20 @@ def test_change_data_and_deletion_vectors_are_told_by_the_log():
     yard.commit(plain, age=900)
     yard.commit(yard.remove(plain, age=800), one, change, age=800)
     yard.commit(yard.remove(one, age=700), two, age=700)
-    assert set(run(yard).files["path"]) == {first_path, "_change_data/cdc-0"}
+    result = run(yard)
+    sizes = dict(result.files.select("path", "size").iter_rows())
+    assert sizes == {first_path: first.size_in_bytes, "_change_data/cdc-0": 10}
     assert yard.files() == {"x", second_path}
+
+
+def test_hadoops_checksums_go_with_their_files(tmp_path):
+    yard = Yard(LocalStore(str(tmp_path)))
+    old = yard.add("old", age=900)
+    yard.commit(old, yard.add("live", age=900), age=900)
+    yard.commit(yard.remove(old, age=800), age=800)
+    for name in (".old.crc", ".live.crc"):
+        yard.put(name, age=900)
+    assert (run(yard).deleted, yard.files()) == (1, {"live", ".live.crc"})
 
 
 def test_files_of_a_shallow_clones_source_are_not_its_own():
