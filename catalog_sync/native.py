@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from catalog_sync.errors import NotOursError
 from catalog_sync.metastore import Metastore
@@ -54,7 +55,7 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
         metastore.create(wanted)
         return True
     location = native_location(before)
-    if location is None or _same_place(location) != _same_place(snapshot.table_uri):
+    if location is None or _same_place(location) != _same_place(_plain(snapshot.table_uri)):
         what = f"a Delta table at {location}" if location else "no Delta table"
         raise NotOursError(
             f"The metastore has {name} already, and it is {what}.",
@@ -64,6 +65,11 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
         return False
     metastore.alter(wanted)
     return True
+
+
+def _plain(uri: str) -> str:
+    """A location as Spark and Trino read the parameter: plain text, where a ``file:`` URI of ours is encoded."""
+    return f"file://{unquote(uri.removeprefix('file://'))}" if uri.startswith("file://") else uri
 
 
 def _same_place(uri: str) -> str:
@@ -87,7 +93,7 @@ def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> 
         numBuckets=-1,
         serdeInfo=ttypes.SerDeInfo(
             serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
-            parameters={"path": snapshot.table_uri, "serialization.format": "1"},
+            parameters={"path": _plain(snapshot.table_uri), "serialization.format": "1"},
         ),
         bucketCols=[],
         sortCols=[],

@@ -195,6 +195,17 @@ def test_the_native_entry_follows_the_columns_and_never_takes_anothers(log, meta
         sync_native(metastore, name, other.update())
 
 
+def test_the_native_entry_of_a_place_with_odd_characters(metastore, name, tmp_path):
+    odd_place = tmp_path / "50% of a b"
+    log = DeltaLog.for_table(str(odd_place))
+    create_table(log, [])
+    assert sync_native(metastore, name, log.update())
+    entry = metastore.table(name.database, name.name)
+    assert entry.sd.serdeInfo.parameters["path"] == f"file://{odd_place}", "plain, as Spark and Trino read it"
+    assert not sync_native(metastore, name, log.update())
+    assert DeltaLog.for_table(native_location(entry)).uri == log.uri
+
+
 def test_a_table_that_asks_for_it_is_synced_after_every_commit(location, metastore, metastore_server, name):
     settings = Settings.resolve({"spark.pydelta.sync.metastore": metastore_server.uri})
     log = DeltaLog.for_table(location, settings=settings)
