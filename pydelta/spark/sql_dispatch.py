@@ -29,7 +29,7 @@ __all__ = ["run_node", "run_text"]
 _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 
 _HANDLERS: Final[Mapping[str, _Handler]] = {
-    "InsertIntoStatement": sql_insert.insert,
+    **dict.fromkeys(sql_insert.INSERTS, sql_insert.insert),
     "OverwriteByExpression": sql_insert.replace_where,
     "Union": sql_insert.insert_all,
     "DeleteFromTable": sql_change.delete,
@@ -106,7 +106,7 @@ def _with_its_query(nodes: Nodes, node: Any) -> Any:
     """``WITH … INSERT`` and ``WITH … MERGE``: the relations of the WITH go where the statement's query is."""
     statement = node.child()
     kind = str(statement.nodeName())
-    if kind == "InsertIntoStatement":
+    if kind in sql_insert.INSERTS:
         return copy_of(statement, query=_under(nodes, node, statement.query()))
     if kind == "MergeIntoTable":
         return copy_of(statement, sourceTable=_under(nodes, node, statement.sourceTable()))

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from pydelta.protocol.schema import StructType
 
-__all__ = ["insert", "insert_all", "replace_where"]
+__all__ = ["INSERTS", "insert", "insert_all", "replace_where"]
 
+INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
+"""Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -139,7 +141,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
 def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
     """``FROM source INSERT … INSERT …``: one commit a table, one after the other."""
     statements = nodes.items(node.children())
-    if any(str(item.nodeName()) != "InsertIntoStatement" for item in statements):
+    if any(str(item.nodeName()) not in INSERTS for item in statements):
         return None
     ours = [nodes.target(item.table()) is not None for item in statements]
     if not any(ours):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Nodes", "Target", "is_default", "text_of"]
 
 _PRIVILEGES: Final = "__required_write_privileges__"
-_NAMED: Final = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView")
+_NAMED: Final = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedInsertTarget")
 _SPARK_METADATA: Final = {
     "GENERATION_EXPRESSION": "delta.generationExpression",
     "identity.start": "delta.identity.start",
@@ -110,7 +110,7 @@ class Nodes:
         if not isinstance(entry, DeltaEntry):
             return None
         options = {}
-        if str(node.nodeName()) == "UnresolvedRelation":
+        if str(node.nodeName()) in ("UnresolvedRelation", "UnresolvedInsertTarget"):
             options = dict(self.jvm.to_dict(node.options().asCaseSensitiveMap()))
             options.pop(_PRIVILEGES, None)
         return Target(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
