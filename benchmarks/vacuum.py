@@ -35,7 +35,7 @@ HOUR_FILES = {"MinIO": (200_000, 8_760), "simulated": (1_000_000, 17_520)}
 """Objects, and hours that they are spread over."""
 
 OURS = """
-    import json, resource, sys, time
+    import json, sys, time
     from pydelta.commands.inventory import inventory_from_delta
     from pydelta.commands.vacuum import vacuum
     from pydelta.log import DeltaLog
@@ -48,7 +48,8 @@ OURS = """
         enforce_retention=False,
     )
     took = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    status = open("/proc/self/status").read()  # getrusage counts the parent of a new process, too
+    peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
     print(json.dumps({"seconds": took, "found": result.files.height, "peak MB": peak, "lists": result.list_requests}))
 """
 
@@ -206,6 +207,7 @@ def _compare(table: str, conf: Mapping[str, str], counts: Callable[[], dict[str,
                 one = _ours(table, using, conf)
                 seconds.setdefault(name, []).append(one["seconds"])
                 found.add(one["found"])
+                print(f"{name}: {one['seconds']:.1f} s", file=sys.stderr, flush=True)
                 result[f"{name}, peak MB"] = max(one["peak MB"], result.get(f"{name}, peak MB", 0))
                 result[f"{name}, requests"] = counts() or {"LIST by its own count": one["lists"]}
         if "PYDELTA_REFERENCE_PYTHON" in os.environ:
@@ -213,6 +215,7 @@ def _compare(table: str, conf: Mapping[str, str], counts: Callable[[], dict[str,
             try:
                 for name, using in (("delta-spark inventory", report), ("delta-spark listing", "")):
                     seconds[name] = [reference(table, using) for _ in range(2 if using else 1)][-1:]
+                    print(f"{name}: {seconds[name][0]:.1f} s", file=sys.stderr, flush=True)
                     result[f"{name}, requests"] = counts()
             finally:
                 reference.close()
