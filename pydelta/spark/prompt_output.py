@@ -183,9 +183,7 @@ def explained(error: BaseException) -> str:
         causes = _CAUSE.findall(text)
         return _visible(causes[-1] if causes else first)
     head, *rest = text.splitlines()
-    if isinstance(error, PySparkException) and not isinstance(error, DeltaError):
-        head = _of_spark(head, text)
-    lines = [_visible(head)]
+    lines = [_visible(_of_spark(head, "" if isinstance(error, DeltaError) else text))]
     caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
     if caret:
         lines += [_visible(rest[caret - 1]), rest[caret].replace("-", " ")]
@@ -197,6 +195,10 @@ def explained(error: BaseException) -> str:
 def _of_spark(head: str, text: str) -> str:
     """The first line without the code of the SQL standard, and the cause where a job failed."""
     found = _CONDITION.sub("", head)
-    found = _POSITION.sub(lambda match: f" (line {match.group(1)}, pos {match.group(2)})", found).rstrip(" ;")
+    found = (
+        _POSITION.sub(lambda match: f" (line {match.group(1)}, pos {match.group(2)})", found)
+        .replace("; (", " (")
+        .rstrip(" ;")
+    )
     causes = _CAUSE.findall(text)
     return f"{found}: {causes[-1]}" if causes and causes[-1] not in found else found

@@ -59,6 +59,13 @@ def test_a_plan_is_left_out():
     assert found == "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `a` cannot be resolved. (line 1, pos 7)"
 
 
+def test_what_an_error_of_ours_quotes_of_spark_has_no_codes_either():
+    error = BindError("`x` cannot be resolved. SQLSTATE: 42703; line 1 pos 91;", table="file:///t", hint="Columns: a.")
+    assert explained(error).splitlines() == [
+        "[DELTA_UNRESOLVED_COLUMN] `x` cannot be resolved. (line 1, pos 91) (table file:///t)", "  Next: Columns: a."
+    ]  # fmt: skip
+
+
 def test_a_failed_job_shows_its_cause_and_no_stack():
     text = (
         "Job aborted due to stage failure: Task 0 failed.\n\tat org.apache.spark.Some.method(Some.scala:1)\n"
