@@ -29,6 +29,7 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata
 from pydelta.protocol.schema import validate_names
 from pydelta.protocol.schema_edits import (
+    TYPE_CHANGES,
     add_field,
     change_type,
     drop_field,
@@ -94,7 +95,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
             raise
         if path not in paths:
             paths.append(path)
-    operation = Operation(name="DROP COLUMNS", parameters={"columns": [name_of(path) for path in paths]})
+    operation = Operation(name="DROP COLUMNS", parameters={"columns": [_shown(path) for path in paths]})
     if not paths:
         return Plan(metadata=metadata, operation=operation, changed=False)
     _require_mapping(snapshot, "Columns can be dropped")
@@ -125,7 +126,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
     path = resolve(schema, change.path)
     new = (*path[:-1], change.name)
     operation = Operation(
-        name="RENAME COLUMN", parameters={"oldColumnPath": name_of(path), "newColumnPath": name_of(new)}
+        name="RENAME COLUMN", parameters={"oldColumnPath": _shown(path), "newColumnPath": _shown(new)}
     )
     _require_mapping(snapshot, "Columns can be renamed")
     _require_field(schema, path, "renamed")
@@ -361,12 +362,17 @@ def _with_default(schema: StructType, path: tuple[str, ...], default: str | None
     return edit_field(schema, path, lambda item: _with(item, CURRENT_DEFAULT, default))
 
 
+def _shown(path: Sequence[str]) -> str:
+    """A path as the history shows it: backticks around names with a dot alone."""
+    return ".".join(f"`{part}`" if "." in part else part for part in path)
+
+
 def _logged(path: tuple[str, ...], field: StructField, position: Any) -> dict[str, Any]:
     """A column as the history shows it."""
     column = {
-        "name": name_of(path),
+        "name": _shown(path),
         "type": field.data_type.to_dict(),
         "nullable": field.nullable,
-        "metadata": dict(field.metadata),
+        "metadata": {key: item for key, item in field.metadata.items() if key != TYPE_CHANGES},
     }
     return {"column": column} if position is None else {"column": column, "position": str(position)}

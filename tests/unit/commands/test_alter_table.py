@@ -233,7 +233,7 @@ def test_rename_keeps_the_physical_name_and_what_goes_by_it() -> None:
     assert snapshot.schema.field("place of it").metadata == before.schema.field("at").metadata  # type: ignore[union-attr]
     assert snapshot.metadata is not None
     assert snapshot.metadata.configuration["delta.dataSkippingStatsColumns"] == "id,`place of it`.x,part"
-    assert last_operation(log) == ("RENAME COLUMN", {"oldColumnPath": "at", "newColumnPath": "`place of it`"})
+    assert last_operation(log) == ("RENAME COLUMN", {"oldColumnPath": "at", "newColumnPath": "place of it"})
     snapshot = done(log, RenameColumn(path=("part",), name="Bucket")).snapshot
     assert snapshot.partition_columns == ("Bucket",)
     assert snapshot.files.core["pv:part"].to_list() == ["a"]
