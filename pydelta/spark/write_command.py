@@ -5,6 +5,7 @@ Everything that writes rows through Spark ends here: the routes of ``enable``, t
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,16 +13,24 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode, WriteOptions, WriteResult, write_table
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError, TableAlreadyExistsError, TableNotFoundError
-from pydelta.protocol.schema import DataType, PrimitiveType, StructType, can_store
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+)
+from pydelta.protocol.schema import DataType, PrimitiveType, StructField, StructType, can_store
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
-from pydelta.spark.catalog_entries import create_entry
+from pydelta.spark.define import enter
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.facade import log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import ddl, name
 from pydelta.spark.writer import DataFrameSource
+from pydelta.storage.uris import normalize_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,6 +104,7 @@ def save_as_table(
     Raises:
         TableAlreadyExistsError: The name is taken by something that is no Delta table, or the mode refuses a table.
         TableNotFoundError: The mode replaces a table and none is there.
+        UnsafeOperationError: The table is at another place than the option ``path`` says.
     """
     given = {key: value for key, value in options.items() if key.lower() != "path"}
     path = next((value for key, value in options.items() if key.lower() == "path"), None)
@@ -106,6 +116,12 @@ def save_as_table(
     if isinstance(entry, DeltaEntry):
         if mode is WriteMode.CREATE:
             raise TableAlreadyExistsError(f"The table {table} exists.", hint="Use replace, append or another name.")
+        if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
+            raise UnsafeOperationError(
+                f"{table} is at {entry.location}, and the option path says {path}.",
+                hint="Leave the path out, or drop the table first: its files stay where it is external.",
+                table=entry.location,
+            )
         location, managed = entry.location, False
     else:
         if mode is WriteMode.REPLACE:
@@ -125,7 +141,7 @@ def save_as_table(
         managed=managed,
     )
     if entry is None:
-        create_entry(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
+        enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result
 
 
@@ -150,27 +166,55 @@ def write_by_name(
 
 
 def insert_by_position(
-    spark: SparkSession, df: DataFrame, entry: DeltaEntry, *, mode: WriteMode, options: Mapping[str, str]
+    spark: SparkSession,
+    df: DataFrame,
+    entry: DeltaEntry,
+    *,
+    mode: WriteMode,
+    options: Mapping[str, str],
+    columns: Sequence[str] | None = None,
+    by_name: bool = False,
+    dynamic: bool = False,
+    replace_where: str | None = None,
 ) -> WriteResult:
-    """``insertInto``: columns are matched by position, and values are cast as the INSERT of SQL does.
+    """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
+
+    Args:
+        spark: The session.
+        df: The rows.
+        entry: The table.
+        mode: Append or overwrite.
+        options: Writer options.
+        columns: The table's columns that the data is for, in order; None for all of them. Others get their defaults.
+        by_name: Match columns by name instead; those that the data lacks get their defaults.
+        dynamic: Overwrite just the partitions that the rows belong to.
+        replace_where: Overwrite the rows of this condition.
 
     Raises:
         SchemaMismatchError: Another number of columns, or a type that INSERT does not cast.
+        BindError: A column that the table does not have.
     """
     schema = log_for_path(spark, entry.location).update().schema
     data = from_spark(df.schema)
-    if len(data) != len(schema):
+    given_names = columns if columns is not None else data.names if by_name else schema.names
+    targets = [_column_of(schema, column, data, by_name=by_name) for column in given_names]
+    names = [field.name for field in targets]
+    for twice in sorted({item for item in names if names.count(item) > 1}):
+        raise SchemaMismatchError(f"Column {twice!r} is given twice.", hint="Name each column once.")
+    if len(data) != len(targets):
+        what = "The table has" if columns is None else "The statement names"
         raise SchemaMismatchError(
-            f"The table has {len(schema)} columns and the data has {len(data)}.\n"
+            f"{what} {len(targets)} columns and the data has {len(data)}.\n"
             f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
-            hint="insertInto matches columns by position; append with save or saveAsTable to match them by name.",
+            hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
+            "save or saveAsTable to match them by name.",
         )
     renamed = df.toDF(*[f"c{index}" for index in range(len(data))])
-    columns = []
-    for index, (target, given) in enumerate(zip(schema.fields, data.fields, strict=True)):
+    chosen = []
+    for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
         column = name(f"c{index}")
         if given.data_type != target.data_type and not can_store(given.data_type, target.data_type):
-            if not _insert_casts(given.data_type, target.data_type):
+            if not insert_casts(given.data_type, target.data_type):
                 raise SchemaMismatchError(
                     f"Column {index + 1} of the data ({given.name}) is {given.data_type}, and the table's column "
                     f"{target.name!r} is {target.data_type}.\n"
@@ -178,11 +222,24 @@ def insert_by_position(
                     hint="Cast it, or reorder the columns: insertInto matches them by position.",
                 )
             column = column.cast(ddl(target.data_type))
-        columns.append(column.alias(target.name))
-    return write_by_name(spark, renamed.select(*columns), entry, mode=mode, options=options)
+        chosen.append(column.alias(target.name))
+    rows = renamed.select(*chosen)
+    return write_by_name(spark, rows, entry, mode=mode, options=options, dynamic=dynamic, replace_where=replace_where)
 
 
-def _insert_casts(source: DataType, target: DataType) -> bool:
+def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
+    field = schema.field(column)
+    if field is None:
+        near = difflib.get_close_matches(column.lower(), [known.lower() for known in schema.names], n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise (SchemaMismatchError if by_name else BindError)(
+            f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+            hint=f"Its columns are: {', '.join(schema.names)}.",
+        )
+    return field
+
+
+def insert_casts(source: DataType, target: DataType) -> bool:
     """Spark's store assignment for flat types: between numbers (overflow fails the job), between times, to text."""
     if isinstance(source, StructType) or isinstance(target, StructType):
         return False

@@ -267,3 +267,46 @@ def test_for_name_takes_views_that_show_a_whole_table(spark, name, tmp_path):
     assert DeltaTable.forName(spark, f"delta.`{target}`").toDF().count() == 5
     with pytest.raises(TableNotFoundError, match="where there is no Delta table"):
         DeltaTable.forName(spark, f"delta.`{target}_none`")
+
+
+def test_a_catalog_that_refuses_a_new_entry_says_what_to_do(spark, name, tmp_path, monkeypatch):
+    def refuses(*_, **__):
+        raise AnalysisException("the metastore is away", messageParameters={})
+
+    target = str(tmp_path / "t")
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog_entries, "session_table", refuses)
+        with pytest.raises(DeltaEnvironmentError, match=r"made at .*/t, and the catalog refused") as caught:
+            spark.range(3).write.format("delta").option("path", target).saveAsTable(name)
+    assert look_up(spark, (name,)) is None
+    statement = caught.value.hint.partition(": ")[2].rstrip(".")
+    spark.sql(statement)
+    assert spark.table(name).count() == 3, "what the error says to do makes it good"
+
+
+def test_a_path_that_contradicts_the_entry_is_refused(spark, name, tmp_path):
+    write = spark.range(2).write.format("delta").mode("append")
+    write.option("path", str(tmp_path / "a")).saveAsTable(name)
+    write.option("path", str(tmp_path / "a")).saveAsTable(name)
+    with pytest.raises(UnsafeOperationError, match="the option path says"):
+        write.option("path", str(tmp_path / "b")).saveAsTable(name)
+    assert (spark.table(name).count(), (tmp_path / "b").exists()) == (4, False)
+
+
+def test_a_location_with_odd_characters(spark, name, tmp_path):
+    target = str(tmp_path / "50% of a+b é")
+    spark.range(2).write.format("delta").option("path", target).saveAsTable(name)
+    assert spark.table(name).count() == 2
+    spark.range(1).write.format("delta").mode("append").saveAsTable(name)
+    rename_table(spark, (name,), (f"{name}_b",))
+    assert DeltaTable.forName(spark, f"{name}_b").toDF().count() == 3
+    assert f"LOCATION 'file:{target}'" in spark.sql(f"SHOW CREATE TABLE {name}_b").first()[0]
+
+
+def test_what_sparks_catalog_says_of_a_table(spark, name):
+    DeltaTable.create(spark).tableName(name).comment("why").addColumn("Day", "date").addColumn(
+        "id", "bigint", comment="which"
+    ).partitionedBy("Day").execute()
+    found = spark.catalog.getTable(name)
+    assert (found.tableType, found.isTemporary) == ("MANAGED", False)
+    assert name in [item.name for item in spark.catalog.listTables()]
