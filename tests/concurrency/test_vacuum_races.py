@@ -66,7 +66,7 @@ def fresh():
 def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
     other = OTHERS[name]
     schedules = list(interleavings("vacuum", TURNS, "other", 5))
-    for schedule in schedules[:: 150 if mode == "lite" else 75]:
+    for schedule in schedules[:: 231 if mode == "lite" else 93]:
         store, garbage = fresh()
         known = {info.path for info in store.list_all()} - set(garbage)
         before = rows_of(DeltaLog(store).update())

@@ -74,11 +74,12 @@ class Model:
         files = set().union(*(reads(add) for add in self.live.values())) if self.live else set()
         self.versions.append((self.yard.now_ms, files, changes))
 
-    def needed(self, cutoff: int) -> set[str]:
+    def needed(self, cutoff: int, *, unreadable_too: bool) -> set[str]:
+        """What must stay. Files of versions that log clean-up has taken stay as long as there are tombstones of them."""
         found = set(self.told)
         for version, (at, files, changes) in enumerate(self.versions):
             later = self.versions[version + 1][0] if version + 1 < len(self.versions) else None
-            if version >= self.oldest and (later is None or later >= cutoff):
+            if (unreadable_too or version >= self.oldest) and (later is None or later >= cutoff):
                 found |= files
             if at >= cutoff:
                 found |= changes
@@ -165,8 +166,9 @@ class Model:
             inventory = from_frame(self.list_of, encoded=False)
         before = self.times()
         cutoff = self.yard.now_ms - hours * HOUR_MS
-        needed = self.needed(cutoff)
-        unneeded = {path for path, at in before.items() if at < cutoff and path not in needed}
+        old = {path for path, at in before.items() if at < cutoff}
+        may_go = old - self.needed(cutoff, unreadable_too=False)
+        must_go = old - self.needed(cutoff, unreadable_too=True)
         clean = read_clean_version(self.yard.store)
         try:
             result = vacuum(
@@ -177,12 +179,13 @@ class Model:
             assert self.oldest > (clean + 1 if clean is not None else 0)
             return
         deleted = before.keys() - self.times().keys()
-        assert deleted <= unneeded, deleted - unneeded
+        assert deleted <= may_go, deleted - may_go
         assert set(result.files["path"]) >= deleted
         if mode == "full":
-            assert deleted == unneeded, unneeded - deleted
+            assert deleted >= must_go, must_go - deleted
         elif mode == "inventory":
-            assert deleted == unneeded & set(self.list_of["path"])
+            listed = set(self.list_of["path"])
+            assert must_go & listed <= deleted <= listed
         else:
             first = 0 if clean is None else clean + 1
             removed = set()
@@ -190,7 +193,7 @@ class Model:
                 if version >= max(first, self.oldest) and at < cutoff:
                     before_it = self.versions[version - 1][1] if version else set()
                     removed |= changes | (before_it - self.versions[version][1])
-            assert removed & unneeded <= deleted
+            assert removed & must_go <= deleted
         self.catch_up()
         self.read_back()
 
@@ -215,10 +218,8 @@ STEPS = ("write", "begin", "finish", "remove", "rewrite", "hide", "restore", "ch
 step = st.tuples(st.sampled_from((*STEPS, "wait", "wait", "wait", "vacuum", "vacuum")), st.integers(0, 23))
 
 
-@settings(max_examples=60, deadline=None)
-@example(
-    [*[("write", 0)] * 5, ("write", 1), ("tell", 0), ("remove", 0)]
-)  # an escape in the name of a file in a manifest
+@settings(max_examples=50, deadline=None)
+@example([*[("write", 0)] * 5, ("write", 1), ("tell", 0), ("remove", 0)])  # an escape in a manifest's file
 @given(st.lists(step, min_size=8, max_size=30))
 def test_exactly_what_is_old_and_unneeded_goes(steps):
     yard = Yard(MemoryStore(f"memory://vacuummodel{next(_NAMES)}/t"), partition_columns=("p",))
