@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+settings.register_profile("shared machine", deadline=None)  # how long a case takes is nothing to fail for
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

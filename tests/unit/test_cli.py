@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -199,15 +199,20 @@ def test_a_process_answers_without_a_jvm_and_quickly(table):
         f"from pydelta.cli import main\nmain(['detail', {table!r}, '--json'])"
     )
     spent = []
-    for _ in range(3):  # the best of three, since other processes share the machine
-        started = time.perf_counter()
+    for _ in range(3):  # the best of three, and of processor time, since other processes share the machine
+        started = _children_seconds()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        spent.append(time.perf_counter() - started)
+        spent.append(_children_seconds() - started)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["numFiles"] == 2
         if spent[-1] < 1:
             break
     assert min(spent) < 1.5
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_statistics_that_are_none_are_shown_as_missing(capsys, table):
