@@ -10,6 +10,7 @@ JOB ?=
 SERVICE ?=
 SQL ?=
 CONFIRM ?=
+URI ?=
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 
@@ -95,8 +96,10 @@ bench: $(VENV)/.dev ## Benchmarks as ratios beside the peers (BENCH=name runs on
 	@$(PY) -m benchmarks $(BENCH) $(ARGS)
 
 .PHONY: doctor
-doctor: ## What is installed, what is missing, and what to do
-	@scripts/check-python --report; scripts/check-java --report
+doctor: ## What is installed, what is missing, what to do (URI=s3a://… tries a store; ARGS="--log FILE")
+	@scripts/check-python --report && scripts/check-java --report
+	@if [ -x $(VENV)/bin/pydelta ]; then $(VENV)/bin/pydelta doctor $(URI) $(ARGS); else \
+	echo "$(VENV) is not there yet: make demo or make test makes it."; fi
 
 .PHONY: clean
 clean: ## Remove what the targets above made, the virtual environment included

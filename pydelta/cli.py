@@ -10,6 +10,7 @@
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
     pydelta vacuum PATH       delete the files that no retained version needs
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
+    pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
     pydelta sql               a SQL prompt over Spark, or a script
 """
 
@@ -391,6 +392,27 @@ def fsck(
         for name in report.removed_checkpoints:
             print(f"Deleted the checkpoint file {name}; a new checkpoint is there.")
     if not _say_damage(report, repaired=repair):
+        raise typer.Exit(4)
+
+
+@app.command()
+def doctor(
+    uri: Annotated[str | None, typer.Argument(help="A directory of a store to try: written, raced, cleared.")] = None,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="FILE", help="A job's log to look for known messages; - for a pipe.")
+    ] = None,
+    as_json: _Json = False,
+    option: _Option = None,
+) -> None:
+    """Check this machine and, where named, a store; or tell cause and cure of what a job's log says."""
+    from pydelta.doctor import examine
+
+    found = examine(uri, log=log, options=_pairs(option, "A storage option", "--option"))
+    if as_json:
+        _print_json(found.json())
+    else:
+        print("\n".join(found.lines()))
+    if not found.ok:
         raise typer.Exit(4)
 
 
