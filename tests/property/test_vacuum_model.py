@@ -75,7 +75,7 @@ class Model:
         self.versions.append((self.yard.now_ms, files, changes))
 
     def needed(self, cutoff: int, *, unreadable_too: bool) -> set[str]:
-        """What must stay. Files of versions that log clean-up has taken stay as long as there are tombstones of them."""
+        """What must stay. Files of versions that log clean-up has taken stay while there are tombstones of them."""
         found = set(self.told)
         for version, (at, files, changes) in enumerate(self.versions):
             later = self.versions[version + 1][0] if version + 1 < len(self.versions) else None
