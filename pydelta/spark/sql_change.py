@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F
 
@@ -15,7 +15,7 @@ from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureEr
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.facade import settings_of
 from pydelta.spark.merging import SparkMerge
-from pydelta.spark.sql_nodes import Nodes, Target, is_default
+from pydelta.spark.sql_nodes import Named, Nodes, Target, is_default
 from pydelta.spark.write_columns import absent
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delete", "merge", "truncate", "update"]
 
+_Sides: TypeAlias = tuple[Target | Named, ...]
 _CLAUSES = (
     (ClauseOn.MATCHED, "matchedActions"),
     (ClauseOn.NOT_MATCHED, "notMatchedActions"),
@@ -73,7 +74,7 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
     log = nodes.log(target)
     with error_context(table=log.uri):
         schema = log.update().schema
-        assignments = _assignments(nodes, node.assignments(), target, schema)
+        assignments = _assignments(nodes, node.assignments(), (target,), schema)
         where = nodes.optional(node.condition())
         result = run_update(
             log,
@@ -91,17 +92,19 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     if target is None:
         return None
     source = nodes.query(node.sourceTable())
+    relation = nodes.named(node.sourceTable())
+    sides = (target,) if relation is None else (target, relation)
     log = nodes.log(target)
     with error_context(table=log.uri):
         schema = log.update().schema
         clauses = [
-            _clause(nodes, on, action, target, schema)
+            _clause(nodes, on, action, sides, schema)
             for on, field in _CLAUSES
             for action in nodes.items(getattr(node, field)())
         ]
         settings = settings_of(nodes.spark)
         evolve = bool(node.withSchemaEvolution()) or settings.schema_auto_merge
-        condition = nodes.column(node.mergeCondition(), target)
+        condition = nodes.column(node.mergeCondition(), *sides)
 
         def begin(snapshot: Snapshot) -> Merging:
             return SparkMerge(nodes.spark, snapshot, source, condition, clauses, alias=target.alias, evolve=evolve)
@@ -117,30 +120,31 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     )
 
 
-def _clause(nodes: Nodes, on: ClauseOn, action: Any, target: Target, schema: StructType) -> MergeClause:
+def _clause(nodes: Nodes, on: ClauseOn, action: Any, sides: _Sides, schema: StructType) -> MergeClause:
     kind = str(action.nodeName())
     where = nodes.optional(action.condition())
-    condition = None if where is None else nodes.column(where, target)
+    condition = None if where is None else nodes.column(where, *sides)
     if kind == "DeleteAction":
         return MergeClause(on=on, action=ClauseAction.DELETE, condition=condition)
     does = ClauseAction.INSERT if kind.startswith("Insert") else ClauseAction.UPDATE
     if kind in ("UpdateStarAction", "InsertStarAction"):
         return MergeClause(on=on, action=does, condition=condition)
-    values = _assignments(nodes, action.assignments(), target, schema)
+    values = _assignments(nodes, action.assignments(), sides, schema)
     return MergeClause(on=on, action=does, condition=condition, assignments=values)
 
 
-def _assignments(nodes: Nodes, items: Any, target: Target, schema: StructType) -> Mapping[str, Any]:
+def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) -> Mapping[str, Any]:
+    """Column -> value; the first of the sides is the table."""
     found: dict[str, Any] = {}
     for item in nodes.items(items):
-        names = _unqualified(nodes.names(item.key().nameParts()), target, schema)
+        names = _unqualified(nodes.names(item.key().nameParts()), sides[0], schema)
         value = item.value()
         text = ".".join(f"`{name.replace('`', '``')}`" for name in names)
-        found[text] = _default(schema, names) if is_default(value) else nodes.column(value, target)
+        found[text] = _default(schema, names) if is_default(value) else nodes.column(value, *sides)
     return found
 
 
-def _unqualified(names: Sequence[str], target: Target, schema: StructType) -> Sequence[str]:
+def _unqualified(names: Sequence[str], target: Target | Named, schema: StructType) -> Sequence[str]:
     """A column's name without the table's in front; a column of the table's name comes first."""
     lower = tuple(name.lower() for name in names)
     for qualifier in target.qualifiers:

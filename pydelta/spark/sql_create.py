@@ -158,6 +158,8 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
     provider = text_of(nodes.optional(specification.provider()))
     entry = look_up(nodes.spark, parts)
     ours = entry if isinstance(entry, DeltaEntry) else None
+    if ours is None and not nodes.in_session_catalog(parts):
+        return None
     if provider is None:
         default = str(nodes.spark.conf.get("spark.sql.sources.default", "parquet")).lower()
         if not (ours is not None and ours.by_path) and default != _PROVIDER:

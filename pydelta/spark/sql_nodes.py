@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["Nodes", "Target", "is_default", "text_of"]
+__all__ = ["Named", "Nodes", "Target", "is_default", "text_of"]
 
+_SESSION_CATALOG: Final = "spark_catalog"
 _PRIVILEGES: Final = "__required_write_privileges__"
 _NAMED: Final = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedInsertTarget")
 _SPARK_METADATA: Final = {
@@ -32,6 +33,19 @@ _SPARK_METADATA: Final = {
     "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
 }
 _NOT_KEPT: Final = ("EXISTS_DEFAULT",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What expressions may call the rows of a relation.
+
+    Args:
+        alias: The name that stands for it alone.
+        qualifiers: What may stand before a column of it, in lower case, longest first.
+    """
+
+    alias: str
+    qualifiers: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +129,27 @@ class Nodes:
             options.pop(_PRIVILEGES, None)
         return Target(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
 
+    def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
+        """Whether a name is the session catalog's to give, and not another catalog's."""
+        manager = self.jvm.session.sessionState().catalogManager()
+        if len(parts) > 2 or (len(parts) == 2 and bool(manager.isCatalogRegistered(parts[0]))):
+            return parts[0].lower() == _SESSION_CATALOG
+        return str(manager.currentCatalog().name()) == _SESSION_CATALOG
+
     def log(self, target: Target) -> DeltaLog:
         """The table's log."""
         return log_for_path(self.spark, target.entry.location)
 
-    def column(self, expression: Any, *targets: Target) -> Column:
+    def named(self, node: Any) -> Named | None:
+        """What the rows of a relation without an alias are called; None for any other node."""
+        parts = self.parts(node)
+        if parts is None:
+            return None
+        database = str(self.jvm.session.sessionState().catalog().getCurrentDatabase())
+        full = tuple(part.lower() for part in ((_SESSION_CATALOG, database)[: 3 - len(parts)] + parts)[-3:])
+        return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
+
+    def column(self, expression: Any, *targets: Target | Named) -> Column:
         """An unresolved expression as a Column; long qualifiers of the tables given are shortened to their alias."""
         from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -127,7 +157,7 @@ class Nodes:
         column: Column = ClassicColumn(self.jvm.column_of(short))
         return column
 
-    def _shortened(self, expression: Any, targets: tuple[Target, ...]) -> Any:
+    def _shortened(self, expression: Any, targets: tuple[Target | Named, ...]) -> Any:
         if str(expression.nodeName()) == "UnresolvedAttribute":
             names = self.names(expression.nameParts())
             lower = tuple(name.lower() for name in names)

@@ -111,6 +111,21 @@ def test_merge_from_a_query_over_the_table_itself_and_a_cte(spark, table):
     assert rows(spark) == [*BEGINNING[:2], (2, "v2v2", (2, 12)), (3, "v3v3", (3, 13))]
 
 
+def test_merge_with_names_in_full_on_both_sides(spark, table):
+    spark.sql("DROP TABLE IF EXISTS sql_source_table")
+    spark.sql("CREATE TABLE sql_source_table USING delta AS SELECT 1L AS a, 'full' AS b")
+    try:
+        spark.sql(
+            "MERGE INTO default.sql_change USING spark_catalog.default.sql_source_table "
+            "ON default.sql_change.a = spark_catalog.default.sql_source_table.a "
+            "WHEN MATCHED AND default.sql_source_table.b = 'full' THEN "
+            "UPDATE SET default.sql_change.b = default.sql_source_table.b"
+        )
+    finally:
+        spark.sql("DROP TABLE sql_source_table")
+    assert rows(spark)[1] == (1, "full", (1, 11))
+
+
 def test_merge_with_schema_evolution(spark, table):
     spark.sql(
         "MERGE WITH SCHEMA EVOLUTION INTO sql_change t USING (SELECT 1L AS a, 'n' AS b, 5 AS fresh) s ON t.a = s.a "
