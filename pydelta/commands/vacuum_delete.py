@@ -80,13 +80,13 @@ def delete_files(
     watch = _Watch(log, version)
     pace = _Pace(options)
 
-    def run(chunk: pl.DataFrame, counted: bool) -> None:
+    def run(chunk: pl.DataFrame) -> None:
         if stop.is_set():
             with lock:
-                state.untouched += chunk.height
+                state.untouched += int(chunk["counted"].sum())
             return
         left = watch.without_live(chunk)
-        spared = chunk.height - left.height
+        spared = int(chunk["counted"].sum()) - int(left["counted"].sum())
         paths = left["path"].to_list()
         requests, attempt, denied = 0, 0, False
         failed: tuple[tuple[str, str], ...] = ()
@@ -107,18 +107,19 @@ def delete_files(
             state.requests += requests
             state.failed += failed
             state.denied = state.denied or denied
-            if counted:
-                state.files += gone.height
-                state.bytes += int(gone["size"].sum() or 0)
-                state.spared += spared
+            counted = gone.filter(pl.col("counted"))
+            state.files += counted.height
+            state.bytes += int(counted["size"].sum() or 0)
+            state.spared += spared
             on_deleted(state)
 
-    chunks = [(part, True) for part in doomed.select("path", "size").iter_slices(_KEYS)]
-    if uncounted is not None and uncounted.height:
-        chunks += [(part, False) for part in uncounted.select("path", "size").iter_slices(_KEYS)]
+    parts = [doomed.select("path", "size", counted=pl.lit(value=True))]
+    if uncounted is not None:
+        parts.append(uncounted.select("path", "size", counted=pl.lit(value=False)))
+    chunks = list(pl.concat(parts).iter_slices(_KEYS))
     with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
         try:
-            for future in [pool.submit(run, *chunk) for chunk in chunks if chunk[0].height]:
+            for future in [pool.submit(run, chunk) for chunk in chunks if chunk.height]:
                 future.result()
         except BaseException:
             stop.set()  # the pool waits for what is under way, and begins nothing more
