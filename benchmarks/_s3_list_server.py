@@ -122,27 +122,32 @@ def handler_of(objects: Objects, latency_seconds: float) -> type[BaseHTTPRequest
             if path is None and (at == len(objects.keys) or objects.keys[at] != key):
                 self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>" if with_body else b"", "application/xml")
                 return
-            data = path.read_bytes() if path else b"\0" * SIZE
-            status, extra = 200, {}
+            size = path.stat().st_size if path else SIZE
+            first, last, status, extra = 0, size - 1, 200, {}
             asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range") or "")
             if asked and with_body:
-                first = int(asked[1]) if asked[1] else len(data) - int(asked[2])
-                last = min(int(asked[2]), len(data) - 1) if asked[1] and asked[2] else len(data) - 1
-                extra["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-                status, data = 206, data[first : last + 1]
-            self.reply(status, data, "application/octet-stream", with_body=with_body, **extra)
+                first = int(asked[1]) if asked[1] else size - int(asked[2])
+                last = min(int(asked[2]), last) if asked[1] and asked[2] else last
+                status, extra = 206, {"Content-Range": f"bytes {first}-{last}/{size}"}
+            data = b""
+            if path is not None and with_body:
+                with path.open("rb") as file:
+                    file.seek(first)
+                    data = file.read(last - first + 1)
+            elif with_body:
+                data = b"\0" * (last - first + 1)
+            self.reply(status, data, "application/octet-stream", size=None if with_body else size, **extra)
 
-        def reply(self, status: int, body: bytes, kind: str, *, with_body: bool = True, **extra: str) -> None:
+        def reply(self, status: int, body: bytes, kind: str, *, size: int | None = None, **extra: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) if size is None else size))
             self.send_header("ETag", '"e"')
             self.send_header("Last-Modified", formatdate(1_717_200_000, usegmt=True))
             for name, value in extra.items():
                 self.send_header(name, value)
             self.end_headers()
-            if with_body:
-                self.wfile.write(body)
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Nothing is printed."""
