@@ -35,6 +35,7 @@ from pydelta.spark.catalog_objects import default_place
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.facade import log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.rules import check_definition
 from pydelta.storage.uris import normalize_uri
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def define_table(
         TableAlreadyExistsError: The name is taken, or so is the place that the catalog gives.
         TableNotFoundError: Nothing to replace; no columns and no table at the location.
         SchemaMismatchError, InvalidArgumentError: The table at the location is another one than the one described.
+        BindError, ParseError: A generation expression, default or constraint that does not resolve.
         DeltaEnvironmentError: The table was made and the catalog refused its entry.
     """
     entry = look_up(spark, tuple(parts)) if parts is not None else None
@@ -122,6 +124,7 @@ def define_table(
                 hint="Give the columns, or the location of a table.",
             )
         else:
+            check_definition(spark, schema, properties or {})
             result = create_table(
                 log,
                 mode=mode,

@@ -185,7 +185,11 @@ def _narrowed(jvm: Jvm, scanned: Any, output: dict[str, Any]) -> Any | None:
     if "_metadata" in output:
         columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
         scanned = scanned.withMetadataColumns()
-    return jvm.project(jvm.seq([jvm.alias(columns[column], item.exprId()) for column, item in output.items()]), scanned)
+
+    def named(new: Any, old: Any) -> Any:
+        return new if new.exprId().equals(old.exprId()) else jvm.alias(new, old.exprId())
+
+    return jvm.project(jvm.seq([named(columns[column], old) for column, old in output.items()]), scanned)
 
 
 def _same_columns(jvm: Jvm, first: Any, second: Any) -> bool:

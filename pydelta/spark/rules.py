@@ -2,20 +2,75 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
-from pydelta.protocol.types import DataType
-from pydelta.spark.types import from_spark
+from pydelta.protocol.types import DataType, StructType
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.types import from_spark, to_spark_schema
 from pydelta.spark.write_columns import ddl, json_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_default", "rows_against"]
+__all__ = ["check_default", "check_definition", "rows_against"]
+
+_GENERATION: Final = "delta.generationExpression"
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_CONSTRAINT: Final = "delta.constraints."
+
+
+def check_definition(spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
+    """Nothing, when what a new table's definition says in SQL can be computed for its rows.
+
+    Args:
+        spark: The session.
+        schema: The table's columns: generation expressions and defaults.
+        properties: For CHECK constraints.
+
+    Raises:
+        ParseError: A text is no expression.
+        BindError: It names a column that is not there, or a generation expression names a generated column.
+        InvalidArgumentError: It is not deterministic, holds a subquery, or a default is none of its column's type.
+    """
+    constraints = {key: text for key, text in properties.items() if key.lower().startswith(_CONSTRAINT)}
+    generated = {field.name: str(text) for field in schema.fields if (text := field.metadata.get(_GENERATION))}
+    for field in schema.fields:
+        if field.metadata.get(_DEFAULT) is not None:
+            check_default(spark, str(field.metadata[_DEFAULT]), field.data_type)
+    if not constraints and not generated:
+        return
+    rows = spark.createDataFrame([], to_spark_schema(schema))
+    given = StructType(tuple(field for field in schema.fields if field.name not in generated))
+    plain = spark.createDataFrame([], to_spark_schema(given))
+    for column, text in generated.items():
+        what = f"The generation expression {text!r} of column {column!r}"
+        _check(plain, text, what, is_condition=False)
+    for key, text in constraints.items():
+        what = f"The CHECK constraint {key[len(_CONSTRAINT) :]!r} ({text})"
+        _check(rows, text, what, is_condition=True)
+
+
+def _check(rows: DataFrame, text: str, what: str, *, is_condition: bool) -> None:
+    hint = f"The columns that it may read are: {', '.join(rows.columns)}."
+    try:
+        expression = F.expr(text)
+        condition = expression if is_condition else expression.isNotNull()
+        analyzed = rows.filter(condition)._jdf.queryExecution().analyzed().condition()
+    except ParseException as error:
+        raise ParseError(f"{what} does not parse: {_first_line(error)}") from error
+    except AnalysisException as error:
+        raise BindError(f"{what} does not fit: {_first_line(error)}", hint=hint) from error
+    if Jvm.of(rows.sparkSession).has_subquery(analyzed):
+        raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint)
+    if not analyzed.deterministic():
+        raise InvalidArgumentError(
+            f"{what} is not deterministic, so it could not be checked later.", hint="A DEFAULT may be such a value."
+        )
 
 
 def check_default(spark: SparkSession, expression: str, data_type: DataType) -> None:

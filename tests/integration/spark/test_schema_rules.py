@@ -84,6 +84,28 @@ def test_constraints_not_null_and_defaults_against_rows_that_are_there(spark, tm
     assert _rows(spark.read.format("delta").load(path))[0] == ["0", "NEW"]
 
 
+def test_expressions_of_a_new_table_have_to_resolve(spark, tmp_path):
+    def create(text, **properties):
+        builder = DeltaTable.create(spark).location(str(tmp_path / "never")).addColumn("ts", "timestamp")
+        builder = builder.addColumn("day", "date", generatedAlwaysAs="CAST(ts AS DATE)")
+        for key, value in properties.items():
+            builder = builder.property(key.replace("_", "."), value)
+        builder.addColumn("other", "string", generatedAlwaysAs=text).execute()
+
+    for text, error in (
+        ("upper(nme)", BindError),
+        ("cast(day as string)", BindError),  # generated itself
+        ("cast(rand() as string)", InvalidArgumentError),
+        ("cast((select 1) as string)", InvalidArgumentError),
+        ("upper(", ParseError),
+    ):
+        with pytest.raises(error, match="other"):
+            create(text)
+    with pytest.raises(BindError, match="CHECK constraint 'c'"):
+        create("'x'", delta_constraints_c="tss is not null")
+    assert not (tmp_path / "never").exists()
+
+
 def test_filters_prune_generated_partitions_without_statistics(spark, tmp_path):
     path = str(tmp_path / "events")
     builder = DeltaTable.create(spark).location(path).property("delta.dataSkippingNumIndexedCols", "0")
