@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pydelta.errors import DeltaError, StorageError
+from pydelta.spark.errors import raised_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -177,6 +178,8 @@ def exit_code(error: BaseException) -> int:
 
 def explained(error: BaseException) -> str:
     """An error in one line; for a syntax error the line of the statement and a caret, for ours the next step, below."""
+    if not isinstance(error, DeltaError):
+        error = raised_in(str(error)) or error  # ours, quoted by Spark with the stack that it came through
     text = str(error).strip() or type(error).__name__
     if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
         first = text.splitlines()[0]

@@ -104,6 +104,8 @@ def _own_catalog(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / '_catalog'};create=true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+        # else the entry of a partitioned table cannot follow a new column: Hive compares columns by their place
+        "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         **({} if options in given else {options: derby}),
     }
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pydelta.errors import UnsupportedFeatureError
 from pydelta.spark import sql_alter, sql_change, sql_create, sql_insert, sql_show
 from pydelta.spark.catalog_objects import copy_of
-from pydelta.spark.sql_nodes import Nodes
+from pydelta.spark.sql_nodes import Nodes, text_of
 from pydelta.spark.sql_own import run_own
 from pydelta.sql import is_ours, parse_statement
 
@@ -31,6 +32,7 @@ _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 _HANDLERS: Final[Mapping[str, _Handler]] = {
     **dict.fromkeys(sql_insert.INSERTS, sql_insert.insert),
     "OverwriteByExpression": sql_insert.replace_where,
+    "InsertIntoDir": sql_insert.insert_directory,
     "Union": sql_insert.insert_all,
     "DeleteFromTable": sql_change.delete,
     "UpdateTable": sql_change.update,
@@ -66,6 +68,10 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ExplainCommand": sql_show.explain,
 }  # fmt: skip
 
+_READS: Final = frozenset({"Union", "ExplainCommand"})
+_NO_CHILD: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression"})
+_MAKES: Final = frozenset({"CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"})
+
 
 def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> DataFrame | None:
     """Run a statement that only this engine knows.
@@ -96,10 +102,39 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
         DeltaError: See the commands.
     """
     nodes = Nodes(spark)
+    if str(node.nodeName()) == "CompoundBody":
+        _refuse_changes(nodes, node)
+        return None
     if str(node.nodeName()) == "UnresolvedWith":
         node = _with_its_query(nodes, node)
     handler = _HANDLERS.get(str(node.nodeName()))
     return None if handler is None else handler(nodes, node)
+
+
+def _refuse_changes(nodes: Nodes, script: Any) -> None:
+    """Spark runs the statements of ``BEGIN … END`` itself, one after the other: they may only read Delta tables.
+
+    Raises:
+        UnsupportedFeatureError: One of them changes or describes a Delta table.
+    """
+    for child in nodes.items(script.children()):
+        node = child.parsedPlan() if str(child.nodeName()) == "SingleStatement" else child
+        kind = str(node.nodeName())
+        if kind in _HANDLERS and kind not in _READS:
+            about = [node.table()] if kind in _NO_CHILD else nodes.items(node.children())
+            if kind in _MAKES:
+                provider = text_of(nodes.optional(node.tableSpec().provider()))
+                ours = provider is not None and provider.lower() == "delta"
+            else:
+                ours = any(nodes.target(item) is not None for item in about)
+            if ours:
+                raise UnsupportedFeatureError(
+                    f"BEGIN … END has a statement on a Delta table that is no query ({kind}): Spark runs it by itself.",
+                    features=("BEGIN … END",),
+                    hint="Run the statements one by one, each with spark.sql.",
+                )
+        else:
+            _refuse_changes(nodes, node)
 
 
 def _with_its_query(nodes: Nodes, node: Any) -> Any:

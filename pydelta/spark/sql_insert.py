@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
-from pydelta.spark.sql_nodes import Nodes, Target, is_default
+from pydelta.spark.sql_nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write_columns import ddl
 from pydelta.spark.write_command import insert_by_position, write_by_name
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pydelta.protocol.schema import StructType
 
-__all__ = ["INSERTS", "insert", "insert_all", "replace_where"]
+__all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where"]
 
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
@@ -157,6 +157,18 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
     return nodes.jvm.nothing()
 
 
+def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``INSERT OVERWRITE DIRECTORY … USING delta``: refused, since Spark writes directories by itself."""
+    provider = text_of(nodes.optional(node.provider()))
+    if provider is None or provider.lower() != "delta":
+        return None
+    raise UnsupportedFeatureError(
+        "INSERT OVERWRITE DIRECTORY writes no Delta table.",
+        features=("INSERT OVERWRITE DIRECTORY",),
+        hint="Write CREATE OR REPLACE TABLE delta.`/path` USING delta AS …, or INSERT OVERWRITE delta.`/path` ….",
+    )
+
+
 def _field(node: Any, method: str, otherwise: Any) -> Any:
     """A field that not every Spark version has."""
     from py4j.protocol import Py4JError
@@ -212,7 +224,7 @@ def _replace_where(nodes: Nodes, node: Any) -> str | None:
         return None
     if str(criteria.getClass().getSimpleName()) != "InsertReplaceWhere":
         raise UnsupportedFeatureError(
-            f"INSERT … REPLACE {criteria.toString()} is not supported for a Delta table.",
+            "INSERT … REPLACE ON and REPLACE USING are not supported for a Delta table.",
             features=("REPLACE ON",),
             hint="Write REPLACE WHERE condition, or MERGE.",
         )

@@ -74,6 +74,15 @@ def test_a_failed_job_shows_its_cause_and_no_stack():
     assert explained(of_spark(PySparkException, text)).endswith("Task 0 failed.: disk gone")
 
 
+def test_an_error_of_ours_that_spark_quotes_is_shown_alone():
+    text = (
+        '[PYTHON_DATA_SOURCE_ERROR] Failed to generate: Traceback (most recent call last):\n  File "x.py", line 1\n'
+        "pydelta.errors.InvalidArgumentError: [DELTA_INVALID_ARGUMENT] It has no path.\n  Next: Use spark.sql.\n\n"
+    )
+    found = explained(of_spark(AnalysisException, text))
+    assert found == "[DELTA_INVALID_ARGUMENT] It has no path.\n  Next: Use spark.sql."
+
+
 def test_control_characters_do_not_reach_the_terminal():
     assert "\x1b" not in explained(InvalidArgumentError("what \x1b[31m is this"))
 
