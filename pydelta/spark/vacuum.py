@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["fsck_frame", "inventory_of", "run_vacuum", "vacuum_frame"]
 
+_ROWS_AT_ONCE = 2_000_000
 _LOG = logging.getLogger(__name__)
 
 
 def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
-    """A DataFrame as an inventory: only rows that may lie under the vacuumed table come to the driver.
+    """A DataFrame as an inventory: only rows that may lie under the vacuumed table come to the driver, in slices.
+
+    Spark filters the list, however long it is; the driver holds one slice of it at a time.
 
     Args:
         frame: With an inventory's columns.
@@ -42,9 +45,14 @@ def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_
     check_columns(_polars_schema(frame), description=description)
 
     def frames(root: str) -> Iterator[pl.DataFrame]:
-        for batch in frame.where(_may_lie_under(frame, root)).toArrow().to_batches():
-            rows: Any = pl.from_arrow(batch)
-            yield inventory_columns(rows)
+        rows = frame.where(_may_lie_under(frame, root))
+        slices = 1 + rows.count() // _ROWS_AT_ONCE
+        key = F.xxhash64(F.col("path" if "path" in frame.columns else "key"))
+        for number in range(slices):
+            part = rows if slices == 1 else rows.where(F.pmod(key, F.lit(slices)) == number)
+            for batch in part.toArrow().to_batches():
+                found: Any = pl.from_arrow(batch)
+                yield inventory_columns(found)
 
     return Inventory(
         description=description, frames=frames, as_of_ms=as_of_ms, encoded=None if "path" in frame.columns else False

@@ -105,6 +105,18 @@ def test_a_dataframe_or_a_table_is_an_inventory(spark, tmp_path, unchecked):
         table.vacuum(0, inventory=inventory.selectExpr("path", "CAST(length AS INT)", "isDir", "modificationTime"))
 
 
+def test_a_long_list_comes_to_the_driver_in_slices(spark, tmp_path, monkeypatch):
+    from pydelta.spark import vacuum
+
+    listed = [(f"file://{tmp_path}/t/part-{number}", number, False, 0) for number in range(50)]
+    listed += [(f"file://{tmp_path}/other/part-{number}", number, False, 0) for number in range(50)]
+    inventory = spark.createDataFrame(listed, "path string, length long, isDir boolean, modificationTime long")
+    monkeypatch.setattr(vacuum, "_ROWS_AT_ONCE", 10)
+    slices = [part["length"].to_list() for part in vacuum.inventory_of(inventory).frames(f"file://{tmp_path}/t")]
+    assert sorted(number for part in slices for number in part) == list(range(50)), "each once, and no other table's"
+    assert max(map(len, slices)) < 30
+
+
 def test_the_statements(spark, tmp_path, unchecked):
     path = tmp_path / "t"
     spark.range(6).withColumn("p", F.col("id") % 2).repartition(1).write.format("delta").partitionBy("p").save(
