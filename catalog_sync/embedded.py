@@ -11,9 +11,11 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from xml.sax.saxutils import escape
 
 from pydelta.errors import DeltaEnvironmentError
 
@@ -29,21 +31,34 @@ class EmbeddedMetastore:
     Args:
         folder: Takes its database, its warehouse and its log.
         memory: Of the Java process, as Java writes it.
+        settings: More of the metastore's (``hive.*``), or others' values.
+        hadoop: Settings of Hadoop, for ``core-site.xml``: Kerberos is one, and not seen elsewhere.
+        java_options: For the Java process, before its class.
 
     Raises:
         DeltaEnvironmentError: No PySpark, no Java, or it did not start.
     """
 
-    def __init__(self, folder: Path, *, memory: str = "384m") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        memory: str = "384m",
+        settings: Mapping[str, str] | None = None,
+        hadoop: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
         self.port = _free_port()
         self.uri = f"thrift://127.0.0.1:{self.port}"
         self.warehouse = folder / "warehouse"
         self.warehouse.mkdir(parents=True)
         configuration = folder / "conf"
         configuration.mkdir()
-        (configuration / "hive-site.xml").write_text(_settings(folder, self.warehouse))
+        (configuration / "hive-site.xml").write_text(_xml(_settings(folder, self.warehouse) | dict(settings or {})))
+        if hadoop:
+            (configuration / "core-site.xml").write_text(_xml(hadoop))
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.net", "java.util")]
-        command = [_java(), f"-Xmx{memory}", *opened, f"-Dderby.system.home={folder}"]
+        command = [_java(), f"-Xmx{memory}", *opened, f"-Dderby.system.home={folder}", *java_options]
         command += ["-cp", f"{configuration}:{_jars()}/*", _CLASS, "-p", str(self.port)]
         self._said = folder / "log"
         self._log = self._said.open("wb")
@@ -108,8 +123,8 @@ def _java() -> str:
     return found
 
 
-def _settings(folder: Path, warehouse: Path) -> str:
-    settings = {
+def _settings(folder: Path, warehouse: Path) -> dict[str, str]:
+    return {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
         "datanucleus.schema.autoCreateAll": "true",
@@ -118,5 +133,11 @@ def _settings(folder: Path, warehouse: Path) -> str:
         "hive.async.log.enabled": "false",
         "hive.metastore.thrift.bind.host": "127.0.0.1",
     }
-    body = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+
+
+def _xml(settings: Mapping[str, str]) -> str:
+    body = "".join(
+        f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
+        for key, value in settings.items()
+    )
     return f"<configuration>{body}</configuration>"

@@ -44,7 +44,8 @@ class MetastoreAddress:
         tls: Speak TLS (``metastore.use.SSL`` on the other side).
         ca_file: Certificates to trust, PEM; None for the system's.
         kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
-            with the ticket of this user; None without Kerberos. Needs the packages ``pure-sasl`` and ``gssapi``.
+            with the ticket of this user; None without Kerberos. Needs the extra ``kerberos``; hosts by the names
+            that their principals have.
         timeout_seconds: For each call.
     """
 
@@ -322,10 +323,17 @@ class Metastore:
         from thrift.transport.TTransport import TTransportException
 
         last: Exception | None = None
+        refusals = _kerberos_errors() if self.address.kerberos_service is not None else ()
         for host, port in self.address.hosts:
             try:
                 transport = self._transport_to(host, port)
                 transport.open()
+            except refusals as error:
+                raise MetastoreError(
+                    f"Kerberos gives no access to the metastore at {host}:{port}: {_kerberos_words(error)}.",
+                    hint="Check with klist that there is a ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab), that "
+                    f"{self.address.kerberos_service}/{host} is a principal of the realm, and that the clocks agree.",
+                ) from error
             except (TTransportException, OSError) as error:
                 last = error
                 continue
@@ -351,12 +359,39 @@ class Metastore:
         self._link = link
         if address.kerberos_service is None:
             return TBufferedTransport(link)
-        try:
-            return TSaslClientTransport(link, host, address.kerberos_service, mechanism="GSSAPI")
-        except ImportError as error:
-            raise DeltaEnvironmentError(
-                "Kerberos needs a package that is not installed.", hint="pip install pure-sasl gssapi"
-            ) from error
+        return TSaslClientTransport(link, host, address.kerberos_service, mechanism="GSSAPI")
+
+
+def _kerberos_errors() -> tuple[type[Exception], ...]:
+    """What the packages of Kerberos raise.
+
+    Raises:
+        DeltaEnvironmentError: They are not installed.
+    """
+    try:
+        from kerberos import KrbError
+        from puresasl import SASLError
+    except ImportError as error:
+        raise DeltaEnvironmentError(
+            "Kerberos needs packages that are not installed.",
+            hint="pip install pure-sasl kerberos (the second is compiled: apt-get install gcc libkrb5-dev first).",
+        ) from error
+    return KrbError, SASLError
+
+
+def _kerberos_words(error: Exception) -> str:
+    """The reason among the nested pairs of text and number that the library raises."""
+    words: list[str] = []
+
+    def gather(item: object) -> None:
+        if isinstance(item, tuple | list):
+            for part in item:
+                gather(part)
+        elif isinstance(item, str):
+            words.append(item.strip().rstrip("."))
+
+    gather(error.args)
+    return "; ".join(filter(None, words)) or type(error).__name__
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

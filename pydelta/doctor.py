@@ -44,7 +44,7 @@ _SKEW_FAILED_SECONDS: Final = 60.0
 _EXTRAS: Final = (
     ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install 'pydelta-lakehouse[hdfs]'"),
     ("sync", ("pymetastore",), "catalog_sync", "pip install 'pydelta-lakehouse[sync]'"),
-    ("kerberos", ("puresasl", "kerberos"), "a metastore with Kerberos", "pip install pure-sasl kerberos"),
+    ("kerberos", ("puresasl", "kerberos"), "a metastore with Kerberos", "pip install 'pydelta-lakehouse[kerberos]'"),
 )
 
 State = Literal["ok", "note", "failed", "skipped"]
