@@ -42,9 +42,9 @@ _SKEW_NOTED_SECONDS: Final = 5.0
 _SKEW_FAILED_SECONDS: Final = 60.0
 """Retention, time travel and the ages of files that VACUUM spares are counted in minutes and more."""
 _EXTRAS: Final = (
-    ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install 'pydelta-lakehouse[hdfs]'"),
-    ("sync", ("pymetastore",), "catalog_sync", "pip install 'pydelta-lakehouse[sync]'"),
-    ("kerberos", ("puresasl", "kerberos"), "a metastore with Kerberos", "pip install 'pydelta-lakehouse[kerberos]'"),
+    ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install '.[hdfs]'"),
+    ("sync", ("pymetastore",), "catalog_sync", "pip install '.[sync]'"),
+    ("kerberos", ("puresasl", "kerberos"), "a metastore with Kerberos", "pip install '.[kerberos]'"),
 )
 
 State = Literal["ok", "note", "failed", "skipped"]
