@@ -15,7 +15,7 @@ from catalog_sync.errors import NotOursError
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
 from pydelta.log import Snapshot
-from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
+from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry, columns_to_keep_first
 
 __all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_native"]
 
@@ -63,6 +63,10 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
         )
     if (before.parameters or {}).get(SCHEMA_KEY) == wanted.parameters[SCHEMA_KEY]:
         return False
+    first = columns_to_keep_first([item.type for item in before.sd.cols], [item.type for item in wanted.sd.cols])
+    if first is not None:
+        before.sd.cols = before.sd.cols[:first]  # its schema parameter stays: a crash in between is made good next time
+        metastore.alter(before)
     metastore.alter(wanted)
     return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,16 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.hive_types import hive_type_or_none
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
 
-__all__ = ["ID_KEY", "LOCATION_KEY", "PROPERTIES_KEY", "PROVIDER_KEY", "SCHEMA_KEY", "EntryColumn", "NativeEntry"]
+__all__ = [
+    "ID_KEY",
+    "LOCATION_KEY",
+    "PROPERTIES_KEY",
+    "PROVIDER_KEY",
+    "SCHEMA_KEY",
+    "EntryColumn",
+    "NativeEntry",
+    "columns_to_keep_first",
+]
 
 PROVIDER_KEY: Final = "spark.sql.sources.provider"
 LOCATION_KEY: Final = "pydelta.table.location"
@@ -146,3 +155,25 @@ def _shown_type(data_type: DataType) -> DataType:
         key, value = _shown_type(data_type.key_type), _shown_type(data_type.value_type)
         return MapType(key, value, data_type.value_contains_null)
     return data_type
+
+
+def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | None:
+    """How many columns to leave in a step before the columns change; None when one step does.
+
+    A metastore compares the types of old and new columns position by position, and refuses a type that does not go
+    over into the new one. Columns that move (a new one comes before the partition columns) have to go first.
+
+    Args:
+        before: Types of the entry's columns.
+        after: Types that it is to have.
+
+    Example:
+        >>> columns_to_keep_first(["int", "string"], ["int", "date", "string"])
+        1
+        >>> columns_to_keep_first(["int"], ["int", "date"]) is None
+        True
+    """
+    for position, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            return position
+    return None

@@ -12,6 +12,7 @@ catalog would write ``col array<string>``. What it says comes from ``protocol.na
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
-from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry
+from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at
 from pydelta.spark.catalog_definitions import hive_table, session_table
@@ -208,9 +209,23 @@ def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry) -> 
         raw = client.getTable(database, name)
         parameters = text_map(jvm, raw.properties())
         kept = wanted.kept(parameters) | _NO_STATISTICS
-        client.alterTable(database, name, hive_table(jvm, raw, wanted, kept))
+        changed = hive_table(jvm, raw, wanted, kept)
+        try:
+            client.alterTable(database, name, changed)
+        except (Py4JError, PySparkException):
+            first = columns_to_keep_first(_types(raw), _types(changed))
+            if not first or changed.partitionColumnNames().size():  # Spark writes no entry without a column
+                raise
+            fields = json.loads(str(raw.schema().json()))["fields"][:first]
+            fewer = jvm.struct(json.dumps({"type": "struct", "fields": fields}))
+            client.alterTable(database, name, copy_of(raw, schema=fewer))
+            client.alterTable(database, name, changed)
     catalog.invalidateCachedTable(identifier)
     return True
+
+
+def _types(table: Any) -> list[str]:
+    return [json.dumps(item["type"]) for item in json.loads(str(table.schema().json()))["fields"]]
 
 
 # --- dropping, renaming, moving ----------------------------------------------------------------------------

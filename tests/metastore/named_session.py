@@ -99,6 +99,8 @@ if which == "second":
     found["managed"] = {name: look_up(spark, (name,)).managed for name in names}
     found["plain"] = rows(spark.sql("SELECT * FROM plain"))
     spark.sql("INSERT INTO managed SELECT 1, date'2024-01-01', null, named_struct('a', 1, 'b', array(1.5))")
+    spark.sql("ALTER TABLE managed ADD COLUMNS (extra INT)")  # comes before the partition column, which moves
+    found["widened"] = [column.name for column in spark.catalog.listColumns("managed")]
     wider = spark.range(4, 6).selectExpr("id", "'new' AS note")
     wider.write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable("external")
     DeltaTable.forName(spark, "by_sql").update(set={"name": "'y'"})

@@ -14,9 +14,13 @@ from catalog_sync.errors import NotOursError
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables, sync_native
 from catalog_sync.sync import sync_table
+from pydelta.commands.alter import alter_table
+from pydelta.commands.alter_changes import AddColumns, First, NewColumn
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.protocol.types import PrimitiveType
 from pydelta.settings import Settings
+from pydelta.testing import SimulatedCrash
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 
 
@@ -193,6 +197,34 @@ def test_the_native_entry_follows_the_columns_and_never_takes_anothers(log, meta
     create_table(other, [])
     with pytest.raises(NotOursError, match="Delta table at"):
         sync_native(metastore, name, other.update())
+
+
+def test_columns_of_the_native_entry_move_and_change_as_they_please(log, metastore, name, monkeypatch):
+    """A metastore compares types by position: a new column comes before the partition columns and moves them."""
+    create_table(log, [add_file("a", [1])])
+    assert sync_native(metastore, name, log.update())
+    alter_table(log, AddColumns(columns=(NewColumn(path=("y",), data_type=PrimitiveType("date")),)))
+    assert sync_native(metastore, name, log.update())
+    shown = [(item.name, item.type) for item in metastore.table(name.database, name.name).sd.cols]
+    assert shown == [("x", "bigint"), ("y", "date"), ("p", "string")]
+    alter_table(
+        log, AddColumns(columns=(NewColumn(path=("z",), data_type=PrimitiveType("boolean"), position=First()),))
+    )
+    calls, alter = [], metastore.alter
+
+    def broken_off(entry):
+        calls.append(len(entry.sd.cols))
+        if len(calls) == 2:
+            raise SimulatedCrash
+        alter(entry)
+
+    monkeypatch.setattr(metastore, "alter", broken_off)
+    with pytest.raises(SimulatedCrash):
+        sync_native(metastore, name, log.update())
+    monkeypatch.undo()
+    assert calls == [0, 4]
+    assert sync_native(metastore, name, log.update()), "what was broken off is made good"
+    assert [item.name for item in metastore.table(name.database, name.name).sd.cols] == ["z", "x", "y", "p"]
 
 
 def test_the_native_entry_of_a_place_with_odd_characters(metastore, name, tmp_path):
