@@ -17,7 +17,6 @@ from pydelta.errors import (
     SchemaMismatchError,
     TableAlreadyExistsError,
     UnsafeOperationError,
-    UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
@@ -382,14 +381,6 @@ def test_defaults_fill_columns_that_the_data_lacks(spark, path):
     spark.range(1).write.format("delta").mode("append").save(path)
     spark.sql("select 1L id, cast(null as string) state").write.format("delta").mode("append").save(path)
     assert tuples(read(spark, path).fillna("-")) == [(0, "new"), (1, "-")]
-
-
-def test_identity_columns_are_refused_by_name(spark, path):
-    identity = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": False}
-    make(path, [column("id", **identity), column("v")])
-    with pytest.raises(UnsupportedFeatureError, match="identity") as caught:
-        spark.range(1).toDF("v").write.format("delta").mode("append").save(path)
-    assert caught.value.features == ("identityColumns",)
 
 
 def test_statistics_follow_the_tables_properties(spark, path, tmp_path):
