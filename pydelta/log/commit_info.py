@@ -13,11 +13,13 @@ def commit_info(store: Store, version: int) -> ObjectInfo | None:
 
     Readers take a version's time from a listing. S3 tells that of one object as an HTTP date, in whole seconds, while
     the listing of some services (MinIO) has milliseconds: a time of whole seconds is therefore looked up in a listing
-    as well, or the writer would date its commit up to a second before everybody else does.
+    as well, or the writer would date its commit up to a second before everybody else does. Stores whose ``head`` tells
+    the listing's own time are asked once.
     """
     name = commit_file(version)
     found = store.head(f"{LOG_DIR}/{name}")
-    if found is None or found.modification_time_ms % 1000:
+    exact = getattr(store, "head_has_exact_time", False)
+    if found is None or exact or found.modification_time_ms % 1000:
         return found
     listed = next(iter(store.list_from(name, prefix=LOG_DIR)), None)
     return listed if listed is not None and listed.path == found.path else found

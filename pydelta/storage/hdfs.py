@@ -78,6 +78,9 @@ class HdfsStore:
         """See ``Store.list_all``."""
         yield from self._list(prefix, recursive=True)
 
+    head_has_exact_time = True
+    """See ``Store.head``."""
+
     @property
     def has_directories(self) -> bool:
         """See ``PagedStore.has_directories``."""

@@ -91,7 +91,8 @@ class Store(Protocol):
     def head(self, path: str) -> ObjectInfo | None:
         """Size and time of the object, or None when there is none.
 
-        The time may be that of a listing cut to whole seconds: S3 tells no more of one object.
+        The time may be that of a listing cut to whole seconds: S3 tells no more of one object. A store that tells the
+        listing's time has an attribute ``head_has_exact_time`` that is True.
         """
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:

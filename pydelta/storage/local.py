@@ -88,6 +88,9 @@ class LocalStore:
                                 found.append(_info(path, entry.stat()))
             yield from found
 
+    head_has_exact_time = True
+    """See ``Store.head``."""
+
     @property
     def has_directories(self) -> bool:
         """See ``PagedStore.has_directories``."""

@@ -80,6 +80,9 @@ class MemoryStore:
         for path, item in found:
             yield _info(path, item)
 
+    head_has_exact_time = True
+    """See ``Store.head``."""
+
     @property
     def has_directories(self) -> bool:
         """See ``PagedStore.has_directories``."""

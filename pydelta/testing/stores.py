@@ -35,8 +35,8 @@ class _Wrapper:
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
-        """What only some stores have: pages (each page is a call) and directories."""
-        if name in ("has_key_ranges", "has_directories"):
+        """What only some stores have: pages (each page is a call), directories, exact times."""
+        if name in ("has_key_ranges", "has_directories", "head_has_exact_time"):
             return getattr(self._inner, name)
         if name == "list_pages":
             pages = self._inner.list_pages  # type: ignore[attr-defined]
