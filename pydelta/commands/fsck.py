@@ -242,7 +242,7 @@ def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFr
     """Files that no version in the log names, whatever their age."""
     needed = find_needed(log, snapshot, cutoff_ms=0)
     now = time.time_ns() // 1_000_000
-    found = doomed_files(listed, needed.paths, cutoff_ms=2 * now, names=names_of(snapshot))
+    found = doomed_files(listed, needed, cutoff_ms=2 * now, names=names_of(snapshot))
     return outside(found, nested_tables(listed["path"])).select(list(LISTED_SCHEMA))
 
 

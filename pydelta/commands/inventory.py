@@ -3,17 +3,17 @@
 ::
 
     inventory_from_delta(log)  from_parquet(uri)  from_csv(uri)  from_frame(frame)  -> Inventory -> VACUUM
-    split_inventory(inventory, roots)   one reading of a list for many tables
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 
@@ -29,6 +29,7 @@ from pydelta.log.vectors import place_of, read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
 from pydelta.protocol.schema import physical_name, to_polars_dtype
 from pydelta.storage import Store, normalize_uri, open_store
+from pydelta.storage.ranges import open_stream
 from pydelta.storage.uris import scheme_of, split_location
 
 __all__ = [
@@ -41,10 +42,10 @@ __all__ = [
     "from_parquet",
     "inventory_columns",
     "inventory_from_delta",
-    "split_inventory",
 ]
 
 _BATCH_ROWS: Final = 200_000
+_CSV_BYTES: Final = 16 * 1024 * 1024
 _AS_OF: Final = "inventory_date"
 _COLUMNS: Final = ("path", "bucket", "key", "length", "isDir", "modificationTime", _AS_OF)
 
@@ -171,7 +172,7 @@ def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterat
 def _parquet_batches(store: Store, path: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Rows of a Parquet file, some columns of it as far as it has them, and ``row``, their positions from 0."""
     try:
-        file = pq.ParquetFile(io.BytesIO(store.read(path)))
+        file = pq.ParquetFile(pa.PythonFile(open_stream(store, path), mode="r"))
         present = [name for name in file.schema_arrow.names if name in columns]
         first = 0
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
@@ -237,10 +238,39 @@ def from_csv(
         del root
         store, paths = _files(uri, options, (".csv", ".csv.gz"))
         for path in paths:
-            texts = pl.read_csv(store.read(path), infer_schema=False)
-            yield inventory_columns(_typed(texts, description))
+            for texts in _csv_batches(store, path):
+                yield inventory_columns(_typed(texts, description))
 
     return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+
+
+def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
+    """Rows of a CSV file with a line of names, the columns that count as texts; what is empty is null."""
+    shape = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    blocks = pyarrow.csv.ReadOptions(block_size=_CSV_BYTES)
+    try:
+        with _unpacked(store, path) as stream:
+            names = pyarrow.csv.open_csv(stream, parse_options=shape).schema.names
+        present = [name for name in names if name in _COLUMNS]
+        texts = pyarrow.csv.ConvertOptions(
+            include_columns=present,
+            column_types=dict.fromkeys(present, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        with _unpacked(store, path) as stream:
+            for batch in pyarrow.csv.open_csv(stream, parse_options=shape, read_options=blocks, convert_options=texts):
+                frame: Any = pl.from_arrow(batch)
+                yield frame
+    except (ArrowException, OSError) as error:
+        raise StorageError(
+            f"{store.root}/{path} cannot be read as CSV: {error}", hint="Write the inventory anew."
+        ) from error
+
+
+def _unpacked(store: Store, path: str) -> Any:
+    stream = pa.PythonFile(open_stream(store, path), mode="r")
+    return pa.CompressedInputStream(stream, "gzip") if path.endswith(".gz") else stream
 
 
 def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]) -> tuple[Store, list[str]]:
@@ -287,50 +317,3 @@ def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
                 hint="length and modificationTime are whole numbers (bytes, epoch milliseconds), isDir true or false.",
             )
     return typed
-
-
-# --- many tables -------------------------------------------------------------------------------------------------
-
-
-def split_inventory(inventory: Inventory, roots: Sequence[str]) -> dict[str, Inventory]:
-    """One inventory a table, out of a single reading of a list that holds many tables' files.
-
-    Only rows under one of the roots are held in memory.
-
-    Args:
-        inventory: The list.
-        roots: URIs of tables.
-
-    Raises:
-        SchemaMismatchError, InvalidArgumentError, StorageError: It cannot be read.
-    """
-    nothing = pl.Series([], dtype=pl.String)
-    found: dict[str, list[pl.DataFrame]] = {root: [] for root in roots}
-    readers = {root: InventoryReader(inventory, root=root, needed=nothing) for root in roots}
-    for frame in inventory.frames(_above(roots)):
-        check_columns(frame.schema, description=inventory.description)
-        for root, reader in readers.items():
-            rows = reader.rows_under(frame)
-            if rows.height:
-                found[root].append(rows)
-    return {root: _held(inventory, frames) for root, frames in found.items()}
-
-
-def _above(roots: Sequence[str]) -> str:
-    """The folder in which all of them lie, as a location; itself for one, empty where they share no bucket."""
-    if len({root.partition("://")[2].partition("/")[0] for root in roots}) != 1:
-        return ""
-    parts = [root.split("/") for root in roots]
-    shared = 0
-    while all(len(part) > shared and part[shared] == parts[0][shared] for part in parts):
-        shared += 1
-    return "/".join(parts[0][:shared]) if shared > 2 else ""
-
-
-def _held(inventory: Inventory, frames: list[pl.DataFrame]) -> Inventory:
-    return Inventory(
-        description=inventory.description,
-        frames=lambda root: iter(frames),
-        as_of_ms=inventory.as_of_ms,
-        encoded=inventory.encoded,
-    )

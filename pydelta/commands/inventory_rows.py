@@ -20,6 +20,7 @@ import polars as pl
 
 from pydelta.commands.vacuum_listing import ListedBatch
 from pydelta.commands.vacuum_needed import decoded_paths
+from pydelta.commands.vacuum_plan import Kept
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.protocol.paths import resolve_data_path
 
@@ -122,7 +123,7 @@ class InventoryReader:
 
     inventory: Inventory
     root: str
-    needed: pl.Series
+    needed: Kept
     rows: int = 0
     inside: int = 0
     newest_ms: int = 0
@@ -146,11 +147,6 @@ class InventoryReader:
             check_columns(frame.schema, description=self.inventory.description)
             self.rows += frame.height
             yield self._batch(frame, root)
-
-    def rows_under(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of one frame that name a location under the table's root, as they are."""
-        located = self._located(frame, _Root.of(self.root))
-        return frame.filter(located["inside"] & located["absolute"])
 
     def _batch(self, frame: pl.DataFrame, root: _Root) -> ListedBatch:
         rows = self._under(frame, root)
@@ -251,8 +247,7 @@ class InventoryReader:
             return files
         odd = files.filter(escaped)
         decoded = decoded_paths(odd["path"])
-        wanted = self.needed.implode()
-        as_is, as_decoded = odd["path"].is_in(wanted), decoded.is_in(wanted)
+        as_is, as_decoded = self.needed.may_hold(odd["path"]), self.needed.may_hold(decoded)
         # Of needed paths the log's own, escaped spelling is among them: only one that is no such one tells.
         plain = int((as_is & ~as_decoded).sum())
         if self._encoded is None and plain != int(as_decoded.sum()):
@@ -261,14 +256,14 @@ class InventoryReader:
         needed = as_is | as_decoded
         return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
 
-    def finish(self, *, live: pl.Series, now_ms: int) -> tuple[tuple[str, ...], int | None]:
+    def finish(self, *, has_files: bool, now_ms: int) -> tuple[tuple[str, ...], int | None]:
         """What there is to say of the inventory, when all of it was read: warnings, and its age in milliseconds.
 
         Raises:
             InvalidArgumentError: It is of another place.
         """
         what = self.inventory.description
-        if not self.inside and self._elsewhere is not None and len(live):
+        if not self.inside and self._elsewhere is not None and has_files:
             raise InvalidArgumentError(
                 f"{what} lists nothing under {self.root}; it lists {self._elsewhere}, for example.",
                 hint="Use an inventory of the bucket and folder in which the table lies.",

@@ -224,15 +224,14 @@ class _Run:
         names = names_of(self.snapshot)
         if self.mode == "lite":
             return self._find_in_log(needed, names)
-        sieve = Sieve(names=names, needed=needed.paths, cutoff_ms=self.cutoff_ms)
+        sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
         reader = None
         if self.inventory is not None:
-            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed.paths)
+            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed)
             batches: Iterator[ListedBatch] = reader.batches()
         else:
-            known = pl.concat([needed.paths, self.snapshot.tombstones()["path"]])
             folders = folders_of(self.where, self.snapshot) if self.where is not None else None
-            ranges = key_ranges(known, ranges=self.options.list_workers, folders=folders)
+            ranges = key_ranges(needed.sample, ranges=self.options.list_workers, folders=folders)
             batches = list_batches(self.log.store, ranges=ranges, enter=names.enters)
         for batch in batches:
             sieve.take(batch)
@@ -249,22 +248,20 @@ class _Run:
         warnings: tuple[str, ...] = ()
         age = None
         if reader is not None:
-            warnings, age = reader.finish(live=needed.live, now_ms=self.now_ms)
+            warnings, age = reader.finish(has_files=bool(needed.live), now_ms=self.now_ms)
         clean = None
         if reader is None and self.where is None:
             expired = needed.timeline.before(self.cutoff_ms)
-            clean = expired[-1] if expired and needed.by_manifests.is_empty() else None
+            clean = expired[-1] if expired and not needed.by_manifests else None
         return self._found(sifted, sieve.listed, sieve.requests, clean, warnings, age)
 
     def _find_in_log(self, needed: Needed, names: Names) -> _Found:
         clean = read_clean_version(self.log.store)
         versions = plan_lite(needed.timeline, clean_version=clean, cutoff_ms=self.cutoff_ms)
         removed = removed_files(self.log, versions, needed.timeline)
-        sieve = Sieve(names=names, needed=needed.paths, cutoff_ms=self.cutoff_ms)
+        sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
         sieve.take(ListedBatch(files=removed))
-        kept = removed.join(needed.paths.to_frame("path"), on="path", how="semi").join(
-            needed.live.to_frame("path"), on="path", how="anti"
-        )
+        kept = removed.filter(needed.others.may_hold(removed["path"]) & ~needed.live.may_hold(removed["path"]))
         last = versions.last if kept.is_empty() else int(kept["version"].min()) - 1  # type: ignore[arg-type]
         advanced = last if self.where is None and last >= versions.first else None
         return self._found(sieve.result(), sieve.listed, 0, advanced, (), None)

@@ -15,23 +15,23 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
+from pydelta.commands.path_index import PathIndexBuilder, PathSample, compact
 from pydelta.commands.vacuum_plan import (
     LISTED_SCHEMA,
+    Kept,
     Names,
-    PathIndex,
     directories_above,
     doomed_files,
-    file_of,
     nested_tables,
     outside,
 )
+from pydelta.commands.vacuum_result import DOOMED_SCHEMA
 from pydelta.storage import ListPage, Store, pages_of
 
 __all__ = ["KeyRange", "ListedBatch", "Sieve", "Sifted", "key_bounds", "key_ranges", "list_batches"]
 
 _BATCH_ROWS: Final = 50_000
 _KEYS_A_RANGE: Final = 2_000
-_SAMPLE: Final = 20_000
 _HIGHEST: Final = "\U0010ffff"
 
 KeyRange: TypeAlias = tuple[str, str]
@@ -47,20 +47,25 @@ class ListedBatch:
     requests: int = 0
 
 
-def key_bounds(known: pl.Series, *, ranges: int) -> list[str]:
+def key_bounds(known: pl.Series, *, count: int, ranges: int) -> list[str]:
     """Keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
+
+    Args:
+        known: Some of the keys.
+        count: How many there are in all.
+        ranges: How many there may be.
 
     Returns:
         At most ``ranges - 1`` keys, ascending; none for a small table.
     """
-    count = min(ranges, len(known) // _KEYS_A_RANGE)
-    if count < 2:
+    wanted = min(ranges, count // _KEYS_A_RANGE, len(known))
+    if wanted < 2:
         return []
-    ordered = known.sample(min(len(known), _SAMPLE), seed=0).sort()
-    return list(dict.fromkeys(ordered[len(ordered) * number // count] for number in range(1, count)))
+    ordered = known.sort()
+    return list(dict.fromkeys(ordered[len(ordered) * number // wanted] for number in range(1, wanted)))
 
 
-def key_ranges(known: pl.Series, *, ranges: int, folders: Sequence[str] | None = None) -> list[KeyRange]:
+def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None = None) -> list[KeyRange]:
     """Ranges of keys to list side by side.
 
     Args:
@@ -68,13 +73,15 @@ def key_ranges(known: pl.Series, *, ranges: int, folders: Sequence[str] | None =
         ranges: How many there may be; folders get one each at least.
         folders: Only what lies in these; None for everything.
     """
+    paths = known.paths
     if folders is None:
-        bounds = key_bounds(known, ranges=ranges)
+        bounds = key_bounds(paths, count=known.count, ranges=ranges)
         return list(zip(["", *bounds], [*bounds, ""], strict=True))
     found: list[KeyRange] = []
     for folder in sorted(set(folders)):
-        inside = known.filter(known.str.starts_with(folder + "/"))
-        bounds = key_bounds(inside, ranges=ranges // len(folders))
+        inside = paths.filter(paths.str.starts_with(folder + "/"))
+        count = known.count * len(inside) // max(1, len(paths))
+        bounds = key_bounds(inside, count=count, ranges=ranges // len(folders))
         found += zip([folder + "/", *bounds], [*bounds, f"{folder}/{_HIGHEST}"], strict=True)
     return found
 
@@ -179,7 +186,7 @@ class Sifted:
 
 @dataclass(slots=True, kw_only=True)
 class Sieve:
-    """Lets listed files through that nothing needs; only those are held in memory.
+    """Lets listed files through that nothing needs; only those, and hashes of young ones, are held in memory.
 
     Args:
         names: Of the table.
@@ -189,36 +196,31 @@ class Sieve:
     """
 
     names: Names
-    needed: pl.Series
+    needed: Kept
     cutoff_ms: int
     requests: int = 0
     listed: int = 0
     doomed_rows: int = 0
     doomed_bytes: int = 0
     _likely: list[pl.DataFrame] = field(default_factory=list)
-    _young: list[pl.Series] = field(default_factory=list)
+    _young: PathIndexBuilder = field(default_factory=PathIndexBuilder)
     _visible: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _walked: dict[str, int] = field(default_factory=dict)
     _nested: set[str] = field(default_factory=set)
-    _index: PathIndex = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._index = PathIndex(self.needed)
 
     def take(self, batch: ListedBatch) -> None:
         """One more batch."""
         files = batch.files
-        unknown = files.filter(~self._index.may_hold(files["path"]))
-        young = pl.col("modification_time") >= self.cutoff_ms
-        self._young.append(unknown.filter(young)["path"])  # an inventory may hold an older row of the same file
-        likely = unknown.filter(~young)
-        likely = likely.filter(~self.names.is_hidden(file_of(pl.col("path"))))
+        likely = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
+        young = files.filter(pl.col("modification_time") >= self.cutoff_ms)["path"]
+        self._young.add(young.filter(~self.needed.may_hold(young)))  # an inventory may hold an older row of the file
         self.requests += batch.requests
         self.listed += files.height
         self.doomed_rows += likely.height
         self.doomed_bytes += int(likely["size"].sum() or 0)
-        self._likely.append(likely)
+        if likely.height:
+            self._likely.append(compact(likely))
         self._nested |= nested_tables(files["path"])
         self._visible |= self._shown(directories_above(files["path"]) - self._visible)
         if batch.directories:
@@ -234,10 +236,8 @@ class Sieve:
 
     def result(self) -> Sifted:
         """What may go, now that all is known: other tables' files and directory markers are left out."""
-        likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=LISTED_SCHEMA)
-        stays = pl.concat([self.needed, *self._young])
-        doomed = doomed_files(likely, stays, cutoff_ms=self.cutoff_ms, names=self.names)
-        doomed = outside(doomed, self._nested)
+        likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=DOOMED_SCHEMA)
+        doomed = outside(likely.filter(~self._young.index().may_hold(likely["path"])), self._nested)
         markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
         doomed = doomed.filter(~((pl.col("size") == 0) & markers)).unique("path", keep="any", maintain_order=True)
         shown = pl.DataFrame({"path": sorted(self._shown(set(self._walked)))}, schema={"path": pl.String})

@@ -13,7 +13,7 @@ import bisect
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from pydelta.commands.path_index import PathIndex, PathIndexBuilder, PathSample
 from pydelta.errors import ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.history import monotonised_times_ms
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _READERS: Final = 16
+_SAMPLE: Final = 20_000
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 _ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 
@@ -236,19 +238,25 @@ def plain_paths(files: pl.DataFrame, root: str) -> pl.Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What must stay.
+    """What must stay: plain paths under the table's root, held as hashes, so that it costs little whatever the table.
 
     Args:
-        paths: Plain, under the table's root; each once.
         live: Those of the newest version.
-        by_manifests: Those of them that only published manifests name.
+        others: Of versions before it that are retained, and of published manifests.
+        by_manifests: How many files only published manifests name.
+        sample: Some of all paths that the log knows, tombstones that have expired among them.
         timeline: The commits that the log holds.
     """
 
-    paths: pl.Series
-    live: pl.Series
-    by_manifests: pl.Series
+    live: PathIndex
+    others: PathIndex
+    by_manifests: int
+    sample: PathSample
     timeline: CommitTimeline
+
+    def may_hold(self, paths: pl.Series) -> pl.Series:
+        """Whether each must stay; see ``PathIndex``."""
+        return self.live.may_hold(paths) | self.others.may_hold(paths)
 
 
 def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int) -> Needed:
@@ -267,15 +275,22 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int) -> Needed:
     """
     root = log.uri
     timeline = CommitTimeline.of(log, snapshot.version)
-    live = plain_paths(snapshot.files.core.select("path", vector="dv_id"), root)
-    # A tombstone that says no time has expired, unless its commit is one of those read below.
-    tombstones = snapshot.tombstones().filter(pl.col("deletion_timestamp").fill_null(0) >= cutoff_ms)
-    parts = [live, plain_paths(tombstones.select("path", vector="dv_id"), root)]
+    live, others, sample = PathIndexBuilder(), PathIndexBuilder(), PathSample(_SAMPLE)
+    for batch in snapshot.files.path_batches():
+        paths = plain_paths(batch.rename({"dv_id": "vector"}), root)
+        live.add(paths)
+        sample.add(paths)
+    for batch in snapshot.files.tombstone_batches():
+        # A tombstone that says no time has expired, unless its commit is one of those read below.
+        retained = pl.col("deletion_timestamp").fill_null(0) >= cutoff_ms
+        others.add(plain_paths(batch.filter(retained).select("path", vector="dv_id"), root))
+        sample.add(plain_paths(batch.select("path", vector="dv_id"), root))
     for commit in files_of_commits(log, timeline.since(cutoff_ms)):
         if commit.files.height:
-            parts.append(plain_paths(commit.files, root))
-    paths = pl.concat(parts).unique()
+            others.add(plain_paths(commit.files, root))
+    needed = Needed(live=live.index(), others=others.index(), by_manifests=0, sample=sample, timeline=timeline)
     named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
     lines = paths_in(named.locations, root)
-    extra = lines.filter(~lines.is_in(paths.implode()))
-    return Needed(paths=pl.concat([paths, extra]), live=live, by_manifests=extra, timeline=timeline)
+    extra = lines.filter(~needed.may_hold(lines))
+    others.add(extra)
+    return replace(needed, others=others.index(), by_manifests=len(extra))

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-import numpy as np
 import polars as pl
 
 from pydelta.commands.vacuum_result import DOOMED_SCHEMA
@@ -29,7 +28,6 @@ from pydelta.protocol.types import StructType
 __all__ = [
     "LISTED_SCHEMA",
     "Names",
-    "PathIndex",
     "checksums_of",
     "directories_above",
     "doomed_files",
@@ -117,25 +115,14 @@ def file_of(path: pl.Expr) -> pl.Expr:
     return path.str.replace(_CHECKSUM, "${1}${2}")
 
 
-class PathIndex:
-    """Many paths, to tell quickly of others that they are none of them.
-
-    Two texts may share a hash: one that is none may be taken for one of them, never the other way round.
-    """
-
-    def __init__(self, paths: pl.Series) -> None:
-        self._hashes = np.sort(paths.hash(seed=0).to_numpy())
+class Kept(Protocol):
+    """Paths that must stay."""
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
         """Whether each may be one of them; False only for what is none."""
-        if not len(self._hashes):
-            return pl.repeat(value=False, n=len(paths), eager=True)
-        hashes = paths.hash(seed=0).to_numpy()
-        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        return pl.Series(self._hashes[at] == hashes)
 
 
-def doomed_files(listed: pl.DataFrame, needed: pl.Series, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
+def doomed_files(listed: pl.DataFrame, needed: Kept, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
     """The files that may go: older than the cut-off, needed by nothing, and of the table.
 
     A checksum that Hadoop wrote beside a file (``.name.crc``) goes with its file.
@@ -149,17 +136,10 @@ def doomed_files(listed: pl.DataFrame, needed: pl.Series, *, cutoff_ms: int, nam
     Returns:
         Columns as ``DOOMED_SCHEMA``, in the order of the listing.
     """
-    target = file_of(pl.col("path"))
-    return (
-        listed.lazy()
-        .filter(pl.col("modification_time") < cutoff_ms)
-        .with_columns(target=target)
-        .filter(~names.is_hidden(pl.col("target")))
-        .join(pl.LazyFrame({"target": needed.cast(pl.String)}), on="target", how="anti", maintain_order="left")
-        .with_columns(partition=partition_of(pl.col("path")))
-        .select(list(DOOMED_SCHEMA))
-        .collect()
-    )
+    old = listed.filter(pl.col("modification_time") < cutoff_ms).with_columns(target=file_of(pl.col("path")))
+    shown = old.filter(~names.is_hidden(pl.col("target")))
+    found = shown.filter(~needed.may_hold(shown["target"]))
+    return found.with_columns(partition=partition_of(pl.col("path"))).select(list(DOOMED_SCHEMA))
 
 
 def split_checksums(doomed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

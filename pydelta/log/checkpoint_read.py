@@ -91,25 +91,29 @@ class Checkpoint:
         with self._lock:
             found = self._cores.get(key)
             if found is None:
-                fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
-                frames = [
-                    add_frame(structs, _locators(number, rows), partition_names)
-                    for number, part in enumerate(self.parts)
-                    for rows, structs in part.structs("add", fields)
-                ]
+                frames = list(self.core_batches(partition_names))
                 found = pl.concat(frames) if frames else pl.DataFrame(schema=core_schema(partition_names))
                 self._cores = {key: found}
             return found
+
+    def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """``core`` in parts that are not kept."""
+        fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
+        for number, part in enumerate(self.parts):
+            for rows, structs in part.structs("add", fields):
+                yield add_frame(structs, _locators(number, rows), partition_names)
+
+    def tombstone_batches(self) -> Iterator[pl.DataFrame]:
+        """``tombstones`` in parts that are not kept."""
+        for number, part in enumerate(self.parts):
+            for rows, structs in part.structs("remove", REMOVE_FIELDS):
+                yield remove_frame(structs, _locators(number, rows))
 
     def tombstones(self) -> pl.DataFrame:
         """Columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
         with self._lock:
             if self._tombstones is None:
-                frames = [
-                    remove_frame(structs, _locators(number, rows))
-                    for number, part in enumerate(self.parts)
-                    for rows, structs in part.structs("remove", REMOVE_FIELDS)
-                ]
+                frames = list(self.tombstone_batches())
                 self._tombstones = pl.concat(frames) if frames else pl.DataFrame(schema=TOMBSTONE_SCHEMA)
             return self._tombstones
 

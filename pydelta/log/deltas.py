@@ -11,7 +11,7 @@ import polars as pl
 from pydelta.log.columns import adds_to_frame, canonical_path, file_key, keys_of, removes_to_frame, spellings
 from pydelta.protocol.actions import Action, AddFile, RemoveFile
 
-__all__ = ["FileDelta", "apply_deltas", "build_delta", "drop_files", "live_tombstones"]
+__all__ = ["FileDelta", "Mentions", "added_files", "apply_deltas", "build_delta", "live_tombstones", "removed_files"]
 
 DELTA_BIT: Final = 1 << 63
 _ID_SHIFT: Final = 32
@@ -75,22 +75,36 @@ def _unescaped(paths: pl.Series) -> pl.Series:
     return paths.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
 
 
-def drop_files(frame: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
-    """The rows of ``frame`` (``path``, ``dv_id``, …) that no delta mentions."""
-    mentioned = [part for delta in deltas for part in (delta.adds, delta.removes) if part.height]
-    if not mentioned or frame.is_empty():
-        return frame
-    paths = pl.concat([part["path"] for part in mentioned]).unique()
-    plain = paths.str.contains(_PLAIN_PATH)
-    odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
-    forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))]).unique()
-    candidates = _unescaped(frame["path"]).is_in(forms.implode())
-    if not bool(candidates.any()):
-        return frame
-    keys = pl.concat([part["key"] for part in mentioned]).unique()
-    gone = keys_of(frame.filter(candidates), root).is_in(keys.implode())
-    mask = candidates.scatter(candidates.arg_true(), gone)
-    return frame.filter(~mask)
+class Mentions:
+    """The files that some deltas mention, to take out of many frames.
+
+    Args:
+        deltas: Any.
+        root: URI of the table.
+    """
+
+    def __init__(self, deltas: Sequence[FileDelta], root: str) -> None:
+        self._root = root
+        parts = [part for delta in deltas for part in (delta.adds, delta.removes) if part.height]
+        self._forms: pl.Series | None = None
+        if parts:
+            paths = pl.concat([part["path"] for part in parts]).unique()
+            plain = paths.str.contains(_PLAIN_PATH)
+            odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
+            forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))])
+            self._forms = forms.unique()
+            self._keys = pl.concat([part["key"] for part in parts]).unique()
+
+    def without(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a frame (``path``, ``dv_id``, …) that are not mentioned."""
+        if self._forms is None or frame.is_empty():
+            return frame
+        candidates = _unescaped(frame["path"]).is_in(self._forms.implode())
+        if not bool(candidates.any()):
+            return frame
+        gone = keys_of(frame.filter(candidates), self._root).is_in(self._keys.implode())
+        mask = candidates.scatter(candidates.arg_true(), gone)
+        return frame.filter(~mask)
 
 
 def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.DataFrame:
@@ -106,20 +120,28 @@ def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.D
     return rows.join(latest, on=["key", "order"], how="semi", maintain_order="left").drop("order")
 
 
+def added_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
+    """Files that (one or more) deltas add and none of them removes."""
+    return _newest([delta.adds for delta in deltas], deltas)
+
+
+def removed_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
+    """Files that (one or more) deltas remove and none of them adds again."""
+    return _newest([delta.removes for delta in deltas], deltas)
+
+
 def apply_deltas(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
     """Live files: ``base`` without what the deltas mention, and what they add. Columns as ``base``."""
     if not deltas:
         return base
-    added = _newest([delta.adds for delta in deltas], deltas).select(base.columns)
-    return pl.concat([drop_files(base, deltas, root), added])
+    return pl.concat([Mentions(deltas, root).without(base), added_files(deltas).select(base.columns)])
 
 
 def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
     """Tombstones: those of ``base`` whose file no delta mentions again, and the deltas' own."""
     if not deltas:
         return base
-    removed = _newest([delta.removes for delta in deltas], deltas).select(base.columns)
-    return pl.concat([drop_files(base, deltas, root), removed])
+    return pl.concat([Mentions(deltas, root).without(base), removed_files(deltas).select(base.columns)])
 
 
 def same_file(first: str, second: str, root: str) -> bool:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +23,16 @@ import polars as pl
 from pydelta.errors import LogCorruptedError
 from pydelta.log.checkpoint_read import Checkpoint
 from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
-from pydelta.log.deltas import DELTA_BIT, FileDelta, apply_deltas, delta_version, live_tombstones
+from pydelta.log.deltas import (
+    DELTA_BIT,
+    FileDelta,
+    Mentions,
+    added_files,
+    apply_deltas,
+    delta_version,
+    live_tombstones,
+    removed_files,
+)
 from pydelta.log.pruning import prune_by_generated, prune_by_partition, prune_by_statistics
 from pydelta.log.stats_typed import Leaf
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
@@ -188,6 +197,42 @@ class FileTable:
         else:
             base = self._base.tombstones()
         return live_tombstones(base, self._deltas, self._root)
+
+    # -- in parts -------------------------------------------------------------------------------------------------
+
+    def path_batches(self) -> Iterator[pl.DataFrame]:
+        """``path`` and ``dv_id`` of the live files, part by part: what is not in memory already is not kept there.
+
+        A file comes twice where a checkpoint turns out to be damaged half-way and an older one takes its place.
+
+        Raises:
+            LogCorruptedError: As ``core``.
+        """
+        columns = ["path", "dv_id"]
+        base = self._base
+        if base is None or self._core is not None or self._seed is not None or self._replaced is not None:
+            yield self.core.select(columns)
+            return
+        mentions = Mentions(self._deltas, self._root)
+        try:
+            for frame in base.core_batches(()):
+                yield mentions.without(frame.select(columns))
+        except LogCorruptedError:
+            yield self.core.select(columns)  # by the fallback, or the error again
+            return
+        if self._deltas:
+            yield added_files(self._deltas).select(columns)
+
+    def tombstone_batches(self) -> Iterator[pl.DataFrame]:
+        """``tombstones``, part by part, as ``path_batches``."""
+        if self._base is None or self._replaced is not None:
+            yield self.tombstones()
+            return
+        mentions = Mentions(self._deltas, self._root)
+        for frame in self._base.tombstone_batches():
+            yield mentions.without(frame)
+        if self._deltas:
+            yield removed_files(self._deltas).select(list(TOMBSTONE_SCHEMA))
 
     @property
     def num_files(self) -> int:

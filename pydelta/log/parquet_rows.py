@@ -6,10 +6,7 @@ column and row group, so that opening a large checkpoint does not load its stati
 
 from __future__ import annotations
 
-import bisect
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,72 +17,15 @@ import pyarrow.parquet as pq
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
 from pydelta.storage.interface import Store
+from pydelta.storage.ranges import RangeReader
 
 __all__ = ["ParquetRows", "struct_fields"]
 
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
 INT96_UNIT: Final = "ms"  # nanoseconds would overflow, and no other timestamp of a checkpoint has this unit
 _BATCH_ROWS: Final = 65_536
-_READERS: Final = 8
-_NEAR_BYTES: Final = 256 * 1024
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
 _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
-
-
-class _RangeReader(io.RawIOBase):
-    """A seekable file over ``Store.read_range``."""
-
-    def __init__(self, store: Store, path: str, size: int) -> None:
-        self._store, self._path, self._size, self._position = store, path, size, 0
-        self._blocks: list[tuple[int, bytes]] = []
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        length = left if size is None or size < 0 else min(size, left)
-        data = self._fetched(self._position, length) if length else b""
-        if data is None:
-            data = self._store.read_range(self._path, self._position, length)
-        self._position += len(data)
-        return data
-
-    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Get byte ranges (start, length) at once: near ones as one request, the requests side by side."""
-        merged: list[tuple[int, int]] = []
-        for start, length in sorted(ranges):
-            if merged and start - sum(merged[-1]) <= _NEAR_BYTES:
-                first = merged[-1][0]
-                merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
-            else:
-                merged.append((start, length))
-        if not merged:
-            return
-        with ThreadPoolExecutor(max_workers=min(_READERS, len(merged))) as pool:
-            blocks = pool.map(lambda one: self._store.read_range(self._path, *one), merged)
-            self._blocks = [(start, block) for (start, _), block in zip(merged, blocks, strict=True)]
-
-    def _fetched(self, start: int, length: int) -> bytes | None:
-        at = bisect.bisect_right(self._blocks, start, key=lambda block: block[0]) - 1
-        if at < 0:
-            return None
-        first, data = self._blocks[at]
-        return data[start - first : start - first + length] if start + length <= first + len(data) else None
 
 
 @contextmanager
@@ -148,7 +88,7 @@ class ParquetRows:
         if self._whole is not None:
             source = pa.BufferReader(self._whole)
         else:
-            reader = _RangeReader(self._store, self.path, self._size)
+            reader = RangeReader(self._store, self.path, self._size)
             reader.prefetch(self._ranges(groups, columns))
             source = pa.PythonFile(reader, mode="r")
         return pq.ParquetFile(source, metadata=self._metadata, coerce_int96_timestamp_unit=INT96_UNIT)
@@ -180,6 +120,7 @@ class ParquetRows:
             file = self._open(window, columns)
             for ready in window:
                 yield ready, file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[ready], columns=list(columns))
+            del file  # its bytes go before the next ones come
             window, held = [], 0
 
     @property

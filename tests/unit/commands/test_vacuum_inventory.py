@@ -17,7 +17,6 @@ from pydelta.commands.inventory import (
     from_frame,
     from_parquet,
     inventory_from_delta,
-    split_inventory,
 )
 from pydelta.commands.vacuum import vacuum
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
@@ -291,7 +290,7 @@ def test_of_a_table_by_bucket_and_key_only_what_may_matter_is_read():
     counting = CountingStore(store)
     result = run(yard, inventory_from_delta(DeltaLog(counting)))
     assert set(result.files["path"]) == {"p=1/garbage"}
-    assert len([path for path in counting.paths("read") if "bucket=" in path]) == 1
+    assert len({path for path in counting.paths("read", "read_range") if "bucket=" in path}) == 1
     assert result.inventory_age_ms == HOUR_MS
     assert not result.warnings
 
@@ -322,22 +321,3 @@ def test_files_of_parquet_and_csv(tmp_path):
     with pytest.raises(SchemaMismatchError, match="isDir boolean is missing"):
         run(yard, from_csv(str(folder)))
     assert pa.__version__
-
-
-def test_one_reading_serves_many_tables():
-    roots = ["s3a://lake/tables/t", "s3a://lake/tables/t2", "s3a://lake/none"]
-    yards = [grown(root) for root in roots]
-    readings = []
-
-    def frames(root):
-        readings.append(root)
-        yield rows("s3://lake/tables/t/p=1/live", "s3://lake/tables/t2/p=1/garbage", "s3://lake/tables/t/p=1/garbage")
-
-    parts = split_inventory(Inventory(description="The list", frames=frames), roots)
-    results = [run(yard, parts[root]) for root, yard in zip(roots, yards, strict=True)]
-    assert readings == ["s3a://lake"]
-    assert [result.deleted for result in results] == [1, 1, 0]
-    assert "lists no file of this table" in results[2].warnings[0]
-    readings.clear()
-    split_inventory(Inventory(description="The list", frames=frames), ["s3a://a/t", "s3a://b/t"])
-    assert readings == [""]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from pydelta.commands.path_index import PathIndex, PathIndexBuilder, PathSample
 from pydelta.commands.vacuum_needed import CommitTimeline, decoded_paths, paths_in
 from pydelta.commands.vacuum_plan import (
     Names,
-    PathIndex,
     directories_above,
     doomed_files,
     nested_tables,
@@ -22,7 +22,8 @@ CUTOFF = 1_000_000
 
 def doomed(*paths, needed=(), names=None, at=CUTOFF - 1):
     listed = pl.DataFrame({"path": paths, "size": [7] * len(paths), "modification_time": [at] * len(paths)})
-    found = doomed_files(listed, pl.Series(list(needed), dtype=pl.String), cutoff_ms=CUTOFF, names=names or Names())
+    index = PathIndex(pl.Series(list(needed), dtype=pl.String))
+    found = doomed_files(listed, index, cutoff_ms=CUTOFF, names=names or Names())
     return found["path"].to_list()
 
 
@@ -82,6 +83,25 @@ def test_the_quick_look_never_takes_a_needed_path_for_garbage():
     again = pl.concat([paths[:10], paths[10:]], rechunk=False).filter(paths != "")
     assert index.may_hold(again).to_list()[:3] == [True, False, True]
     assert PathIndex(pl.Series([], dtype=pl.String)).may_hold(paths[:2]).to_list() == [False, False]
+    builder = PathIndexBuilder()
+    for start in range(0, 5000, 700):
+        builder.add(paths[start : start + 700].gather_every(2))
+    assert builder.index().may_hold(paths).to_list() == index.may_hold(paths).to_list()
+
+
+def test_a_sample_is_spread_over_all_that_went_by_and_stays_small():
+    sample = PathSample(100)
+    for start in range(0, 50_000, 1_000):
+        sample.add(pl.Series([f"{number:05}" for number in range(start, start + 1_000)]))
+    sample.add(pl.Series(["00000", "49999"]))
+    chosen = sorted(int(path) for path in sample.paths)
+    assert sample.count == 50_002
+    assert len(chosen) == len(set(chosen)) == 100
+    # A hundred evenly chosen ones: each quarter holds 25 of them on average, and hardly ever fewer than 10.
+    assert all(sum(1 for path in chosen if low <= path < low + 12_500) >= 10 for low in range(0, 50_000, 12_500))
+    few = PathSample(100)
+    few.add(pl.Series(["b", "a", "b"]))
+    assert sorted(few.paths) == ["a", "b"]
 
 
 def test_a_walk_enters_what_may_hold_files_of_the_table():

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from log_tables import add, commit, create, info, log_of, new_store, remove
 
+from pydelta.log import DeltaLog
 from pydelta.log.columns import adds_from_frame, adds_to_frame, canonical_path, map_values, spellings
 from pydelta.log.sums import FileSums, change_of
 from pydelta.predicate import And, Column, Compare, IsNull, Literal, Or, Unknown
@@ -116,6 +117,64 @@ def test_pruning_by_partition_reads_no_statistics_and_few_rows_read_only_their_r
     few = files.core.filter(pl.col("size") == 100 + 1_999)
     assert len(files.with_stats(few)["stats"][0]) > 1_000
     assert store.bytes_read - without < size / 3
+
+
+# -- in parts ---------------------------------------------------------------------------------------------------------
+
+
+def in_parts(batches) -> list[tuple]:
+    return sorted(row for batch in batches for row in batch.rows())
+
+
+def rows_of(frame: pl.DataFrame) -> list[tuple]:
+    return sorted(frame.rows())
+
+
+def grown(monkeypatch):
+    """Forty files by a checkpoint of several row groups; then some removed, replaced with vectors, spelt otherwise."""
+    monkeypatch.setattr("pydelta.log.checkpoint_rows.BATCH_ROWS", 10)
+    store = new_store()
+    create(store, *(add(number) for number in range(40)))
+    commit(store, 1, [info(), *(remove(add(number), at_ms=4_000_000_000_000) for number in range(3))])
+    log_of(store).checkpoint()
+    commit(store, 2, [info(), remove(add(3)), add(3, deletion_vector=vector(3)), add(0), add(50)])
+    commit(store, 3, [info(), remove(add(50)), remove(add(4)), add(51)])
+    return store
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_parts_are_the_whole(monkeypatch, kept: bool):
+    store = grown(monkeypatch)
+    whole = log_of(store).snapshot().files
+    expected = rows_of(whole.core.select("path", "dv_id")), rows_of(whole.tombstones().drop("row"))
+    assert len(expected[0]) == 40 - 3 - 1 + 1 + 1
+    assert {path for path, _, _, _ in expected[1]} == {add(number).path for number in (1, 2, 3, 4, 50)}
+    DeltaLog.clear_cache()
+    files = log_of(store).snapshot().files
+    if kept:
+        assert files.core.height == len(expected[0])
+    assert in_parts(files.path_batches()) == expected[0]
+    assert in_parts(batch.drop("row") for batch in files.tombstone_batches()) == expected[1]
+    assert files.is_materialized is kept
+
+
+def test_parts_of_a_table_without_a_checkpoint_and_of_one_whose_checkpoint_is_damaged(monkeypatch):
+    store = table(checkpointed=False)
+    files = log_of(store).snapshot().files
+    assert len(in_parts(files.path_batches())) == 6
+    assert in_parts(files.tombstone_batches()) == []
+
+    store = grown(monkeypatch)
+    expected = set(rows_of(log_of(store).snapshot().files.core.select("path", "dv_id")))
+    DeltaLog.clear_cache()
+    name = log_of(store).snapshot().files.layers()[0].name
+    data = store.read(name)
+    DeltaLog.clear_cache()
+    store.put(name, data[:4] + b"\0" * 4_000 + data[4_004:])  # the footer is whole, pages are not
+    files = log_of(store).snapshot().files
+    found = in_parts(files.path_batches())
+    assert files.layers()[0] is None  # the commits took its place
+    assert sorted(set(found)) == sorted(expected)
 
 
 # -- identity ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""An object in, a seekable file over its byte ranges out: nothing of it is held but what is being read."""
+
+from __future__ import annotations
+
+import bisect
+import io
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from pydelta.storage.interface import Store
+
+__all__ = ["RangeReader", "open_stream"]
+
+_READERS: Final = 8
+_NEAR_BYTES: Final = 256 * 1024
+_STREAM_BYTES: Final = 8 * 1024 * 1024
+
+
+class RangeReader(io.RawIOBase):
+    """A seekable file over ``Store.read_range``; each read is a request.
+
+    Args:
+        store: Where it is.
+        path: Path in the store.
+        size: Its size in bytes.
+    """
+
+    def __init__(self, store: Store, path: str, size: int) -> None:
+        self._store, self._path, self._size, self._position = store, path, size, 0
+        self._blocks: list[tuple[int, bytes]] = []
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._position
+
+    def size(self) -> int:
+        """In bytes; Arrow asks for it."""
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Choose where the next read begins."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes; all that are left without a size.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._fetched(self._position, length) if length else b""
+        if data is None:
+            data = self._store.read_range(self._path, self._position, length)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: object, /) -> int:
+        """As ``read``, into a buffer."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Get byte ranges (start, length) at once: near ones as one request, the requests side by side."""
+        merged: list[tuple[int, int]] = []
+        for start, length in sorted(ranges):
+            if merged and start - sum(merged[-1]) <= _NEAR_BYTES:
+                first = merged[-1][0]
+                merged[-1] = (first, max(sum(merged[-1]), start + length) - first)
+            else:
+                merged.append((start, length))
+        if not merged:
+            return
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(merged))) as pool:
+            blocks = pool.map(lambda one: self._store.read_range(self._path, *one), merged)
+            self._blocks = [(start, block) for (start, _), block in zip(merged, blocks, strict=True)]
+
+    def _fetched(self, start: int, length: int) -> bytes | None:
+        at = bisect.bisect_right(self._blocks, start, key=lambda block: block[0]) - 1
+        if at < 0:
+            return None
+        first, data = self._blocks[at]
+        return data[start - first : start - first + length] if start + length <= first + len(data) else None
+
+
+def open_stream(store: Store, path: str) -> io.BufferedReader:
+    """An object to be read from its beginning, some megabytes a request.
+
+    Raises:
+        ObjectNotFoundError: It is not there.
+        StorageError: The store failed.
+    """
+    info = store.head(path)
+    if info is None:
+        store.read(path)  # says what is missing
+    return io.BufferedReader(RangeReader(store, path, info.size if info else 0), _STREAM_BYTES)
