@@ -21,8 +21,8 @@ import datetime as dt
 import enum
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +32,6 @@ from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentErr
 if TYPE_CHECKING:
     from pydelta.commands.fsck import FsckReport
     from pydelta.commands.inventory import Inventory
-    from pydelta.commands.vacuum_result import VacuumProgress
     from pydelta.log import DeltaLog, Snapshot
     from pydelta.manifests import ManifestReport
 
@@ -332,9 +331,10 @@ def vacuum(
     """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
     from pydelta.commands.vacuum import VacuumOptions
     from pydelta.commands.vacuum import vacuum as run
+    from pydelta.commands.vacuum_display import live_counts, summary_lines
 
     log = _log(path, option)
-    with _vacuum_progress(shown=not as_json) as progress:
+    with nullcontext() if as_json else live_counts() as progress:
         result = run(
             log,
             retention_hours=retain,
@@ -355,16 +355,8 @@ def vacuum(
     if dry_run:
         _print_table(("file", "bytes"), list(result.files.select("path", "size").iter_rows()))
         _print_table(("partition", "files", "bytes"), list(result.partitions.iter_rows()))
-    if result.mode != "full":
-        print(
-            f"Listing would have taken {result.listing_requests} LIST requests, or {result.directory_requests} "
-            "directory by directory."
-        )
-    print(
-        f"{result.list_requests} LIST and {result.delete_requests} DELETE requests; {result.listed} files looked at, "
-        f"{result.bytes} bytes {'to free' if dry_run else 'freed'}."
-    )
-    print(result.sentence)
+    for line in summary_lines(result):
+        print(line)
 
 
 @app.command()
@@ -446,34 +438,6 @@ def _inventory(location: str, options: Mapping[str, str]) -> Inventory:
         return from_parquet(location, options=options)
     log = DeltaLog.for_table(location, options=options)
     return inventory_from_delta(log) if log.table_exists() else from_parquet(location, options=options)
-
-
-@contextmanager
-def _vacuum_progress(*, shown: bool) -> Iterator[Callable[[VacuumProgress], None] | None]:
-    """Live counts on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not shown or not console.is_terminal:
-        yield None
-        return
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counts]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("needed", total=None, counts="")
-
-        def tell(state: VacuumProgress) -> None:
-            counts = (
-                f"{state.listed} listed, {state.kept} kept, {state.doomed} to go ({state.doomed_bytes} bytes), "
-                f"{state.deleted} deleted ({state.deleted_bytes} bytes)"
-            )
-            total = state.doomed if state.phase == "deleting" else None
-            bar.update(task, description=state.phase, total=total, completed=state.deleted, counts=counts)
-
-        yield tell
 
 
 def _report_problems(report: ManifestReport) -> int:

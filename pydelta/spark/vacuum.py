@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,6 +15,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pydelta.commands.inventory import Inventory, check_columns, inventory_columns
 from pydelta.commands.vacuum import vacuum
+from pydelta.commands.vacuum_display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum_result import VacuumMode, VacuumProgress, VacuumResult
 from pydelta.protocol.paths import resolve_data_path
 from pydelta.spark import facade
@@ -98,7 +101,10 @@ def run_vacuum(
         mode: ``full`` or ``lite``.
         inventory: An inventory, a DataFrame of one, or the name of a table that is one.
         where: SQL over partition columns.
-        progress: Told now and then how far it has got.
+        progress: Told now and then how far it has got; None shows it on a terminal.
+
+    Returns:
+        What was deleted, or would be; what a person wants to know of it is written to standard error.
 
     Raises:
         DeltaError: As ``vacuum`` does.
@@ -106,19 +112,21 @@ def run_vacuum(
     if isinstance(inventory, str):
         inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
-    result = vacuum(
-        log,
-        retention_hours=retention_hours,
-        dry_run=dry_run,
-        mode=mode,
-        inventory=listed,
-        where=where,
-        enforce_retention=facade.settings_of(spark).retention_check,
-        progress=progress,
-    )
+    with live_counts() if progress is None else nullcontext(progress) as tell:
+        result = vacuum(
+            log,
+            retention_hours=retention_hours,
+            dry_run=dry_run,
+            mode=mode,
+            inventory=listed,
+            where=where,
+            enforce_retention=facade.settings_of(spark).retention_check,
+            progress=tell,
+        )
     for text in result.warnings:
         _LOG.warning(text, extra={"table": log.uri})
-    _LOG.info(result.sentence, extra={"table": log.uri, "bytes": result.bytes})
+    for line in [*(partition_lines(result) if dry_run else []), *summary_lines(result)]:
+        sys.stderr.write(line + "\n")
     return result
 
 

@@ -38,6 +38,32 @@ def data_files(path: Path) -> set[str]:
     return {str(item.relative_to(path)) for item in found}
 
 
+def test_a_dry_run_says_what_it_would_free_and_where(spark, tmp_path, unchecked, capsys):
+    path = tmp_path / "t"
+    frame = spark.range(6).selectExpr("id", "id % 2 AS p").repartition(1)
+    for _ in range(2):
+        frame.write.format("delta").partitionBy("p").mode("overwrite").save(str(path))
+    age(path, WEEK_S + 3600)
+    read = spark.read.format("delta").load(str(path)).selectExpr("_metadata.file_name AS name").distinct().collect()
+    live = {row.name for row in read}
+    files = {name: (path / name).stat().st_size for name in data_files(path) if name.endswith(".parquet")}
+    doomed = {name: size for name, size in files.items() if name.rpartition("/")[2] not in live}
+    assert len(live) == len(doomed) == 2
+    capsys.readouterr()
+    found = spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS DRY RUN").collect()
+    said = capsys.readouterr().err.splitlines()
+    assert {row.path for row in found} == {f"file://{path}/{name}" for name in doomed}
+    for name, size in doomed.items():
+        assert f"{name.partition('/')[0]}: 1 files, {size} bytes" in said
+    assert said[-2].endswith(f"files looked at, {sum(doomed.values())} bytes to free.")
+    assert said[-1] == "Found 2 files and directories to delete in a total of 3 directories."
+    assert data_files(path) >= set(doomed)
+
+    spark.sql(f"VACUUM delta.`{path}` RETAIN 0 HOURS")
+    assert capsys.readouterr().err.splitlines()[-1] == "Deleted 2 files and directories in a total of 3 directories."
+    assert not data_files(path) & set(doomed)
+
+
 def test_a_table_with_vectors_feed_and_odd_partitions(spark, tmp_path, unchecked):
     path = tmp_path / "a table"
     rows = [(number, f"p {number % 3}:%/", None if number % 5 else "x") for number in range(60)]
