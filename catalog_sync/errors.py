@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pydelta.errors import DeltaError
+from pydelta.errors import CatalogSyncError
 
 __all__ = ["MetastoreError", "MetastoreUnavailableError", "NotOursError"]
 
 
-class MetastoreError(DeltaError):
+class MetastoreError(CatalogSyncError):
     """The metastore refused a request."""
 
     code = "SYNC_METASTORE_ERROR"
@@ -18,10 +18,9 @@ class MetastoreUnavailableError(MetastoreError):
 
     code = "SYNC_METASTORE_UNAVAILABLE"
     retryable = True
-    exit_code = 2
 
 
-class NotOursError(DeltaError):
+class NotOursError(CatalogSyncError):
     """The metastore has something else under the name; it is never overwritten."""
 
     code = "SYNC_NOT_OURS"

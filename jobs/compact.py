@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from pydelta.commands.optimize import optimize
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import Snapshot
 
 if TYPE_CHECKING:
@@ -80,16 +80,9 @@ class Age:
         return cls(by="modification time", older_than=text, modified_before_ms=int(moment.timestamp() * 1000))
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="compact.py", description=__doc__)
+    parser = JobParser(prog="compact.py", description=__doc__)
     named = parser.add_mutually_exclusive_group(required=True)
     named.add_argument("--table", metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     named.add_argument("--database", metavar="NAME", help="every Delta table of it in the metastore")
@@ -119,7 +112,7 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
         TableNotFoundError: There is no Delta table.
         DeltaError: See ``optimize``.
     """
-    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.spark.catalog import location_in
     from pydelta.spark.engine import SparkEngine
     from pydelta.spark.facade import settings_of
     from pydelta.tables import DeltaTable
@@ -131,7 +124,7 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
     ):
         if value is not None and value < least:
             raise InvalidArgumentError(f"{flag} is {value}.", hint=f"Give a whole number, {least} or more.")
-    path = split_path_identifier(options.table) or (options.table if "/" in options.table else None)
+    path = location_in(options.table)
     table = DeltaTable.forPath(spark, path) if path is not None else DeltaTable.forName(spark, options.table)
     log, engine = table._log, SparkEngine(spark)
     moment = now or dt.datetime.now(dt.UTC)
@@ -190,35 +183,22 @@ def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime |
         try:
             rows.append(asdict(run(spark, [f"--table={location}", *rest], now=now)) | {"table": name})
         except DeltaError as error:
-            rows.append({"table": name, "error": error.code, "message": str(error), "exit_code": _code_of(error)})
+            rows.append({"table": name} | error_row(error))
     return rows
 
 
-def _code_of(error: DeltaError) -> int:
-    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    spark = pydelta.session(app_name="compact")
+    if arguments().parse_args(given).database is not None:
+        return JobReport.of_rows("tables", run_database(spark, given))
+    return JobReport(line=asdict(run(spark, given)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        options = arguments().parse_args(given)  # before a session is started
-        import pydelta
-
-        spark = pydelta.session(app_name="compact")
-        if options.database is not None:
-            rows = run_database(spark, given)
-            print(json.dumps({"tables": rows}), flush=True)
-            return max((int(row.get("exit_code", 0)) for row in rows), default=0)
-        result = run(spark, given)
-    except DeltaError as error:
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
-        return _code_of(error)
-    print(json.dumps(asdict(result)), flush=True)
-    return 0
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

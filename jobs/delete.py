@@ -9,12 +9,12 @@ look at the history first.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import InvalidArgumentError
+from pydelta.job_entry import JobParser, JobReport, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,16 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["main", "run"]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="delete.py", description=__doc__)
+    parser = JobParser(prog="delete.py", description=__doc__)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--where", metavar="CONDITION", help="SQL; the rows for which it is true go")
@@ -54,34 +47,26 @@ def run(spark: SparkSession, args: Sequence[str]) -> dict[str, Any]:
         TableNotFoundError: There is no Delta table.
         DeltaError: See ``DeltaTable.delete``.
     """
-    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.spark.catalog import location_in
     from pydelta.tables import DeltaTable
 
     options = arguments().parse_args(args)
     if options.where is not None and not options.where.strip():
         raise InvalidArgumentError("--where is empty.", hint="Give a condition, or --all-rows to delete every row.")
-    path = split_path_identifier(options.table) or (options.table if "/" in options.table else None)
+    path = location_in(options.table)
     table = DeltaTable.forPath(spark, path) if path is not None else DeltaTable.forName(spark, options.table)
     return {"table": options.table, **table.delete(options.where).as_dict()}
 
 
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    return JobReport(line=run(pydelta.session(app_name="delete"), given))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)  # before a session is started
-        import pydelta
-
-        result = run(pydelta.session(app_name="delete"), given)
-    except DeltaError as error:
-        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
-        return code
-    print(json.dumps(result), flush=True)
-    return 0
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ outcome is unknown: look for the transaction's id in the history first.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pydelta.commands.write import WriteMode, WriteResult
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.job_entry import JobParser, JobReport, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,16 +37,9 @@ class IngestResult:
     bytes: int
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="ingest.py", description=__doc__)
+    parser = JobParser(prog="ingest.py", description=__doc__)
     parser.add_argument("--input", nargs="+", required=True, metavar="PATH", help="files or folders to load")
     parser.add_argument("--format", choices=_FORMATS, required=True)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
@@ -127,10 +120,10 @@ def _write(
     options: dict[str, str],
     partitions: list[str] | None,
 ) -> WriteResult:
-    from pydelta.spark.catalog import split_path_identifier
+    from pydelta.spark.catalog import location_in
     from pydelta.spark.write_command import save_as_table, write_path
 
-    path = split_path_identifier(table) or (table if "/" in table else None)
+    path = location_in(table)
     if path is not None:
         return write_path(spark, rows, path, mode=mode, options=options, partition_by=partitions)
     return save_as_table(spark, rows, table, mode=mode, options=options, partition_by=partitions)
@@ -146,23 +139,15 @@ def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
     return pairs
 
 
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    return JobReport(line=asdict(run(pydelta.session(app_name="ingest"), given)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)  # before a session is started
-        import pydelta
-
-        result = run(pydelta.session(app_name="ingest"), given)
-    except DeltaError as error:
-        code = 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": code}), flush=True)
-        return code
-    print(json.dumps(asdict(result)), flush=True)
-    return 0
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

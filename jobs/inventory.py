@@ -8,28 +8,21 @@ on standard output says what was delivered. Exit codes: 0 done, 1 the arguments 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import Any
 
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import DeltaError
 from pydelta.inventory import ListingOptions, write_delivery
+from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 
 __all__ = ["main", "run"]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="inventory.py", description=__doc__)
+    parser = JobParser(prog="inventory.py", description=__doc__)
     parser.add_argument(
         "--source", action="append", required=True, metavar="URI", help="a bucket, or a directory in one; repeat it"
     )
@@ -61,32 +54,21 @@ def run(conf: Mapping[str, str], args: Sequence[str]) -> list[dict[str, Any]]:
         try:
             found = write_delivery(source, options.destination, inventory_id=options.id, options=conf, how=how)
         except DeltaError as error:
-            rows.append({"source": source, "error": error.code, "message": str(error), "exit_code": _code_of(error)})
+            rows.append({"source": source} | error_row(error))
         else:
             rows.append({"source": source} | asdict(found))
     return rows
 
 
-def _code_of(error: DeltaError) -> int:
-    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+def _work(given: Sequence[str]) -> JobReport:
+    from pydelta.spark.submitted import submitted_conf
+
+    return JobReport.of_rows("inventories", run(submitted_conf(), given))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)
-        from pydelta.spark.submitted import submitted_conf
-
-        rows = run(submitted_conf(), given)
-    except DeltaError as error:
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
-        return _code_of(error)
-    print(json.dumps({"inventories": rows}), flush=True)
-    return max(int(row.get("exit_code", 0)) for row in rows)
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

@@ -13,35 +13,28 @@ it again, 3 the outcome is unknown: look at the history first.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import Any
 
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
 from catalog_sync.native import native_location, sync_native
 from catalog_sync.registered import metastore_of, named_locations, registered_locations
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import InvalidArgumentError
 from pydelta.inventory import Delivery, buckets_with_deliveries, find_deliveries, load_deliveries
+from pydelta.job_entry import JobParser, JobReport, run_job
 from pydelta.log import DeltaLog
 from pydelta.storage import Store, open_store
 
 __all__ = ["main", "run"]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="load_inventory.py", description=__doc__)
+    parser = JobParser(prog="load_inventory.py", description=__doc__)
     parser.add_argument("--source", required=True, metavar="URI", help="where the deliveries are: bucket and prefix")
     parser.add_argument("--bucket", action="append", metavar="NAME", help="load this bucket's; by default, all")
     parser.add_argument("--id", help="only deliveries of this inventory; by default, the newest of any")
@@ -140,28 +133,18 @@ def _location(metastore: Metastore | None, table: TableName, given: str | None) 
     raise InvalidArgumentError(f"Where {table} is to be is not known: {where}.", hint="Give --location.")
 
 
-def _code_of(error: DeltaError) -> int:
-    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+def _work(given: Sequence[str]) -> JobReport:
+    from pydelta.spark.submitted import submitted_conf
+
+    result = run(submitted_conf(), given)
+    for warning in result["warnings"]:
+        print(f"Warning: {warning}", file=sys.stderr)
+    return JobReport(line=result)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)
-        from pydelta.spark.submitted import submitted_conf
-
-        result = run(submitted_conf(), given)
-    except DeltaError as error:
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
-        return _code_of(error)
-    for warning in result["warnings"]:
-        print(f"Warning: {warning}", file=sys.stderr)
-    print(json.dumps(result), flush=True)
-    return 0
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

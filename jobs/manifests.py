@@ -10,16 +10,16 @@ metastore or the store did not answer, or another process was publishing: run it
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.targets import Target, find_targets
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import MANY_FILES
 from pydelta.settings import Settings
@@ -30,16 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["main", "run"]
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="manifests.py", description=__doc__)
+    parser = JobParser(prog="manifests.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="DATABASE.TABLE", help="Delta tables in the metastore")
     parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
     parser.add_argument("--location", metavar="URI", help="a table by its location; --table names it")
@@ -112,7 +105,7 @@ def _sync(
         if target.native is not None:
             sync_native(metastore, target.native, target.log.update())
     except DeltaError as error:
-        return found | {"error": error.code, "message": str(error), "exit_code": _code_of(error)}
+        return found | error_row(error)
     written = len(result.manifests.written) if result.manifests else 0
     return found | {
         "version": result.version,
@@ -175,29 +168,18 @@ def _condition(snapshot: Snapshot, partitions: Iterable[Sequence[str | None]]) -
     return " OR ".join(f"({row})" for row in rows)
 
 
-def _code_of(error: DeltaError) -> int:
-    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+    from pydelta.spark.jvm import Jvm
+
+    spark = pydelta.session(app_name="manifests")
+    jvm = Jvm.of(spark)
+    return JobReport.of_rows("tables", run({**jvm.session_conf(), **jvm.hadoop_options()}, given, spark))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)  # before a session is started
-        import pydelta
-        from pydelta.spark.jvm import Jvm
-
-        spark = pydelta.session(app_name="manifests")
-        jvm = Jvm.of(spark)
-        rows = run({**jvm.session_conf(), **jvm.hadoop_options()}, given, spark)
-    except DeltaError as error:
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
-        return _code_of(error)
-    print(json.dumps({"tables": rows}), flush=True)
-    return max((row.get("exit_code", 0) for row in rows), default=0)
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ time comes again is left to run. What commands print goes on; how they ended is 
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import json
 import os
@@ -21,9 +20,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.job_entry import JobParser
 
 __all__ = ["Entry", "Scheduler", "main", "parse_schedule"]
 
@@ -188,14 +187,9 @@ class _Children:
             child.terminate()
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the schedule until told to end."""
-    parser = _Parser(prog="schedule.py", description=__doc__)
+    parser = JobParser(prog="schedule.py", description=__doc__)
     parser.add_argument("schedule", type=Path, help="the file")
     parser.add_argument("--check", action="store_true", help="only read it")
     try:

@@ -12,7 +12,6 @@ the metastore failed in passing: run it again, 3 the outcome of a commit is unkn
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -20,14 +19,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from catalog_sync.metastore import Metastore
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from pydelta.commands.inventory import Inventory, inventory_from_delta
 from pydelta.commands.vacuum import VacuumOptions, VacuumResult, vacuum
-from pydelta.errors import DeltaError, InvalidArgumentError, StorageError
+from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
+from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 
@@ -37,16 +37,9 @@ _SHOWN_FILES = 100
 _SHOWN_PARTITIONS = 1000
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where the standard one ends the process: it may be a notebook's."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
-
-
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
-    parser = _Parser(prog="vacuum.py", description=__doc__)
+    parser = JobParser(prog="vacuum.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
     parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
     parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
@@ -185,7 +178,7 @@ def _vacuum(
             options=VacuumOptions(deletes_per_second=options.deletes_per_second),
         )
     except DeltaError as error:
-        report |= {"error": error.code, "message": str(error), "exit_code": _code_of(error)}
+        report |= error_row(error)
     else:
         report |= _shown(result)
     return report | {"seconds": round(time.monotonic() - started, 3)}
@@ -205,26 +198,15 @@ def _shown(result: VacuumResult) -> dict[str, Any]:
     return shown
 
 
-def _code_of(error: DeltaError) -> int:
-    return 2 if isinstance(error, StorageError) and error.retryable else error.exit_code
+def _work(given: Sequence[str]) -> JobReport:
+    from pydelta.spark.submitted import submitted_conf
+
+    return JobReport.of_rows("tables", run(submitted_conf(), given))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print one JSON line, give the exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if "-h" in given or "--help" in given:
-        arguments().print_help()
-        return 0
-    try:
-        arguments().parse_args(given)
-        from pydelta.spark.submitted import submitted_conf
-
-        rows = run(submitted_conf(), given)
-    except DeltaError as error:
-        print(json.dumps({"error": error.code, "message": str(error), "exit_code": _code_of(error)}), flush=True)
-        return _code_of(error)
-    print(json.dumps({"tables": rows}), flush=True)
-    return max((row.get("exit_code", 0) for row in rows), default=0)
+    return run_job(arguments(), _work, argv)
 
 
 if __name__ == "__main__":

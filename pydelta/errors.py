@@ -38,7 +38,7 @@
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
-    └ CatalogSyncError
+    └ CatalogSyncError                the metastore; its kinds are in catalog_sync.errors
 
 What a caller may do, by class:
 
@@ -50,6 +50,18 @@ CommitStateUnknownError               no         look for ``txn_id`` in the hist
 StorageError                          varies     ``retryable`` says
 everything else                       no         the input or the table has to change first
 ====================================  =========  ===========================================
+
+Exit codes, of every command and job; ``exit_code`` is 1, 2 or 3:
+
+=  ================================================================================
+0  done, also when there was nothing to do
+1  the input or the table has to change first
+2  ``retryable``: nothing is lost, run it again
+3  the outcome is unknown: look at the history first
+4  a check found something wrong; no error, so no class has it
+=  ================================================================================
+
+``pydelta`` and ``catalog_sync`` say 2 for flags that they do not know, too, as command lines do; jobs say 1.
 """
 
 from __future__ import annotations
@@ -111,7 +123,6 @@ class DeltaError(Exception):
 
     code: str = "DELTA_ERROR"
     retryable: bool = False
-    exit_code: int = 1
 
     def __init__(
         self, message: str, *, hint: str | None = None, table: str | None = None, version: int | None = None
@@ -121,6 +132,11 @@ class DeltaError(Exception):
         self.hint = hint
         self.table = table
         self.version = version
+
+    @property
+    def exit_code(self) -> int:
+        """What a process that ends with this error says: 2 when running it again can help, else 1."""
+        return 2 if self.retryable else 1
 
     def __str__(self) -> str:
         where = f" (table {self.table}" + (f", version {self.version})" if self.version is not None else ")")
@@ -302,7 +318,6 @@ class CommitError(DeltaError):
     """A transaction that did not commit, or may not have."""
 
     code = "DELTA_COMMIT_ERROR"
-    exit_code = 2
 
 
 class DeltaConcurrentModificationException(CommitError):
@@ -380,7 +395,6 @@ class CommitStateUnknownError(CommitError):
     """
 
     code = "DELTA_COMMIT_STATE_UNKNOWN"
-    exit_code = 3
 
     def __init__(
         self,
@@ -393,6 +407,11 @@ class CommitStateUnknownError(CommitError):
     ) -> None:
         super().__init__(message, hint=hint, table=table, version=version)
         self.txn_id = txn_id
+
+    @property
+    def exit_code(self) -> int:
+        """3: neither done nor to be done again."""
+        return 3
 
 
 class ChangeDataNotRecordedError(DeltaError):

@@ -15,7 +15,16 @@ from pydelta.storage.uris import normalize_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DeltaEntry", "ViewEntry", "location_of", "look_up", "names_at", "parse_identifier", "split_path_identifier"]
+__all__ = [
+    "DeltaEntry",
+    "ViewEntry",
+    "location_in",
+    "location_of",
+    "look_up",
+    "names_at",
+    "parse_identifier",
+    "split_path_identifier",
+]
 
 PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
@@ -96,6 +105,16 @@ def split_path_identifier(name: str) -> str | None:
     if not separator or head.strip("`").lower() != PROVIDER or not (rest.startswith("`") and rest.endswith("`")):
         return None
     return rest[1:-1].replace("``", "`")
+
+
+def location_in(text: str) -> str | None:
+    """What names a table by its place: ``delta.`/path` ``, a path or a URI; None for a name in the catalog.
+
+    Example:
+        >>> location_in("s3a://bucket/t"), location_in("delta.`/data/t`"), location_in("db.t")
+        ('s3a://bucket/t', '/data/t', None)
+    """
+    return split_path_identifier(text) or (text if "/" in text else None)
 
 
 def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:

@@ -16,7 +16,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from pydelta.errors import DeltaError, StorageError
+from pydelta.errors import DeltaError
 from pydelta.spark.errors import raised_in
 
 if TYPE_CHECKING:
@@ -170,9 +170,7 @@ def _visible(value: str) -> str:
 
 
 def exit_code(error: BaseException) -> int:
-    """0 done, 1 an error of the user's, 2 a conflict or what may be tried again, 3 an unknown outcome."""
-    if isinstance(error, StorageError) and error.retryable:
-        return 2
+    """What our errors say of themselves (``pydelta.errors``); 1 for those of others."""
     return error.exit_code if isinstance(error, DeltaError) else 1
 
 

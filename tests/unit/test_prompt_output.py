@@ -102,9 +102,7 @@ def test_exit_codes(error, code):
 
 
 def test_storage_that_may_be_tried_again_is_two():
-    error = StorageError("slow down")
-    error.retryable = True
-    assert exit_code(error) == 2
+    assert exit_code(StorageError("slow down", retryable=True)) == 2
 
 
 class Failing:

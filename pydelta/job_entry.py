@@ -1,0 +1,85 @@
+"""A job's arguments in, one line of JSON and an exit code out: what all jobs of ``jobs/`` do alike.
+
+::
+
+    main(argv) -> run_job(arguments(), work, argv)
+                    --help                    the help, 0
+                    arguments that are wrong  the error as a line, 1; ``work`` is not called: no session is started
+                    work(given)               its report as a line, and the report's code
+                    DeltaError                the error as a line, and the error's code (``pydelta.errors``)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pydelta.errors import DeltaError, InvalidArgumentError
+
+__all__ = ["JobParser", "JobReport", "error_row", "run_job"]
+
+
+class JobParser(argparse.ArgumentParser):
+    """Raises where the standard one ends the process: it may be a notebook's."""
+
+    def error(self, message: str) -> NoReturn:
+        """For arguments that cannot be right.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError(message, hint="Run it with --help to see the arguments.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What a job prints as its one line, and the process's exit code."""
+
+    line: Mapping[str, Any]
+    exit_code: int = 0
+
+    @classmethod
+    def of_rows(cls, name: str, rows: Sequence[Mapping[str, Any]]) -> JobReport:
+        """Of a job over many things, of which one that fails stops no other; the worst code is the job's.
+
+        Args:
+            name: What the line calls them.
+            rows: One each; those of failures have ``error_row`` in them.
+        """
+        return cls(line={name: rows}, exit_code=max((int(row.get("exit_code", 0)) for row in rows), default=0))
+
+
+def error_row(error: DeltaError) -> dict[str, Any]:
+    """An error as jobs report it."""
+    return {"error": error.code, "message": str(error), "exit_code": error.exit_code}
+
+
+def run_job(
+    parser: argparse.ArgumentParser, work: Callable[[list[str]], JobReport], argv: Sequence[str] | None = None
+) -> int:
+    """Run a job to its end.
+
+    Args:
+        parser: Of its arguments: a ``JobParser``.
+        work: Does it, with the arguments as given.
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    if "-h" in given or "--help" in given:
+        parser.print_help()
+        return 0
+    try:
+        parser.parse_args(given)
+        report = work(given)
+    except DeltaError as error:
+        print(json.dumps(error_row(error)), flush=True)
+        return error.exit_code
+    print(json.dumps(report.line), flush=True)
+    return report.exit_code
