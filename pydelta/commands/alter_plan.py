@@ -16,15 +16,11 @@ from pydelta.commands import alter_columns, alter_properties
 from pydelta.commands.alter_changes import (
     AddColumns,
     AddConstraint,
-    After,
     Change,
     ChangeColumn,
     ClusterBy,
     DropColumns,
     DropConstraint,
-    First,
-    MustHold,
-    NewColumn,
     Plan,
     RenameColumn,
     ReplaceColumns,
@@ -34,26 +30,7 @@ from pydelta.commands.alter_changes import (
 )
 from pydelta.log import Snapshot
 
-__all__ = [
-    "AddColumns",
-    "AddConstraint",
-    "After",
-    "Change",
-    "ChangeColumn",
-    "ClusterBy",
-    "DropColumns",
-    "DropConstraint",
-    "First",
-    "MustHold",
-    "NewColumn",
-    "Plan",
-    "RenameColumn",
-    "ReplaceColumns",
-    "SetComment",
-    "SetProperties",
-    "UnsetProperties",
-    "plan_alter",
-]
+__all__ = ["plan_alter"]
 
 
 def plan_alter(snapshot: Snapshot, change: Change) -> Plan:

@@ -16,7 +16,7 @@ from typing import Final, cast
 import numpy as np
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import AddColumns, NewColumn
+from pydelta.commands.alter_changes import AddColumns, NewColumn
 from pydelta.commands.clone import clone_table
 from pydelta.commands.engine import Engine, RearrangingEngine
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause

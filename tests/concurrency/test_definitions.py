@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import AddConstraint, ChangeColumn, RenameColumn, SetProperties
+from pydelta.commands.alter_changes import AddConstraint, ChangeColumn, RenameColumn, SetProperties
 from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, write_table

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import AddColumns, DropColumns, NewColumn, RenameColumn, SetProperties
+from pydelta.commands.alter_changes import AddColumns, DropColumns, NewColumn, RenameColumn, SetProperties
 from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema_edits import all_paths

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import (
+from pydelta.commands.alter_changes import (
     AddColumns,
     AddConstraint,
     ChangeColumn,

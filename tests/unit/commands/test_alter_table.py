@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pydelta.commands.alter import AlterResult, alter_table
-from pydelta.commands.alter_plan import (
+from pydelta.commands.alter_changes import (
     AddColumns,
     AddConstraint,
     After,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import SetProperties
+from pydelta.commands.alter_changes import SetProperties
 from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, write_table

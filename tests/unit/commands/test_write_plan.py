@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_plan import SetProperties
+from pydelta.commands.alter_changes import SetProperties
 from pydelta.commands.create import CreateMode, create_table, plan_create
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, plan_write, write_table
