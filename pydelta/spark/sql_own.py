@@ -29,22 +29,7 @@ from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.sql_nodes import Nodes
 from pydelta.spark.vacuum import fsck_frame, run_vacuum, vacuum_frame
-from pydelta.sql import (
-    Clone,
-    ConvertToDelta,
-    DescribeDetail,
-    DescribeHistory,
-    DropFeature,
-    Fsck,
-    Generate,
-    Optimize,
-    Reorg,
-    Restore,
-    Statement,
-    TableName,
-    Travel,
-    Vacuum,
-)
+from pydelta.sql import statements as st
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +41,7 @@ __all__ = ["run_own"]
 _KINDS: Final = {int: "long", str: "string"}
 
 
-def run_own(nodes: Nodes, statement: Statement) -> DataFrame:
+def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
     """Run a statement.
 
     Raises:
@@ -71,20 +56,20 @@ class _Run:
         self._nodes = nodes
         self._spark = nodes.spark
 
-    def run(self, statement: Statement) -> DataFrame:
+    def run(self, statement: st.Statement) -> DataFrame:
         frame: DataFrame = getattr(self, f"_{type(statement).__name__.lower()}")(statement)
         return frame
 
     # --- statements --------------------------------------------------------------------------------------
 
-    def _describehistory(self, statement: DescribeHistory) -> DataFrame:
+    def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
         log = self._log(statement.table)
         return facade.history_frame(self._spark, log, statement.limit)
 
-    def _describedetail(self, statement: DescribeDetail) -> DataFrame:
+    def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
         return facade.detail_frame(self._spark, self._log(statement.table))
 
-    def _optimize(self, statement: Optimize) -> DataFrame:
+    def _optimize(self, statement: st.Optimize) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             result = run_optimize(
@@ -97,7 +82,7 @@ class _Run:
             )
         return facade.optimize_frame(self._spark, log, result)
 
-    def _reorg(self, statement: Reorg) -> DataFrame:
+    def _reorg(self, statement: st.Reorg) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark, alias=statement.table[-1])
@@ -109,7 +94,7 @@ class _Run:
             num_deletion_vectors_removed=result.num_deletion_vectors_removed,
         )
 
-    def _generate(self, statement: Generate) -> DataFrame:
+    def _generate(self, statement: st.Generate) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             if statement.mode.lower() != "symlink_format_manifest":
@@ -120,7 +105,7 @@ class _Run:
             publish(log, ManifestOptions(where=statement.where))
         return self._nodes.jvm.nothing()
 
-    def _restore(self, statement: Restore) -> DataFrame:
+    def _restore(self, statement: st.Restore) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             result = run_restore(log, version=statement.to.version, timestamp_ms=self._time(statement.to))
@@ -129,7 +114,7 @@ class _Run:
         follow(self._spark, statement.table, snapshot)
         return facade.restore_frame(self._spark, result)
 
-    def _dropfeature(self, statement: DropFeature) -> DataFrame:
+    def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             drop_feature(log, statement.feature, truncate_history=statement.truncate_history)
@@ -138,7 +123,7 @@ class _Run:
         follow(self._spark, statement.table, snapshot)
         return self._nodes.jvm.nothing()
 
-    def _clone(self, statement: Clone) -> DataFrame:
+    def _clone(self, statement: st.Clone) -> DataFrame:
         source = self._log(statement.source)
         target = look_up(self._spark, statement.table)
         quoted = _quoted(statement.table)
@@ -160,7 +145,7 @@ class _Run:
         else:
             location = statement.location or self._nodes.jvm.default_location(quoted)
         log = facade.log_for_path(self._spark, self._nodes.jvm.qualify(location))
-        at = statement.at or Travel()
+        at = statement.at or st.Travel()
         with error_context(table=source.uri):
             result = clone_table(
                 source,
@@ -181,7 +166,7 @@ class _Run:
         )  # fmt: skip
         return self._counts(**{name: getattr(result, name) for name in names})
 
-    def _converttodelta(self, statement: ConvertToDelta) -> DataFrame:
+    def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
         table = statement.table
         if table[0].lower() in ("parquet", "delta") and len(table) == 2 and ("/" in table[1] or ":" in table[1]):
             path = table[1]
@@ -203,7 +188,7 @@ class _Run:
             )
         return self._nodes.jvm.nothing()
 
-    def _vacuum(self, statement: Vacuum) -> DataFrame:
+    def _vacuum(self, statement: st.Vacuum) -> DataFrame:
         log = self._log(statement.table)
         listed = None
         if statement.inventory is not None or statement.inventory_query is not None:
@@ -226,7 +211,7 @@ class _Run:
             )
         return vacuum_frame(self._spark, result)
 
-    def _fsck(self, statement: Fsck) -> DataFrame:
+    def _fsck(self, statement: st.Fsck) -> DataFrame:
         log = self._log(statement.table)
         report = run_fsck(log, repair=not statement.dry_run)
         if report.unreadable is not None:
@@ -237,7 +222,7 @@ class _Run:
 
     # --- parts -------------------------------------------------------------------------------------------
 
-    def _log(self, table: TableName) -> DeltaLog:
+    def _log(self, table: st.TableName) -> DeltaLog:
         entry = look_up(self._spark, table)
         if not isinstance(entry, DeltaEntry):
             what = "is a view" if isinstance(entry, ViewEntry) else "is no Delta table that the session's catalog knows"
@@ -256,7 +241,7 @@ class _Run:
             [F.lit(value).cast(_KINDS[type(value)]).alias(name) for name, value in values.items()]
         )
 
-    def _time(self, travel: Travel) -> int | None:
+    def _time(self, travel: st.Travel) -> int | None:
         if travel.timestamp_sql is None:
             return None
         value: Any = self._nodes.evaluate(f"unix_millis(try_cast({travel.timestamp_sql} AS TIMESTAMP))")
@@ -267,5 +252,5 @@ class _Run:
         return int(value)
 
 
-def _quoted(parts: TableName) -> str:
+def _quoted(parts: st.TableName) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -9,38 +9,5 @@ What a statement does is not decided here: ``pydelta.spark.sql_dispatch`` binds 
 """
 
 from pydelta.sql.parsing import is_ours, parse_statement
-from pydelta.sql.statements import (
-    Clone,
-    ConvertToDelta,
-    DescribeDetail,
-    DescribeHistory,
-    DropFeature,
-    Fsck,
-    Generate,
-    Optimize,
-    Reorg,
-    Restore,
-    Statement,
-    TableName,
-    Travel,
-    Vacuum,
-)
 
-__all__ = [
-    "Clone",
-    "ConvertToDelta",
-    "DescribeDetail",
-    "DescribeHistory",
-    "DropFeature",
-    "Fsck",
-    "Generate",
-    "Optimize",
-    "Reorg",
-    "Restore",
-    "Statement",
-    "TableName",
-    "Travel",
-    "Vacuum",
-    "is_ours",
-    "parse_statement",
-]
+__all__ = ["is_ours", "parse_statement"]

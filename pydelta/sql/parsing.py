@@ -12,22 +12,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from pydelta.errors import ParseError
-from pydelta.sql.statements import (
-    Clone,
-    ConvertToDelta,
-    DescribeDetail,
-    DescribeHistory,
-    DropFeature,
-    Fsck,
-    Generate,
-    Optimize,
-    Reorg,
-    Restore,
-    Statement,
-    TableName,
-    Travel,
-    Vacuum,
-)
+from pydelta.sql import statements as st
 
 __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 
@@ -53,7 +38,7 @@ def is_ours(text: str, *, spark_refuses: bool = False) -> bool:
     return bool(_OURS.match(text) or (spark_refuses and _PERHAPS_OURS.match(text)))
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str) -> st.Statement:
     """Read one statement.
 
     Args:
@@ -92,13 +77,13 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def read(self, tree: Tree[Token]) -> Statement:
-        statement: Statement = getattr(self, f"_{tree.data}")(tree)
+    def read(self, tree: Tree[Token]) -> st.Statement:
+        statement: st.Statement = getattr(self, f"_{tree.data}")(tree)
         return statement
 
     # --- statements --------------------------------------------------------------------------------------
 
-    def _vacuum(self, tree: Tree[Token]) -> Vacuum:
+    def _vacuum(self, tree: Tree[Token]) -> st.Vacuum:
         modes = [child for child in tree.children if isinstance(child, Token) and child.type in ("VACUUM_MODE", "FULL")]
         for kind in ("dry_run", "retain", "inventory", "where"):
             self._once(list(_trees(tree, kind)), kind.replace("_", " ").upper())
@@ -106,7 +91,7 @@ class _Reader:
         retain = next(_trees(tree, "retain"), None)
         inventory = next(_trees(tree, "inventory"), None)
         query = next(_trees(inventory, "query"), None) if inventory else None
-        return Vacuum(
+        return st.Vacuum(
             table=self._table(tree),
             retain_hours=float(str(retain.children[0])) if retain else None,
             dry_run=any(_trees(tree, "dry_run")),
@@ -116,39 +101,41 @@ class _Reader:
             where=self._where(tree),
         )
 
-    def _generate(self, tree: Tree[Token]) -> Generate:
-        return Generate(mode=self._name(next(_trees(tree, "name"))), table=self._table(tree), where=self._where(tree))
+    def _generate(self, tree: Tree[Token]) -> st.Generate:
+        return st.Generate(
+            mode=self._name(next(_trees(tree, "name"))), table=self._table(tree), where=self._where(tree)
+        )
 
-    def _optimize(self, tree: Tree[Token]) -> Optimize:
+    def _optimize(self, tree: Tree[Token]) -> st.Optimize:
         zorder = next(_trees(tree, "zorder"), None)
-        return Optimize(
+        return st.Optimize(
             table=self._table(tree),
             full=self._has(tree, "FULL"),
             where=self._where(tree),
             zorder_by=tuple(".".join(self._parts(item)) for item in _trees(zorder, "column")) if zorder else (),
         )
 
-    def _history(self, tree: Tree[Token]) -> DescribeHistory:
+    def _history(self, tree: Tree[Token]) -> st.DescribeHistory:
         limit = self._token(tree, "INTEGER")
-        return DescribeHistory(table=self._table(tree), limit=None if limit is None else int(limit))
+        return st.DescribeHistory(table=self._table(tree), limit=None if limit is None else int(limit))
 
-    def _detail(self, tree: Tree[Token]) -> DescribeDetail:
-        return DescribeDetail(table=self._table(tree))
+    def _detail(self, tree: Tree[Token]) -> st.DescribeDetail:
+        return st.DescribeDetail(table=self._table(tree))
 
-    def _restore(self, tree: Tree[Token]) -> Restore:
+    def _restore(self, tree: Tree[Token]) -> st.Restore:
         to = self._travel(tree)
         assert to is not None
-        return Restore(table=self._table(tree), to=to)
+        return st.Restore(table=self._table(tree), to=to)
 
-    def _convert(self, tree: Tree[Token]) -> ConvertToDelta:
+    def _convert(self, tree: Tree[Token]) -> st.ConvertToDelta:
         schema = next(_trees(tree, "partition_schema"), None)
-        return ConvertToDelta(
+        return st.ConvertToDelta(
             table=self._table(tree),
             statistics=not self._has(tree, "NO_STATISTICS"),
             partition_schema=self._slice(schema) if schema else None,
         )
 
-    def _clone(self, tree: Tree[Token]) -> Clone:
+    def _clone(self, tree: Tree[Token]) -> st.Clone:
         table, source = (self._parts(item) for item in _trees(tree, "table"))
         kind = self._token(tree, "CLONE_KIND")
         for option in ("properties", "location"):
@@ -160,7 +147,7 @@ class _Reader:
             *key, value = item.children
             names = [self._name(part) if isinstance(part, Tree) else unquote_string(str(part)) for part in key]
             properties[".".join(names)] = unquote_string(str(value))
-        return Clone(
+        return st.Clone(
             table=table,
             source=source,
             shallow=kind is not None and kind.upper() == "SHALLOW",
@@ -171,25 +158,25 @@ class _Reader:
             location=unquote_string(str(location.children[0])) if location else None,
         )
 
-    def _reorg(self, tree: Tree[Token]) -> Reorg:
-        return Reorg(table=self._table(tree), where=self._where(tree))
+    def _reorg(self, tree: Tree[Token]) -> st.Reorg:
+        return st.Reorg(table=self._table(tree), where=self._where(tree))
 
-    def _drop_feature(self, tree: Tree[Token]) -> DropFeature:
+    def _drop_feature(self, tree: Tree[Token]) -> st.DropFeature:
         text = self._token(tree, "STRING")
         feature = unquote_string(text) if text is not None else self._name(next(_trees(tree, "name")))
-        return DropFeature(
+        return st.DropFeature(
             table=self._table(tree), feature=feature, truncate_history=self._has(tree, "TRUNCATE_HISTORY")
         )
 
-    def _fsck(self, tree: Tree[Token]) -> Fsck:
-        return Fsck(table=self._table(tree), dry_run=any(_trees(tree, "dry_run")))
+    def _fsck(self, tree: Tree[Token]) -> st.Fsck:
+        return st.Fsck(table=self._table(tree), dry_run=any(_trees(tree, "dry_run")))
 
     # --- parts -------------------------------------------------------------------------------------------
 
-    def _table(self, tree: Tree[Token]) -> TableName:
+    def _table(self, tree: Tree[Token]) -> st.TableName:
         return self._parts(next(_trees(tree, "table")))
 
-    def _parts(self, tree: Tree[Token]) -> TableName:
+    def _parts(self, tree: Tree[Token]) -> st.TableName:
         return tuple(self._name(item) for item in _trees(tree, "name"))
 
     def _name(self, tree: Tree[Token]) -> str:
@@ -200,7 +187,7 @@ class _Reader:
         where = next(_trees(tree, "where"), None)
         return None if where is None else self._slice(where)[len("WHERE") :].strip()
 
-    def _travel(self, tree: Tree[Token]) -> Travel | None:
+    def _travel(self, tree: Tree[Token]) -> st.Travel | None:
         version, moment = next(_trees(tree, "at_version"), None), next(_trees(tree, "at_timestamp"), None)
         if version is not None:
             token = version.children[0]
@@ -208,8 +195,8 @@ class _Reader:
             text = unquote_string(token) if token.type == "STRING" else str(token)
             if not text.strip().isdigit():
                 raise syntax_error(self._text, token.line or 1, token.column or 1, str(token), "a version is a number")
-            return Travel(version=int(text))
-        return Travel(timestamp_sql=self._slice(next(_trees(moment, "moment")))) if moment is not None else None
+            return st.Travel(version=int(text))
+        return st.Travel(timestamp_sql=self._slice(next(_trees(moment, "moment")))) if moment is not None else None
 
     def _slice(self, tree: Tree[Token]) -> str:
         return self._text[tree.meta.start_pos : tree.meta.end_pos]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pydelta.errors import ParseError
-from pydelta.sql import (
+from pydelta.sql.parsing import is_ours, parse_statement, unquote_string
+from pydelta.sql.statements import (
     Clone,
     ConvertToDelta,
     DescribeDetail,
@@ -18,10 +19,7 @@ from pydelta.sql import (
     Restore,
     Travel,
     Vacuum,
-    is_ours,
-    parse_statement,
 )
-from pydelta.sql.parsing import unquote_string
 
 T = ("t",)
 PATH = ("delta", "/a b/c")
