@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -204,17 +204,7 @@ def from_parquet(
         as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
         encoded: Whether paths are URI-encoded; None to find out.
     """
-    description = f"The inventory {uri}"
-
-    def frames(root: str) -> Iterator[pl.DataFrame]:
-        del root
-        store, paths = _files(uri, options, (".parquet",))
-        for path in paths:
-            for frame in _parquet_batches(store, path, _COLUMNS):
-                check_columns(frame.schema, description=description)
-                yield inventory_columns(frame)
-
-    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+    return _from_files(uri, (".parquet",), _parquet_rows, options, as_of_ms, encoded)
 
 
 def from_csv(
@@ -224,24 +214,37 @@ def from_csv(
     as_of_ms: int | None = None,
     encoded: bool | None = None,
 ) -> Inventory:
-    """An inventory that is a CSV file whose first line names the columns, or a folder of them; ``.gz`` too.
+    """As ``from_parquet``, of CSV files whose first lines name the columns; ``.csv.gz`` too."""
+    return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, as_of_ms, encoded)
 
-    Args:
-        uri: Where it lies.
-        options: Storage options, Hadoop names.
-        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
-        encoded: Whether paths are URI-encoded; None to find out.
-    """
+
+def _from_files(
+    uri: str,
+    endings: tuple[str, ...],
+    read: Callable[[Store, str, str], Iterator[pl.DataFrame]],
+    options: Mapping[str, str] | None,
+    as_of_ms: int | None,
+    encoded: bool | None,
+) -> Inventory:
     description = f"The inventory {uri}"
 
     def frames(root: str) -> Iterator[pl.DataFrame]:
         del root
-        store, paths = _files(uri, options, (".csv", ".csv.gz"))
+        store, paths = _files(uri, options, endings)
         for path in paths:
-            for texts in _csv_batches(store, path):
-                yield inventory_columns(_typed(texts, description))
+            yield from map(inventory_columns, read(store, path, description))
 
     return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+
+
+def _parquet_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:
+    for frame in _parquet_batches(store, path, _COLUMNS):
+        check_columns(frame.schema, description=description)
+        yield frame
+
+
+def _csv_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:
+    return (_typed(texts, description) for texts in _csv_batches(store, path))
 
 
 def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
