@@ -285,6 +285,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "autoCompact.minFileSize": ("auto_compact_min_file_bytes", parse_bytes),
     "autoCompact.minNumFiles": ("auto_compact_min_files", _positive_int),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
+    "restore.vacuumCheck": ("vacuum_check", parse_bool),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "sync.name": ("sync_name", lambda text, *, name: text),
     "sync.metastore": ("sync_metastore", lambda text, *, name: text),
@@ -329,6 +330,9 @@ class Settings:
         auto_compact_max_file_bytes: Target of that.
         auto_compact_min_file_bytes: It leaves files of this size and larger alone; None: half its target.
         auto_compact_min_files: Small files that a partition must have for it.
+        retention_check: VACUUM refuses a retention below the table's.
+        vacuum_check: RESTORE refuses what a VACUUM that is under way may be deleting.
+        user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
         sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
         sync_metastore: Address of the metastore that tables are synced to after a commit.
@@ -353,6 +357,7 @@ class Settings:
     auto_compact_min_file_bytes: int | None = None
     auto_compact_min_files: int = 50
     retention_check: bool = True
+    vacuum_check: bool = True
     user_metadata: str | None = None
     sync_name: str = "{database}_symlink"
     sync_metastore: str | None = None

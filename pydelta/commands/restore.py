@@ -6,22 +6,24 @@ history stays. Files that VACUUM or a hand has deleted are looked for first: not
 
 from __future__ import annotations
 
+import datetime as dt
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
 
 from pydelta.commands.clustering import restored_clustering
+from pydelta.commands.vacuum_marks import find_running
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError
-from pydelta.log import DeltaLog
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.identity import HIGH_WATER_MARK, with_marks_of
 from pydelta.protocol.types import parse_schema
 from pydelta.protocol.vectors import vector_path
-from pydelta.txn import Operation, start_transaction
+from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
 
@@ -64,18 +66,26 @@ def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
     )
 
 
-def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | None = None) -> RestoreResult:
+def restore(
+    log: DeltaLog,
+    *,
+    version: int | None = None,
+    timestamp_ms: int | None = None,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+) -> RestoreResult:
     """Make an earlier version the current state, as a new version.
 
     Args:
         log: The table.
         version: The version to go back to, or
         timestamp_ms: a time in epoch milliseconds; the newest version at or before it is taken.
+        begin: Starts the transaction.
 
     Raises:
         InvalidArgumentError: Neither or both of version and time were given.
         VersionNotFoundError: The log does not reach it.
-        UnsafeOperationError: Files of that version no longer exist (they are named), or the table is append-only.
+        UnsafeOperationError: Files of that version no longer exist (they are named), a VACUUM that is under way may
+            delete them, or the table is append-only.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
 
     Protocol: "Add File and Remove File", "Change Metadata".
@@ -84,7 +94,7 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
         raise InvalidArgumentError(
             "RESTORE needs a version or a timestamp, and only one of them.", hint="Give exactly one of the two."
         )
-    txn = start_transaction(log)
+    txn = begin(log)
     current = txn.snapshot
     target = log.snapshot(version=version, timestamp_ms=timestamp_ms)
     txn.read_whole_table(exactly=True)
@@ -96,7 +106,10 @@ def restore(log: DeltaLog, *, version: int | None = None, timestamp_ms: int | No
             table=current.table_uri,
         )
     returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
-    _refuse_missing(log, returning, version=target.version)
+    if returning:
+        txn.bring_back()
+        _refuse_vacuumed(log, current, plan.returning)
+        _refuse_missing(log, returning, version=target.version)
     now_ms = time.time_ns() // 1_000_000
     if target.metadata is not None and current.metadata is not None:
         stamped = current.in_commit_timestamps_enabled
@@ -157,6 +170,25 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
         marked = with_marks_of(parse_schema(schema_string), parse_schema(current.schema_string))
         schema_string = marked.to_json()
     return target.replace(configuration=configuration, schema_string=schema_string)
+
+
+def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) -> None:
+    """Refuse files that a VACUUM may be deleting now: those of which no tombstone says that they are still retained."""
+    running = find_running(log, current.version) if log.settings.vacuum_check else None
+    if running is None:
+        return
+    tombstones = current.tombstones().filter(pl.col("deletion_timestamp") >= running.cutoff_ms)
+    key = ["path", "dv_id"]
+    doubtful = returning.join(tombstones.select(key), on=key, how="anti", nulls_equal=True)
+    if doubtful.height:
+        until = dt.datetime.fromtimestamp(running.given_up_ms / 1000, tz=dt.UTC).isoformat(timespec="seconds")
+        raise UnsafeOperationError(
+            f"A VACUUM that began with version {running.version} has not ended, and it may delete {doubtful.height} of "
+            f"the files that would come back, such as {doubtful['path'][0]}.",
+            hint=f"Run it again when the history shows its VACUUM END, or after {until}, when it is taken for dead. If "
+            "it is dead already, set spark.pydelta.restore.vacuumCheck=false. Nothing was changed.",
+            table=current.table_uri,
+        )
 
 
 def _refuse_missing(log: DeltaLog, adds: Sequence[AddFile], *, version: int) -> None:

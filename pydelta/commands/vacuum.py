@@ -41,6 +41,7 @@ from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.storage.pages import PAGE_KEYS, paged
 from pydelta.txn import Operation, start_transaction
+from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
 __all__ = ["VacuumOptions", "VacuumProgress", "VacuumResult", "vacuum"]
 
@@ -314,7 +315,7 @@ class _Run:
 
     def _delete(self, found: _Found, total_bytes: int) -> VacuumResult:
         start = self._record(
-            "VACUUM START",
+            VACUUM_START,
             {
                 "retentionCheckEnabled": self.enforced,
                 "defaultRetentionMillis": self.snapshot.properties.deleted_file_retention_ms,
@@ -365,7 +366,7 @@ class _Run:
 
     def _record_end(self, found: _Found, gone: int, status: str) -> int:
         metrics = {"numDeletedFiles": gone, "numVacuumedDirectories": found.result.directories}
-        return self._record("VACUUM END", {"status": status}, metrics)
+        return self._record(VACUUM_END, {"status": status}, metrics)
 
     def _record_failure(self, found: _Found, state: Deletion) -> None:
         """Say in the history that it broke off, if that can still be said; what broke it off is what is raised."""

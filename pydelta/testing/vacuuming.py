@@ -19,10 +19,10 @@ from pydelta.testing.operations import LogOperation
 from pydelta.testing.stores import _Wrapper
 from pydelta.txn.phases import SILENT, Observer
 
-__all__ = ["GARBAGE", "WatchedStore", "litter", "missing_files", "vacuum_all"]
+__all__ = ["GARBAGE", "LONG_AGO_MS", "WatchedStore", "litter", "missing_files", "vacuum_all"]
 
 GARBAGE: Final = ("p=1/aborted", "p=2/aborted", "aborted too")
-_LONG_AGO_MS: Final = 1_600_000_000_000
+LONG_AGO_MS: Final = 1_600_000_000_000
 
 
 class WatchedStore(_Wrapper):
@@ -43,12 +43,12 @@ def litter(store: MemoryStore) -> list[str]:
     snapshot = DeltaLog(store).update()
     for path in snapshot.files.core["path"]:
         store.put(decode_log_path(path), b"x")
-        store.set_time(decode_log_path(path), _LONG_AGO_MS)
+        store.set_time(decode_log_path(path), LONG_AGO_MS)
     _, vectors = write_vectors([np.array([0], dtype=np.uint64)], store=store)
     for path in GARBAGE:
         store.put(path, b"x")
     for path in (*GARBAGE, *vectors):
-        store.set_time(path, _LONG_AGO_MS)
+        store.set_time(path, LONG_AGO_MS)
     return [*GARBAGE, *vectors]
 
 

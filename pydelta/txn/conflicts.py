@@ -11,6 +11,7 @@
     6 winner removed what we read                 ConcurrentDeleteReadException
     7 both remove a file                          ConcurrentDeleteDeleteException
     8 both touch a path otherwise                 the one of 5 or 6
+    9 winner is a VACUUM, we bring files back     ConcurrentDeleteReadException
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pydelta.errors import (
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.identity import only_marks_moved
 from pydelta.txn.reads import ReadSet
-from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Staged, WinningCommit
+from pydelta.txn.staged import ROW_TRACKING_DOMAIN, VACUUM_END, VACUUM_START, Staged, WinningCommit
 
 __all__ = ["Conflict", "Isolation", "effective_level", "find_conflict"]
 
@@ -227,6 +228,16 @@ def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Iso
     return None
 
 
+def _vacuumed_meanwhile(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
+    if not reads.brings_back or winner.operation not in (VACUUM_START, VACUUM_END):
+        return None
+    return _conflict(
+        ConcurrentDeleteReadException,
+        winner,
+        "is of a VACUUM, which deletes files that no version needs; this transaction brings such files back.",
+    )
+
+
 _Rule = Callable[[ReadSet, Staged, WinningCommit, Isolation], Conflict | None]
 
 _RULES: Sequence[_Rule] = (
@@ -238,4 +249,5 @@ _RULES: Sequence[_Rule] = (
     _removed_from_reads,
     _removed_by_both,
     _same_path,
+    _vacuumed_meanwhile,
 )

@@ -62,6 +62,8 @@ class ReadSet:
         app_ids: Applications whose ``txn`` version was looked up.
         whole_table: The outcome depends on every file there is.
         exactly: Rows that a blind append added are no less a conflict than other rows.
+        brings_back: Files that no version needed any more are to be live again, so that no VACUUM may be deleting
+            them meanwhile.
         rows_stand_alone: What becomes of a row depends on that row alone; see ``OptimisticTransaction``.
         matcher: Decides which added files a scan would have met.
         root: URI of the table; completes paths, so that two spellings of one file meet.
@@ -73,6 +75,7 @@ class ReadSet:
     app_ids: frozenset[str] = frozenset()
     whole_table: bool = False
     exactly: bool = False
+    brings_back: bool = False
     rows_stand_alone: bool = False
     matcher: FileMatcher = match_any_file
     root: str = ""

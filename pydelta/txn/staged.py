@@ -21,9 +21,12 @@ from pydelta.protocol.actions import (
     SetTransaction,
 )
 
-__all__ = ["ROW_TRACKING_DOMAIN", "Operation", "Staged", "WinningCommit"]
+__all__ = ["ROW_TRACKING_DOMAIN", "VACUUM_END", "VACUUM_START", "Operation", "Staged", "WinningCommit"]
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+VACUUM_START = "VACUUM START"
+VACUUM_END = "VACUUM END"
+"""Operations between whose commits files are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,7 @@ class OptimisticTransaction:
         self._app_ids: set[str] = set()
         self._whole_table = False
         self._exactly = False
+        self._brings_back = False
         self._rows_stand_alone = False
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
@@ -159,6 +160,7 @@ class OptimisticTransaction:
             app_ids=frozenset(self._app_ids),
             whole_table=self._whole_table,
             exactly=self._exactly,
+            brings_back=self._brings_back,
             rows_stand_alone=self._rows_stand_alone,
             matcher=match_any_file
             if metadata is None
@@ -205,6 +207,11 @@ class OptimisticTransaction:
         self._require_open()
         self._whole_table = True
         self._exactly = self._exactly or exactly
+
+    def bring_back(self) -> None:
+        """Say that files which are not live come back: a VACUUM that begins or ends meanwhile is a conflict."""
+        self._require_open()
+        self._brings_back = True
 
     def mark_read(self, files: pl.DataFrame) -> None:
         """Count these files as read.

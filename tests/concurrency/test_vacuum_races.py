@@ -6,12 +6,18 @@ import itertools
 
 import pytest
 
+from pydelta.commands.restore import restore
 from pydelta.commands.vacuum import vacuum
-from pydelta.errors import DeltaConcurrentModificationException
+from pydelta.errors import (
+    ConcurrentDeleteReadException,
+    DeltaConcurrentModificationException,
+    UnsafeOperationError,
+)
 from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.lockstep import interleavings, run_lockstep
 from pydelta.testing.operations import (
+    NO_PAUSE,
     add_file,
     append,
     checkpoint,
@@ -30,7 +36,8 @@ from pydelta.testing.operations import (
     upsert_value,
 )
 from pydelta.testing.publishing import generate
-from pydelta.testing.vacuuming import litter, missing_files, vacuum_all
+from pydelta.testing.vacuuming import LONG_AGO_MS, litter, missing_files, vacuum_all
+from pydelta.txn import start_transaction
 
 _NAMES = itertools.count()
 OTHERS = {
@@ -88,3 +95,41 @@ def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
         vacuum(DeltaLog(store), retention_hours=1, enforce_retention=False)
         assert missing_files(store, known) == []
         assert {info.path for info in store.list_all()}.isdisjoint(garbage)
+
+
+def test_a_restore_never_brings_back_what_a_vacuum_deletes():
+    """Version 0 has a file that was removed long ago; RESTORE and VACUUM meet in every merge of their phases."""
+    came_back = refused = 0
+    for schedule in interleavings("vacuum", TURNS, "restore", 4):
+        store = MemoryStore(f"memory://vacuumrace{next(_NAMES)}/t")
+        create_table(DeltaLog(store), [add_file("1", [1]), add_file("2", [2])])
+        before = rows_of(DeltaLog(store).update())
+        litter(store)
+        delete_partition("2").run(DeltaLog(store))
+        after = rows_of(DeltaLog(store).update())
+        for info in list(store.list_all("_delta_log")):
+            store.set_time(info.path, LONG_AGO_MS)
+        known = {info.path for info in store.list_all()}
+        results = run_lockstep(
+            {
+                "vacuum": lambda step, store=store: vacuum_all().run(DeltaLog(store), step),
+                "restore": lambda step, store=store: restore(
+                    DeltaLog(store),
+                    version=0,
+                    begin=lambda log: start_transaction(log, observer=step, backoff=NO_PAUSE),
+                ),
+            },
+            schedule,
+        )
+        outcome = results["restore"]
+        assert not isinstance(results["vacuum"], BaseException), results["vacuum"]
+        assert missing_files(store, known) == [], schedule
+        if isinstance(outcome, BaseException):
+            assert isinstance(outcome, (UnsafeOperationError, ConcurrentDeleteReadException)), outcome
+            assert rows_of(DeltaLog(store).update()) == after
+            refused += 1
+        else:
+            assert rows_of(DeltaLog(store).update()) == before
+            came_back += 1
+    assert came_back
+    assert refused

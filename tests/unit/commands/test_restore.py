@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pyarrow as pa
 import pytest
 
 from pydelta.commands import restore as module
 from pydelta.commands.restore import restore, restored_metadata
-from pydelta.errors import ConcurrentAppendException, LogCorruptedError, UnsafeOperationError
-from pydelta.log import DeltaLog
-from pydelta.protocol.actions import DeletionVectorDescriptor, Metadata, Protocol
+from pydelta.commands.vacuum_marks import running_vacuum
+from pydelta.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteReadException,
+    LogCorruptedError,
+    UnsafeOperationError,
+)
+from pydelta.log import CommitRecord, DeltaLog
+from pydelta.protocol.actions import CommitInfo, DeletionVectorDescriptor, Metadata, Protocol
 from pydelta.protocol.vectors import vector_path
+from pydelta.settings import Settings
 from pydelta.storage import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.tables import TableBuilder
@@ -138,3 +146,93 @@ def test_where_a_vector_lies():
     for broken in ("short", "~" * 20, "#" * 20):
         with pytest.raises(LogCorruptedError, match="names no file"):
             vector_path(VECTOR.replace(path_or_inline_dv=broken))
+
+
+# -- beside a VACUUM --------------------------------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_800_000_000_000
+
+
+def record(version, operation, *, hours_ago, **parameters):
+    info = CommitInfo({"operation": operation, "operationParameters": parameters})
+    return CommitRecord(version=version, timestamp_ms=NOW_MS - hours_ago * HOUR_MS, commit_info=info)
+
+
+def start(version, *, hours_ago, retention_hours=None, default_hours=168):
+    parameters = {"retentionCheckEnabled": "true", "defaultRetentionMillis": str(default_hours * HOUR_MS)}
+    if retention_hours is not None:
+        parameters["specifiedRetentionMillis"] = str(retention_hours * HOUR_MS)
+    return record(version, "VACUUM START", hours_ago=hours_ago, **parameters)
+
+
+def end(version, *, hours_ago):
+    return record(version, "VACUUM END", hours_ago=hours_ago, status="COMPLETED")
+
+
+RUNS = [
+    # commits, oldest first; the version that is under way and how many hours ago its cut-off lies
+    ([], None),
+    ([record(0, "WRITE", hours_ago=1)], None),
+    ([start(1, hours_ago=2), end(2, hours_ago=1)], None),
+    ([start(1, hours_ago=2), record(2, "WRITE", hours_ago=1)], (1, 170)),
+    ([start(1, hours_ago=2, retention_hours=1)], (1, 3)),
+    ([record(1, "VACUUM START", hours_ago=2)], (1, 2)),  # says nothing: may delete everything
+    ([start(1, hours_ago=25)], None),  # taken for dead
+    ([start(1, hours_ago=2), end(2, hours_ago=2), start(3, hours_ago=1)], (3, 169)),
+    # Whose end it is is not known: the first goes on, and may delete as much as the second.
+    ([start(1, hours_ago=3), start(2, hours_ago=2, retention_hours=0), end(3, hours_ago=1)], (1, 2)),
+    ([start(1, hours_ago=3), start(2, hours_ago=2), end(3, hours_ago=1), end(4, hours_ago=1)], None),
+    ([end(1, hours_ago=2), start(2, hours_ago=1)], (2, 169)),
+    ([CommitRecord(version=1, timestamp_ms=NOW_MS, commit_info=None), start(2, hours_ago=1)], (2, 169)),
+    ([start(1, hours_ago=30), start(2, hours_ago=3), end(3, hours_ago=2)], None),
+]
+
+
+@pytest.mark.parametrize(("commits", "expected"), RUNS)
+def test_a_vacuum_runs_from_its_start_to_its_end_or_for_a_day(commits, expected):
+    found = running_vacuum(commits[::-1], now_ms=NOW_MS)
+    seen = None if found is None else (found.version, (NOW_MS - found.cutoff_ms) // HOUR_MS)
+    assert seen == expected
+
+
+def begun_vacuum(store, *, retention_ms):
+    parameters = {"specifiedRetentionMillis": retention_ms, "defaultRetentionMillis": 168 * HOUR_MS}
+    start_transaction(DeltaLog(store)).commit([], Operation(name="VACUUM START", parameters=parameters))
+
+
+def test_what_a_running_vacuum_may_delete_does_not_come_back(store):
+    table, first, _ = two_versions(store)
+    begun_vacuum(store, retention_ms=HOUR_MS)
+    with pytest.raises(UnsafeOperationError, match="has not ended, and it may delete 1 of") as caught:
+        restore(DeltaLog(store), version=0)
+    assert first.path in str(caught.value)
+    assert "spark.pydelta.restore.vacuumCheck=false" in str(caught.value)
+    assert DeltaLog(store).update().version == 2
+    restore(DeltaLog(store), version=1)  # nothing comes back
+    unchecked = DeltaLog(store, settings=Settings(vacuum_check=False))
+    assert restore(unchecked, version=0).num_restored_files == 1
+
+
+def test_what_it_must_keep_comes_back_beside_it(store):
+    table = builder(store)
+    first, second = table.file(rows(1)), table.file(rows(2))
+    table.commit(first)
+    now = time.time_ns() // 1_000_000
+    table.commit(first.remove(deletion_timestamp=now), second)
+    begun_vacuum(store, retention_ms=HOUR_MS)
+    assert restore(DeltaLog(store), version=0).num_restored_files == 1
+
+
+def test_a_vacuum_that_begins_meanwhile_is_a_conflict(store, monkeypatch):
+    table, _, _ = two_versions(store)
+    refuse = module._refuse_missing
+
+    def slow(*args, **named):
+        refuse(*args, **named)
+        begun_vacuum(store, retention_ms=HOUR_MS)
+
+    monkeypatch.setattr(module, "_refuse_missing", slow)
+    with pytest.raises(ConcurrentDeleteReadException, match="VACUUM"):
+        restore(DeltaLog(store), version=0)
+    assert DeltaLog(store).update().version == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from pydelta import errors
@@ -84,6 +86,10 @@ def matches_partition(predicate: ReadPredicate, adds):
     return None
 
 
+VACUUMING = CommitInfo({"operation": "VACUUM START", "isBlindAppend": True})
+VACUUMED = CommitInfo({"operation": "VACUUM END", "isBlindAppend": True})
+
+
 def reads(*scans: str, files: tuple[str, ...] = (), apps: tuple[str, ...] = (), whole: bool = False) -> ReadSet:
     """Scans are ``p=1`` or ``*``; files are named as above."""
     return ReadSet(
@@ -99,10 +105,17 @@ NOTHING = reads()
 P1 = reads("p=1", files=("p1/a", "p1/b"))
 ALL = reads("*", files=("p1/a", "p1/b", "p2/c"))
 WHOLE = reads(whole=True)
+BACK = dataclasses.replace(WHOLE, exactly=True, brings_back=True)
 
 # situation, reads, staged, winner, then what comes out at Serializable, WriteSerializable, SnapshotIsolation;
 # a single outcome is that of all three
 CASES = [
+    # Files that come back must not be being deleted.
+    ("restore / vacuum begins", BACK, [remove("a"), add("b")], [VACUUMING], READ),
+    ("restore / vacuum ends", BACK, [remove("a"), add("b")], [VACUUMED], READ),
+    ("restore of nothing that was gone / vacuum begins", WHOLE, [remove("a")], [VACUUMING], OK),
+    ("restore / empty commit", BACK, [add("b")], [SEEING], OK),
+    ("append / vacuum begins", NOTHING, [add("n")], [VACUUMING], OK),
     # Blind appends never meet anybody's rows.
     ("append / append", NOTHING, [add("p1/n")], [BLIND, add("p1/w")], OK),
     ("append / append that does not say", NOTHING, [add("p1/n")], [add("p1/w")], OK),

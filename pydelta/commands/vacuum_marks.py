@@ -1,0 +1,103 @@
+"""Records of commits in, the VACUUM that is under way out: what began and has not said that it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from pydelta.commands.vacuum_needed import CommitTimeline
+from pydelta.log import CommitRecord, DeltaLog
+from pydelta.txn.staged import VACUUM_END, VACUUM_START
+
+__all__ = ["RunningVacuum", "find_running", "running_vacuum"]
+
+_LONGEST_RUN_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningVacuum:
+    """A VACUUM that has begun.
+
+    Args:
+        version: Of its ``VACUUM START``.
+        started_ms: When that was committed, epoch milliseconds.
+        cutoff_ms: It may delete what was removed before this time.
+    """
+
+    version: int
+    started_ms: int
+    cutoff_ms: int
+
+    @property
+    def given_up_ms(self) -> int:
+        """When it is taken for dead if it has not ended, epoch milliseconds."""
+        return self.started_ms + _LONGEST_RUN_MS
+
+
+def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVacuum | None:
+    """The VACUUM that has begun within a day and not ended; of several the one that may delete most.
+
+    An end does not say which run it is of: it counts for the last one that began, and what goes on is taken to delete
+    as much as any of those that ran with it.
+
+    Args:
+        records: Newest first, as ``DeltaLog.history`` gives them.
+        now_ms: Epoch milliseconds.
+    """
+    open_runs: list[RunningVacuum] = []
+    for record in reversed(records):
+        operation = record.commit_info.operation if record.commit_info is not None else None
+        if operation == VACUUM_START:
+            open_runs.append(
+                RunningVacuum(
+                    version=record.version,
+                    started_ms=record.timestamp_ms,
+                    cutoff_ms=record.timestamp_ms - _retention_ms(record),
+                )
+            )
+        elif operation == VACUUM_END and open_runs:
+            ended = open_runs.pop()
+            if open_runs:
+                last = open_runs[-1]
+                open_runs[-1] = RunningVacuum(
+                    version=last.version, started_ms=last.started_ms, cutoff_ms=max(last.cutoff_ms, ended.cutoff_ms)
+                )
+    alive = [run for run in open_runs if now_ms < run.given_up_ms]
+    return max(alive, key=lambda run: run.cutoff_ms, default=None)
+
+
+def _retention_ms(record: CommitRecord) -> int:
+    """What a ``VACUUM START`` says; 0, so that it may delete everything, where it says nothing."""
+    parameters: Any = record.commit_info.get("operationParameters") if record.commit_info is not None else None
+    for name in ("specifiedRetentionMillis", "defaultRetentionMillis"):
+        value = parameters.get(name) if isinstance(parameters, dict) else None
+        try:
+            found = msgspec.convert(value, int | None, strict=False)
+        except msgspec.ValidationError:
+            found = None
+        if found is not None:
+            return found
+    return 0
+
+
+def find_running(log: DeltaLog, version: int) -> RunningVacuum | None:
+    """The VACUUM of a table that is under way at a version. Reads what the commits of the last day say of themselves.
+
+    Args:
+        log: The table.
+        version: Its newest one.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    recent = CommitTimeline.of(log, version).since(now_ms - _LONGEST_RUN_MS)
+    if not recent:
+        return None
+    limit = len(recent)
+    records = log.history(limit=limit)
+    while len(records) == limit and records[-1].version > recent[0]:  # more commits have come
+        limit += records[-1].version - recent[0]
+        records = log.history(limit=limit)
+    return running_vacuum([record for record in records if record.version <= version], now_ms=now_ms)
