@@ -5,18 +5,15 @@ A create writes a temporary file and renames it without overwriting, which the N
 
 from __future__ import annotations
 
+import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, cast
 
-from pydelta.errors import (
-    DeltaEnvironmentError,
-    ObjectNotFoundError,
-    StorageError,
-    StorageFullError,
-    StoragePermissionError,
-)
+from pydelta.errors import DeltaEnvironmentError, ObjectNotFoundError, StorageError, StoragePermissionError
+from pydelta.storage.hdfs_errors import exists_already, is_outage, to_storage_error
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
 from pydelta.storage.options import HadoopOptions
 from pydelta.storage.pages import ListPage, in_range
@@ -28,6 +25,13 @@ __all__ = ["HdfsStore", "open_hdfs_store"]
 _TEMP_PREFIX: Final = ".pydelta-tmp-"
 _CLIENT_ERRORS: Final = (OSError, RuntimeError, ValueError)
 """What hdfs-native raises: Python's own classes, with the server's exception in the text."""
+_PORT: Final = re.compile(r":\d+$")
+_ATTEMPTS: Final = "3"
+"""How often a NameNode that has no twin to fail over to is tried again, some seconds in all; the client's own 15 take
+minutes.
+
+A host with a port is one NameNode; a name of several has none.
+"""
 
 
 def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
@@ -45,10 +49,12 @@ def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
         ) from error
     settings = HadoopOptions(options).starting_with("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.")
     _, host, _ = split_location(uri)
+    if _PORT.search(host) and not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME")):
+        settings.setdefault("dfs.client.failover.max.attempts", _ATTEMPTS)
     try:
         client = Client(f"hdfs://{host}" if host else settings.get("fs.defaultFS"), settings)
     except _CLIENT_ERRORS as error:
-        raise _failed(uri, error) from error
+        raise to_storage_error(uri, error) from error
     return HdfsStore(uri, client)
 
 
@@ -100,14 +106,14 @@ class HdfsStore:
             current = queue.pop()
             page = ListPage()
             try:
-                for status in self._client.list_status(self._path(current), recursive=False):
+                for status in self._client.list_status(self._directory(current), recursive=False):
                     path = status.path[len(self._folder) :].lstrip("/")
                     if status.isdir:
                         if enter is None or enter(path):
                             queue.append(path)
                             page.directories.append(path)
                             page.directory_times_ms.append(status.modification_time)
-                    elif not path.rpartition("/")[2].startswith(_TEMP_PREFIX) and in_range(path, after, before):
+                    elif path and _is_shown(path) and in_range(path, after, before):
                         page.add(_info(path, status))
             except FileNotFoundError:
                 continue
@@ -126,21 +132,21 @@ class HdfsStore:
 
     def read(self, path: str) -> bytes:
         """See ``Store.read``."""
-        info = self._status(path)
-        if info is None:
-            raise ObjectNotFoundError(f"{self._root}/{path} does not exist.")
-        return self.read_range(path, 0, info.length)
+        return self._read(path, 0, None)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See ``Store.read_range``."""
-        info = self._status(path)
-        if info is None:
-            raise ObjectNotFoundError(f"{self._root}/{path} does not exist.")
-        length = max(0, min(length, info.length - start))
-        if length == 0:
-            return b""
+        return self._read(path, start, length)
+
+    def _read(self, path: str, start: int, length: int | None) -> bytes:
+        target = self._path(path)
         try:
-            return bytes(self._client.read(self._path(path)).read_range(start, length))
+            reader = self._client.read(target)
+            left = max(0, len(reader) - start)
+            wanted = left if length is None else min(length, left)
+            return bytes(reader.read_range(start, wanted)) if wanted > 0 else b""
+        except FileNotFoundError as error:
+            raise ObjectNotFoundError(f"{self._root}/{path} does not exist, or is no file.") from error
         except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 
@@ -164,7 +170,7 @@ class HdfsStore:
                 return PutOutcome.UNKNOWN
             if not removed:
                 return PutOutcome.CREATED
-            if _exists_already(error):
+            if exists_already(error):
                 return PutOutcome.ALREADY_EXISTS
             raise self._failed(path, error) from error
         return PutOutcome.CREATED
@@ -186,25 +192,49 @@ class HdfsStore:
         return None if info is None or info.isdir else _info(path, info)
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """See ``Store.delete_many``."""
-        deleted, failed = 0, []
+        """See ``Store.delete_many``. When the NameNode is not reached the rest is not tried."""
+        deleted = 0
+        failed: list[tuple[str, str]] = []
+        causes: list[StorageError] = []
+        outage = None
         for path in paths:
             target = self._path(path)
+            if outage is not None:
+                failed.append((path, outage))
+                continue
             try:
                 self._client.delete(target, recursive=False)
                 deleted += 1
             except FileNotFoundError:
                 deleted += 1
             except _CLIENT_ERRORS as error:
-                failed.append((path, self._failed(path, error).message))
-        return DeleteReport(deleted=deleted, failed=tuple(failed))
+                causes.append(self._failed(path, error))
+                failed.append((path, causes[-1].message))
+                outage = causes[-1].message if is_outage(error) else None
+        return DeleteReport(
+            deleted=deleted,
+            failed=tuple(failed),
+            retryable=any(cause.retryable for cause in causes),
+            denied=any(isinstance(cause, StoragePermissionError) for cause in causes),
+        )
+
+    def set_time(self, path: str, at_ms: int) -> None:
+        """Set when a file or a directory was last changed, in epoch milliseconds."""
+        target = self._path(path)
+        try:
+            self._client.set_times(target, at_ms, at_ms)
+        except _CLIENT_ERRORS as error:
+            raise self._failed(path, error) from error
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""
         return cast(BinaryIO, _HdfsWriter(self, path))
 
     def _path(self, path: str) -> str:
-        return f"{self._folder}/{check_path(path)}" if path else self._folder or "/"
+        return f"{self._folder}/{check_path(path)}"
+
+    def _directory(self, path: str) -> str:
+        return self._path(path) if path else self._folder or "/"
 
     def _status(self, path: str) -> Any:
         target = self._path(path)
@@ -216,11 +246,11 @@ class HdfsStore:
             raise self._failed(path, error) from error
 
     def _list(self, prefix: str, *, recursive: bool) -> Iterator[ObjectInfo]:
-        folder = self._path(prefix)
+        folder = self._directory(prefix)
         try:
             for status in self._client.list_status(folder, recursive=recursive):
                 path = status.path[len(self._folder) :].lstrip("/")
-                if not status.isdir and not path.rpartition("/")[2].startswith(_TEMP_PREFIX):
+                if not status.isdir and status.path != folder and _is_shown(path):  # a file is listed as itself
                     yield _info(path, status)
         except FileNotFoundError:
             return
@@ -239,7 +269,7 @@ class HdfsStore:
         return temporary
 
     def _failed(self, path: str, error: Exception) -> StorageError:
-        return _failed(f"{self._root}/{path}", error)
+        return to_storage_error(f"{self._root}/{path}", error)
 
 
 class _HdfsWriter(ObjectWriter):
@@ -283,28 +313,8 @@ def _temporary_name(path: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _exists_already(error: Exception) -> bool:
-    return isinstance(error, FileExistsError) or "AlreadyExists" in str(error)
-
-
-def _failed(where: str, error: Exception) -> StorageError:
-    text = str(error)
-    detail = text.splitlines()[0] if text else type(error).__name__
-    if isinstance(error, PermissionError) or "AccessControlException" in text:
-        return StoragePermissionError(
-            f"{where}: permission denied ({detail}).", hint="Check the user and the directory's mode."
-        )
-    if "QuotaExceeded" in text:
-        return StorageFullError(f"{where} could not be written ({detail}).", hint="Raise the quota or free space.")
-    if "SafeMode" in text:
-        return StorageError(
-            f"{where}: the NameNode is in safe mode.", retryable=True, hint="Wait until it has left safe mode."
-        )
-    return StorageError(
-        f"{where}: {detail.rstrip('.')}.",
-        retryable=not isinstance(error, ValueError),
-        hint="Check that the NameNode is reachable and that the user may do this.",
-    )
+def _is_shown(path: str) -> bool:
+    return not path.rpartition("/")[2].startswith(_TEMP_PREFIX)
 
 
 def _info(path: str, status: Any) -> ObjectInfo:

@@ -10,6 +10,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddCDCFile, AddFile, DeletionVectorDescriptor, RemoveFile, encode_json
 from pydelta.protocol.paths import LOG_DIR, commit_file, encode_log_path
 from pydelta.settings import Settings
+from pydelta.storage.hdfs import HdfsStore
 from pydelta.storage.interface import Store
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
@@ -24,7 +25,7 @@ class Yard:
     """A table and a clock. Everything has an age in hours, counted back from ``now_ms``.
 
     Args:
-        store: Local or in memory, where ages can be set.
+        store: Local, in memory or HDFS, where ages can be set.
         partition_columns: Of the table; all strings. It has one more column, ``x``.
         now_ms: The clock.
         properties: The table's ``delta.*`` properties.
@@ -63,6 +64,8 @@ class Yard:
         elif isinstance(self.store, LocalStore):
             local = unquote(self.store.root.removeprefix("file://"))
             os.utime(f"{local}/{path}", (at_ms / 1000, at_ms / 1000))
+        elif isinstance(self.store, HdfsStore):
+            self.store.set_time(path, at_ms)
 
     def add(self, path: str, *, age: float, vector: DeletionVectorDescriptor | None = None) -> AddFile:
         """A file and the action that adds it."""

@@ -40,6 +40,17 @@ class _File:
         self.close()
 
 
+class _Reader:
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data)
+
+    def read_range(self, start, length):
+        return self.data[start : start + length]
+
+
 @dataclass
 class NameNode:
     files: dict = field(default_factory=dict)
@@ -72,7 +83,10 @@ class NameNode:
         return iter(files if recursive else files + directories)
 
     def read(self, path):
-        return SimpleNamespace(read_range=lambda start, length: self.files[path][start : start + length])
+        self.fail("read")
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return _Reader(self.files[path])
 
     def create(self, path, write_options=None):
         self.fail("create")
@@ -199,6 +213,70 @@ def test_errors_are_told_apart(store, node):
     assert caught.value.retryable
 
 
+TRACE = "\\n\\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.x(FSNamesystem.java:1)\\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said", "retryable"),
+    [
+        ('RPCError("org.apache.hadoop.fs.ParentNotDirectoryException", "/d/x (is not a directory)%s")', StorageError,
+         "hdfs://nn:8020/lake/a%20b #1/x: /d/x (is not a directory), ParentNotDirectoryException.", False),
+        ('RPCError("java.io.IOException", "File /x could only be written to 0 of the 1 minReplication nodes.%s")',
+         StorageError, "no DataNode took or gave the data (File /x could only be written to 0", True),
+        ('RPCError("org.apache.hadoop.fs.InvalidPathException", "Invalid path name /a:b%s")', StorageError,
+         "HDFS takes no such name (Invalid path name /a:b, InvalidPathException)", False),
+        ('RPCError("org.apache.hadoop.hdfs.protocol.NSQuotaExceededException", "quota: \\"7\\"%s")', StorageFullError,
+         'could not be written (quota: "7", NSQuotaExceededException)', False),
+        ('DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: X { ip_addr: \\"1\\" } }]")', StorageError,
+         "no DataNode took or gave the data (All DataNodes failed).", True),
+        ("Connection refused (os error 111)", StorageError, "x: Connection refused (os error 111).", True),
+    ],
+)  # fmt: skip
+def test_what_the_server_said_is_told_without_its_trace(store, node, text, kind, said, retryable):
+    node.failures["get_file_info"] = OSError(text.replace("%s", TRACE))
+    with pytest.raises(kind) as caught:
+        store.head("x")
+    assert said in str(caught.value), str(caught.value)
+    assert caught.value.retryable is retryable
+    assert caught.value.hint
+    assert "namenode.FSN" not in str(caught.value) and "DatanodeInfo" not in str(caught.value)
+
+
+def test_files_that_are_gone_or_are_none_cannot_be_read(store, node):
+    node.failures["read"] = FileNotFoundError("Path is not a file: /lake\n\tat org.apache.hadoop.x(Y.java:1)")
+    with pytest.raises(ObjectNotFoundError, match="is no file") as caught:
+        store.read("d")
+    assert "java" not in str(caught.value)
+    node.failures["read"] = OSError("Connection refused (os error 111)")
+    with pytest.raises(StorageError, match="Connection refused"):
+        store.read_range("x", 0, 1)
+    with pytest.raises(InvalidArgumentError):
+        store.head("")
+
+
+def test_when_the_name_node_is_gone_the_rest_is_not_tried(store, node):
+    store.put("b", b"1")
+    node.failures["delete"] = OSError("Connection refused (os error 111)")
+    report = store.delete_many(["a", "b"])
+    assert (report.deleted, [name for name, _ in report.failed]) == (0, ["a", "b"])
+    assert (report.retryable, report.denied) == (True, False)
+    assert store.head("b") is not None
+
+
+def test_a_lone_name_node_is_not_waited_for_as_one_of_two_is(monkeypatch):
+    seen = []
+    monkeypatch.setitem(sys.modules, "hdfs_native", SimpleNamespace(Client=lambda url, config: seen.append(config)))
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    name = "dfs.client.failover.max.attempts"
+    open_store("hdfs://nn:8020/lake")
+    open_store("hdfs://nn:8020/lake", {name: "7"})
+    open_store("hdfs://ha/lake")
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    open_store("hdfs://nn:8020/lake")
+    assert [config.get(name) for config in seen] == ["3", "7", None, None]
+
+
 def test_deleting_counts_what_was_gone_and_names_what_failed(store, node):
     store.put("a", b"1")
     report = store.delete_many(["a", "b"])
@@ -206,6 +284,7 @@ def test_deleting_counts_what_was_gone_and_names_what_failed(store, node):
     node.failures["delete"] = OSError("AccessControlException")
     report = store.delete_many(["c", "d"])
     assert (report.deleted, [name for name, _ in report.failed]) == (1, ["c"])
+    assert (report.retryable, report.denied) == (False, True)
 
 
 def test_without_hdfs_native_the_error_says_what_to_install(monkeypatch):

@@ -1,0 +1,85 @@
+"""An hdfs-native exception in, ours out: what the server said, without its stack trace.
+
+The client raises Python's own classes, and the server's exception stands in their text, printed as Rust prints values:
+``RPCError("org.apache.hadoop.….SafeModeException", "…")``, the lines of the trace behind an escaped newline.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pydelta.errors import ObjectNotFoundError, StorageError, StorageFullError, StoragePermissionError
+
+__all__ = ["exists_already", "is_outage", "to_storage_error"]
+
+_ANSWER: Final = re.compile(r'^(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"(?P<text>.*)"\)$', re.DOTALL)
+_TRACE: Final = re.compile(r"(?:\\n|\n).*", re.DOTALL)
+_DEBUG: Final = re.compile(r": \[?\w+ \{.*", re.DOTALL)
+_LONGEST: Final = 300
+_FINAL: Final = ("ParentNotDirectory", "InvalidPath", "PathIsNotEmptyDirectory", "AlreadyExists", "UnresolvedLink")
+"""Kinds of exceptions that come again however often the request is repeated."""
+
+
+def exists_already(error: Exception) -> bool:
+    """Whether something has the name that was to be made."""
+    return isinstance(error, FileExistsError) or "AlreadyExists" in _head(error)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether no server answered, so that every other request would most likely fail the same way."""
+    return not isinstance(error, PermissionError) and "Exception" not in _head(error)
+
+
+def to_storage_error(where: str, error: Exception) -> StorageError:
+    """What is raised for a request that failed.
+
+    Args:
+        where: URI of the file.
+        error: The client's.
+    """
+    head, said = _head(error), _said(error)
+    if isinstance(error, PermissionError) or "AccessControlException" in head:
+        return StoragePermissionError(
+            f"{where}: permission denied ({said}).", hint="Check the user (HADOOP_USER_NAME) and the directory's mode."
+        )
+    if "QuotaExceeded" in head or "QuotaByStorageTypeExceeded" in head:
+        return StorageFullError(f"{where} could not be written ({said}).", hint="Raise the quota or free space.")
+    if "SafeMode" in head:
+        return StorageError(
+            f"{where}: the NameNode is in safe mode.", retryable=True, hint="Wait until it has left safe mode."
+        )
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(f"{where} does not exist ({said}).")
+    if "InvalidPath" in head:
+        return StorageError(
+            f"{where}: HDFS takes no such name ({said}).", hint="Leave out ':', and names that are '.' or '..'."
+        )
+    if "DataTransferError" in head or "Failed to complete file" in head or "could only be written" in said:
+        return StorageError(
+            f"{where}: no DataNode took or gave the data ({said}).",
+            retryable=True,
+            hint="Check that the DataNodes are up, have space and are reachable from here "
+            "(dfs.client.use.datanode.hostname=true where their addresses are not).",
+        )
+    return StorageError(
+        f"{where}: {said}.",
+        retryable=not isinstance(error, ValueError) and not any(kind in head for kind in _FINAL),
+        hint="Check that the NameNode is reachable and that the user may do this.",
+    )
+
+
+def _head(error: Exception) -> str:
+    """The text up to the server's stack trace."""
+    return _TRACE.sub("", str(error))
+
+
+def _said(error: Exception) -> str:
+    """The server's sentence and the name of its exception."""
+    text = str(error).strip()
+    found = _ANSWER.match(text)
+    sentence, java = (found["text"], found["java"]) if found is not None else (text, None)
+    sentence = _DEBUG.sub("", _TRACE.sub("", sentence)).replace('\\"', '"').replace("\\'", "'").strip().rstrip(".")
+    name = (java or "").rpartition(".")[2]
+    said = sentence[:_LONGEST] or type(error).__name__
+    return f"{said}, {name}" if name and name != "IOException" else said

@@ -1,0 +1,35 @@
+"""One HDFS for all tests of this folder; a directory for each."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from hdfs_cluster import HdfsCluster, NotToBeHad
+
+from pydelta.storage import open_store
+
+sys.path.append(str(Path(__file__).parents[1] / "contracts"))  # for test_store, whose tests run here too
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory):
+    try:
+        cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    except NotToBeHad as error:
+        pytest.skip(f"HDFS: {error}")
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def root(hdfs):
+    """URI of a directory that is this test's own."""
+    return f"{hdfs.uri}/lake/{uuid.uuid4()}/a table"
+
+
+@pytest.fixture
+def store(root):
+    return open_store(root)
