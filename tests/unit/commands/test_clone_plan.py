@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from refusals import RefusingStore
 
 from pydelta.commands.clone import CloneResult, ThreadCopier, absolute_add, clone_table
 from pydelta.errors import (
@@ -21,7 +22,6 @@ from pydelta.log.vectors import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.features import implied_features
 from pydelta.storage import open_store
-from pydelta.testing import FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of
 from pydelta.txn import Operation, start_transaction
 
@@ -204,13 +204,9 @@ def test_a_file_that_is_too_short_or_gone_leaves_nothing_behind():
 
 
 def test_a_refused_commit_gives_the_copies_back():
-    class Refusing(FaultyStore):
-        def put_if_absent(self, path, data):
-            raise StorageError("read-only")
-
     source, inner = table(), new_log()
     with pytest.raises(StorageError):
-        clone_table(source, DeltaLog(Refusing(inner.store)), shallow=False)
+        clone_table(source, DeltaLog(RefusingStore(inner.store)), shallow=False)
     assert data_files(inner) == set()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 import pyarrow as pa
 import pytest
+from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
@@ -18,7 +19,6 @@ from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import AddCDCFile
 from pydelta.storage.memory import MemoryStore
-from pydelta.testing import FaultyStore
 from pydelta.testing.operations import add_file, create_table
 from pydelta.testing.tables import TableBuilder
 from pydelta.txn import transaction
@@ -93,11 +93,7 @@ def test_a_commit_that_landed_keeps_its_files_whatever_fails_afterwards(inner, m
 
 
 def test_a_refused_commit_gives_its_files_back(inner):
-    class Refusing(FaultyStore):
-        def put_if_absent(self, path, data):
-            raise StorageError("read-only")
-
-    store, engine = Refusing(inner), LogEngine(x_is(1))
+    store, engine = RefusingStore(inner), LogEngine(x_is(1))
     with pytest.raises(StorageError):
         delete(DeltaLog(store), engine, "x = 1")
     assert engine.discarded == engine.written
@@ -105,26 +101,9 @@ def test_a_refused_commit_gives_its_files_back(inner):
 
 
 def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
-    class Expiring(FaultyStore):
-        """The first put lands and its reply is lost; then the credentials are no longer valid."""
-
-        lost = False
-
-        def put_if_absent(self, path, data):
-            if self.lost:
-                raise StorageError("denied")
-            self.lost = True
-            inner.put_if_absent(path, data)
-            raise StorageError("no reply", retryable=True)
-
-        def read(self, path):
-            if self.lost:
-                raise StorageError("denied")
-            return inner.read(path)
-
     engine = LogEngine(x_is(1))
     with pytest.raises(CommitStateUnknownError):
-        delete(DeltaLog(Expiring(inner)), engine, "x = 1")
+        delete(DeltaLog(ExpiringStore(inner)), engine, "x = 1")
     assert engine.discarded == []
     assert DeltaLog(inner).update().files.core["path"].to_list() == engine.written
 
@@ -135,13 +114,9 @@ def test_change_files_are_part_of_the_commit_or_are_given_back(inner):
             changes = (AddCDCFile(path="_change_data/c", partition_values={"p": "1"}, size=1),)
             return dataclasses.replace(super().rewrite_without(snapshot, files, frame, condition), changes=changes)
 
-    class Refusing(FaultyStore):
-        def put_if_absent(self, path, data):
-            raise StorageError("read-only")
-
     engine = Recording(x_is(1))
     with pytest.raises(StorageError):
-        delete(DeltaLog(Refusing(inner)), engine, "x = 1")
+        delete(DeltaLog(RefusingStore(inner)), engine, "x = 1")
     assert engine.discarded == [*engine.written, "_change_data/c"]
     version = delete(DeltaLog(inner), engine, "x = 1").version
     assert [action.path for action in DeltaLog(inner).actions(version) if action.kind == "cdc"] == ["_change_data/c"]

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.optimize import compact_after_write, optimize
@@ -23,7 +24,6 @@ from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import DeletionVectorDescriptor
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
-from pydelta.testing import FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, table_metadata
 from pydelta.txn import Operation, start_transaction, transaction
 
@@ -151,36 +151,17 @@ def test_a_commit_that_landed_keeps_its_files_whatever_fails_afterwards(inner, m
 
 
 def test_a_refused_commit_gives_its_files_back(inner):
-    class Refusing(FaultyStore):
-        def put_if_absent(self, path, data):
-            raise StorageError("read-only")
-
     engine = LogEngine()
     with pytest.raises(StorageError):
-        run(Refusing(inner), engine)
+        run(RefusingStore(inner), engine)
     assert engine.discarded == engine.written
     assert DeltaLog(inner).update().version == 0
 
 
 def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
-    class Expiring(FaultyStore):
-        lost = False
-
-        def put_if_absent(self, path, data):
-            if self.lost:
-                raise StorageError("denied")
-            self.lost = True
-            inner.put_if_absent(path, data)
-            raise StorageError("no reply", retryable=True)
-
-        def read(self, path):
-            if self.lost:
-                raise StorageError("denied")
-            return inner.read(path)
-
     engine = LogEngine()
     with pytest.raises(CommitStateUnknownError):
-        run(Expiring(inner), engine)
+        run(ExpiringStore(inner), engine)
     assert engine.discarded == []
 
 
