@@ -16,7 +16,7 @@ from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
 from pydelta.protocol.schema import parse_schema, physical_name
-from pydelta.protocol.stats import has_bounds, indexed_leaves
+from pydelta.protocol.stats import has_bounds, leaves_with_stats
 from pydelta.protocol.types import DataType, StructField, StructType
 from pydelta.settings import TableProperties
 
@@ -231,12 +231,7 @@ def check_order_columns(
     found: list[Path] = []
     with_stats = {
         tuple(part.lower() for part in path): data_type
-        for path, data_type in indexed_leaves(
-            schema,
-            num_indexed=properties.data_skipping_num_indexed_cols,
-            stats_columns=properties.data_skipping_stats_columns,
-            partition_columns=partition_columns,
-        )
+        for path, data_type in leaves_with_stats(schema, properties, partition_columns)
     }
     for name in names:
         fields = _resolve(schema, name)

@@ -30,7 +30,7 @@ from pydelta.commands.optimize_result import OptimizeResult, cube_of, history_me
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile
-from pydelta.protocol.stats import indexed_leaves
+from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
@@ -343,13 +343,7 @@ def _cube_columns(add: AddFile) -> list[str] | None:
 
 
 def _columns_with_stats(snapshot: Snapshot) -> int:
-    properties = snapshot.properties
-    leaves = indexed_leaves(
-        snapshot.schema,
-        num_indexed=properties.data_skipping_num_indexed_cols,
-        stats_columns=properties.data_skipping_stats_columns,
-        partition_columns=snapshot.partition_columns,
-    )
+    leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
     return len({path[0] for path, _ in leaves} | set(snapshot.partition_columns))
 
 

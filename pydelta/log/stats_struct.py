@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.schema import logical_to_physical, to_arrow_type, to_polars_dtype
-from pydelta.protocol.stats import has_bounds, indexed_leaves
+from pydelta.protocol.stats import has_bounds, leaves_with_stats
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
 
 __all__ = ["StatsShape", "partition_struct", "stats_shape"]
@@ -79,13 +79,7 @@ class StatsShape:
 
 def stats_shape(snapshot: Snapshot) -> StatsShape:
     """The leaves that the snapshot's table collects statistics for."""
-    properties = snapshot.properties
-    leaves = indexed_leaves(
-        snapshot.schema,
-        num_indexed=properties.data_skipping_num_indexed_cols,
-        stats_columns=properties.data_skipping_stats_columns,
-        partition_columns=snapshot.partition_columns,
-    )
+    leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
     counts: Tree = {}
     bounds: Tree = {}
     mode = snapshot.column_mapping_mode

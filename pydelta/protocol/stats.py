@@ -15,9 +15,12 @@ from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructT
 if TYPE_CHECKING:
     import polars as pl
 
+    from pydelta.settings import TableProperties
+
 __all__ = [
     "MAX_STRING_LENGTH",
     "indexed_leaves",
+    "leaves_with_stats",
     "parse_stats_columns",
     "stat_column",
     "truncate_max",
@@ -99,6 +102,18 @@ def indexed_leaves(
             if any(tuple(part.lower() for part in path)[: len(prefix)] == prefix for prefix in wanted)
         )
     return tuple(leaves if num_indexed < 0 else leaves[:num_indexed])
+
+
+def leaves_with_stats(
+    schema: StructType, properties: TableProperties, partition_columns: Iterable[str] = ()
+) -> tuple[tuple[tuple[str, ...], DataType], ...]:
+    """As ``indexed_leaves``, as the table's properties say."""
+    return indexed_leaves(
+        schema,
+        num_indexed=properties.data_skipping_num_indexed_cols,
+        stats_columns=properties.data_skipping_stats_columns,
+        partition_columns=partition_columns,
+    )
 
 
 def _leaves(schema: StructType, prefix: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], DataType]]:

@@ -26,6 +26,7 @@ from pydelta.errors import StorageError
 from pydelta.spark.write_arrow import file_array
 from pydelta.spark.write_task import FileRecord, TaskWriter, WriteTask
 from pydelta.storage import Store, open_store
+from pydelta.storage.ranges import RangeReader
 
 __all__ = ["Bin", "BinDone", "HandedBack", "OldFile", "run_bins"]
 
@@ -215,38 +216,8 @@ def _open(file: OldFile, store: Store) -> pq.ParquetFile:
     if file.size <= _WHOLE_BYTES:
         source: Any = pa.BufferReader(store.read(file.path))
     else:
-        source = io.BufferedReader(_Ranges(store, file.path, file.size), buffer_size=8 << 20)
+        source = io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=8 << 20)
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-
-
-class _Ranges(io.RawIOBase):
-    """A seekable file over ``Store.read_range``."""
-
-    def __init__(self, store: Store, path: str, size: int) -> None:
-        super().__init__()
-        self._store, self._path, self._size, self._position = store, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        length = max(0, min(len(view), self._size - self._position))
-        data = self._store.read_range(self._path, self._position, length) if length else b""
-        view[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType as SparkStructType
 from pydelta.commands.convert import FileStatistics, data_files
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError, StorageError
 from pydelta.protocol.schema import StructType
-from pydelta.protocol.stats import indexed_leaves
+from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
 from pydelta.spark.errors import raised_in
 from pydelta.spark.statuses import hadoop_uri
@@ -74,15 +74,7 @@ class SparkFooters:
         self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
     ) -> Iterable[FileStatistics]:
         """See ``commands.convert.Footers.statistics``. Storage settings travel inside the pickled function."""
-        leaves = [
-            leaf
-            for leaf in indexed_leaves(
-                schema,
-                num_indexed=properties.data_skipping_num_indexed_cols,
-                stats_columns=properties.data_skipping_stats_columns,
-            )
-            if str(leaf[1]) not in _NO_BOUNDS
-        ]
+        leaves = [leaf for leaf in leaves_with_stats(schema, properties) if str(leaf[1]) not in _NO_BOUNDS]
         if len(files) <= _FEW:
             with ThreadPoolExecutor(max_workers=8) as pool:
                 return list(pool.map(lambda item: footer_statistics(log.store, item.path, item.size, leaves), files))

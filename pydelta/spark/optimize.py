@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import polars as pl
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -39,7 +37,7 @@ from pydelta.spark.scan import FILE_ROW_COLUMN, scan_dataframe
 from pydelta.spark.write_columns import name
 from pydelta.spark.write_layout import add_of
 from pydelta.spark.write_task import WriteTask
-from pydelta.spark.writer import StagedPaths, clean_up, explain_failure, make_write_task, staged_note, write_files
+from pydelta.spark.writer import StagedPaths, clean_up, make_write_task, removing_staged, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,15 +158,8 @@ def _run(spark: SparkSession, bins: Sequence[Bin], task: WriteTask, staged: Any)
         for group in part:
             yield from run_bins(group, task, partition_id=number, staged=lambda paths: staged.add(list(paths)))
 
-    try:
+    with removing_staged(task, staged):
         return context.parallelize(groups, len(groups)).mapPartitionsWithIndex(compact).collect()
-    except (PySparkException, Py4JError) as error:
-        clean_up(task, staged.value)
-        explained = explain_failure(error, len(staged.value))
-        if explained is None:
-            error.add_note(staged_note(len(staged.value)))
-            raise
-        raise explained from error
 
 
 def _through_scan(spark: SparkSession, snapshot: Snapshot, plan: pl.DataFrame, *, max_bytes: int) -> RewriteOutput:

@@ -24,7 +24,7 @@ from pydelta.protocol.schema import (
     to_arrow,
     without_void,
 )
-from pydelta.protocol.stats import indexed_leaves
+from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
 from pydelta.settings import Settings, TableProperties, parse_bytes
 from pydelta.spark.write_arrow import optional
 from pydelta.spark.write_stats import IndexedLeaf
@@ -133,14 +133,7 @@ def change_of(record: Mapping[str, Any]) -> AddCDCFile:
 
 def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
     """The leaves with statistics: chosen by logical name, told by physical path."""
-    chosen = {
-        path
-        for path, _ in indexed_leaves(
-            logical,
-            num_indexed=properties.data_skipping_num_indexed_cols,
-            stats_columns=properties.data_skipping_stats_columns,
-        )
-    }
+    chosen = {path for path, _ in leaves_with_stats(logical, properties)}
     both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
     return tuple(leaf for (path, _), leaf in both if path in chosen)
 

@@ -7,6 +7,7 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,9 +45,8 @@ __all__ = [
     "DataFrameSource",
     "StagedPaths",
     "clean_up",
-    "explain_failure",
     "make_write_task",
-    "staged_note",
+    "removing_staged",
     "write_files",
 ]
 
@@ -185,7 +185,7 @@ def write_files(
             staged.add([record.path for record in records])
             yield record_batch(records)
 
-    try:
+    with removing_staged(task, staged):
         with unchecked_batches(spark, schema) as unchecked:
             try:
                 records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
@@ -197,13 +197,6 @@ def write_files(
             clean_up(task, staged.value)
             staged.value = []
             records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
-    except (PySparkException, Py4JError) as error:
-        clean_up(task, staged.value)
-        explained = explain_failure(error, len(staged.value))
-        if explained is None:
-            error.add_note(staged_note(len(staged.value)))
-            raise
-        raise explained from error
     of_table = [record for record in records if not record["change"]]
     return RewriteOutput(
         adds=tuple(add_of(record) for record in of_table),
@@ -277,7 +270,26 @@ def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
             error.add_note("while removing the files of a failed write")
 
 
-def explain_failure(error: BaseException, staged: int) -> DeltaError | None:
+@contextmanager
+def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
+    """Around a job that stages files: when it fails they are removed, and what it says is ours where we know it.
+
+    Args:
+        task: What the job runs.
+        staged: Accumulator of the paths, with ``StagedPaths``.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        clean_up(task, staged.value)
+        explained = _explained(error, len(staged.value))
+        if explained is None:
+            error.add_note(_staged_note(len(staged.value)))
+            raise
+        raise explained from error
+
+
+def _explained(error: BaseException, staged: int) -> DeltaError | None:
     """What a failed job reports -> the engine's own error, or None when the rows themselves could not be computed."""
     text = str(error)
     found: DeltaError | None = violation_in(text)
@@ -285,11 +297,11 @@ def explain_failure(error: BaseException, staged: int) -> DeltaError | None:
         found = raised_in(text)
         if found is None:
             return None
-    found.hint = f"{found.hint or ''} {staged_note(staged)}".strip()
+    found.hint = f"{found.hint or ''} {_staged_note(staged)}".strip()
     return found
 
 
-def staged_note(staged: int) -> str:
+def _staged_note(staged: int) -> str:
     """A sentence on the files of a failed write."""
     if not staged:
         return "No version was made."
