@@ -24,13 +24,14 @@ from pydelta.commands.inventory_rows import (
     check_columns,
 )
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
+from pydelta.inventory.places import place_of as bucket_of
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vectors import place_of, read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
 from pydelta.protocol.schema import physical_name, to_polars_dtype
 from pydelta.storage import Store, normalize_uri, open_store
 from pydelta.storage.ranges import open_stream
-from pydelta.storage.uris import scheme_of, split_location
+from pydelta.storage.uris import scheme_of
 
 __all__ = [
     "INVENTORY_COLUMNS",
@@ -137,12 +138,12 @@ def _encoded(snapshot: Snapshot) -> bool | None:
 
 def _under(root: str, snapshot: Snapshot) -> list[Expr]:
     """What is true of rows under a table's root, where the inventory has buckets and keys."""
-    if snapshot.schema.field("path") is not None or scheme_of(root) in ("file", "memory"):
+    if snapshot.schema.field("path") is not None or scheme_of(root) == "memory":
         return []
-    _, bucket, key = split_location(root)
-    found: list[Expr] = [Compare("=", Column(("bucket",)), Literal(bucket, "string"))]
-    if key:
-        found.append(StartsWith(Column(("key",)), key + "/"))
+    place = bucket_of(root)
+    found: list[Expr] = [Compare("=", Column(("bucket",)), Literal(place.bucket, "string"))]
+    if place.key:
+        found.append(StartsWith(Column(("key",)), place.key + "/"))
     return found
 
 

@@ -22,6 +22,7 @@ from pydelta.commands.vacuum_listing import ListedBatch
 from pydelta.commands.vacuum_needed import decoded_paths
 from pydelta.commands.vacuum_plan import Kept
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
+from pydelta.inventory.places import LOCAL
 from pydelta.protocol.paths import resolve_data_path
 
 __all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns"]
@@ -181,7 +182,8 @@ class InventoryReader:
         decoded; ``rest`` is the location without scheme and host.
         """
         if "path" not in frame.columns:
-            frame = frame.with_columns(path=f"{root.family}://" + pl.col("bucket") + "/" + pl.col("key"))
+            host = pl.col("bucket").replace(LOCAL, "") if root.family == "file" else pl.col("bucket")
+            frame = frame.with_columns(path=f"{root.family}://" + host + "/" + pl.col("key"))
             self._encoded = False
         as_of = pl.col("asOf") if "asOf" in frame.columns else pl.lit(None, dtype=pl.Int64)
         if self.inventory.as_of_ms is not None:

@@ -54,6 +54,7 @@ _FOLDER: Final = re.compile(
     rf"^(?P<id>[^/]+)/(?P<stamp>\d{{4}}-\d\d-\d\dT\d\d-\d\dZ)/(?P<name>{re.escape(MANIFEST)}|{re.escape(CHECKSUM)})$"
 )
 _MINUTE_MS: Final = 60_000
+_COLON: Final = "%3A"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class Delivery:
     @property
     def folder(self) -> str:
         """Where it is, from the destination."""
-        return f"{self.bucket}/{self.id}/{self.stamp}"
+        return f"{_folder_of(self.bucket)}/{self.id}/{self.stamp}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +142,7 @@ def write_delivery(
     started = time.monotonic()
     created = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     place = place_of(source)
-    folder = f"{place.bucket}/{inventory_id}"
+    folder = f"{_folder_of(place.bucket)}/{inventory_id}"
     store, head = open_store(destination, options), _key_prefix(destination)
     keys = key_source(place, options)
     written: list[DeliveredFile] = []
@@ -185,8 +186,9 @@ def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = Non
         inventory_id: Only those of this inventory.
     """
     found: dict[tuple[str, str], set[str]] = {}
-    for info in store.list_all(bucket):
-        match = _FOLDER.match(info.path.removeprefix(f"{bucket}/"))
+    folder = _folder_of(bucket)
+    for info in store.list_all(folder):
+        match = _FOLDER.match(info.path.removeprefix(f"{folder}/"))
         if match is not None and inventory_id in (None, match["id"]):
             found.setdefault((match["stamp"], match["id"]), set()).add(match["name"])
     return [
@@ -199,10 +201,15 @@ def buckets_with_deliveries(store: Store) -> list[str]:
     """The buckets that have a delivery, complete or not, in order."""
     found = set()
     for info in store.list_all():
-        bucket, _, rest = info.path.partition("/")
+        folder, _, rest = info.path.partition("/")
         if _FOLDER.match(rest) is not None:
-            found.add(bucket)
+            found.add(folder.replace(_COLON, ":"))
     return sorted(found)
+
+
+def _folder_of(bucket: str) -> str:
+    """A bucket's name as a folder's: a NameNode's has a port, and HDFS takes no colon in a name."""
+    return bucket.replace(":", _COLON)
 
 
 def read_manifest(store: Store, delivery: Delivery) -> Manifest:
@@ -231,7 +238,7 @@ def data_path(store: Store, file: DeliveredFile, delivery: Delivery) -> str:
     """
     head = _key_prefix(store.root)
     path = file.key.removeprefix(head)
-    own = f"{delivery.bucket}/{delivery.id}/"
+    own = f"{_folder_of(delivery.bucket)}/{delivery.id}/"
     if not file.key.startswith(head) or not path.startswith(own):
         raise InvalidArgumentError(
             f"The delivery {store.root}/{delivery.folder} names {file.key!r}, which is not below {head}{own}.",
