@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import deltalake
 import pyarrow.dataset as ds
 
 import pydelta
+from benchmarks._peer import reference_engine
 from benchmarks._timing import ratios
 from pydelta.tables import DeltaTable
 
@@ -47,33 +47,15 @@ def run_operation(spark, table, name, source):
 """
 exec(_OPERATIONS)  # the reference engine runs the same text in its process
 
-_REFERENCE = (
-    """
-import os, sys, time
-from pyspark.sql import SparkSession
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.jars.packages", os.environ["PYDELTA_REFERENCE_PACKAGE"])
-    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    .config("spark.driver.memory", "3g")
-    .config("spark.ui.enabled", "false")
-    .config("spark.ui.showConsoleProgress", "false")
-    .getOrCreate()
-)
+_REFERENCE = f"""
 from delta.tables import DeltaTable
-"""
-    + _OPERATIONS
-    + """
-print("READY", flush=True)
-for line in sys.stdin:
-    name, path, source = line.rstrip().split("|")
+{_OPERATIONS}
+def turn(name, path, source):
     table = DeltaTable.forPath(spark, path)
     started = time.perf_counter()
     run_operation(spark, table, name, source)
-    print("TOOK", time.perf_counter() - started, flush=True)
+    return time.perf_counter() - started
 """
-)
 
 OPERATIONS = (
     "delete one row",
@@ -85,45 +67,6 @@ OPERATIONS = (
     "merge, delete",
 )
 _WITH_VECTORS = ("delete one row", "update one file", "merge, upsert")
-
-
-class _Reference:
-    """The reference engine in a process of its own, warm between turns."""
-
-    def __init__(self) -> None:
-        environment = {
-            "PYDELTA_REFERENCE_PACKAGE": "io.delta:delta-spark_2.13:4.4.0",
-            **os.environ,
-            "PYSPARK_PYTHON": os.environ["PYDELTA_REFERENCE_PYTHON"],
-        }
-        environment.pop("PYSPARK_DRIVER_PYTHON", None)
-        self._process = subprocess.Popen(
-            [os.environ["PYDELTA_REFERENCE_PYTHON"], "-c", _REFERENCE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self._answer("READY")
-
-    def _answer(self, word: str) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(word):
-                return line.removeprefix(word).strip()
-        raise RuntimeError("the reference engine ended; try PYDELTA_REFERENCE_PYTHON by hand")
-
-    def __call__(self, name: str, path: str, source: str) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{name}|{path}|{source}\n")
-        self._process.stdin.flush()
-        return float(self._answer("TOOK"))
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
 
 
 def _delta_rs(name: str, path: str, source: str) -> float:
@@ -154,9 +97,7 @@ def run() -> dict[str, Any]:
         app_name="bench-changes", conf={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"}
     )
     wanted = os.environ.get("PYDELTA_BENCH_ONLY")
-    reference = _Reference() if "PYDELTA_REFERENCE_PYTHON" in os.environ else None
-    if reference is None:
-        print("PYDELTA_REFERENCE_PYTHON is not set: without the reference engine", file=sys.stderr)
+    reference = reference_engine(_REFERENCE, {"spark.driver.memory": "3g"})
 
     def ours(name: str, path: str, source: str) -> float:
         table = DeltaTable.forPath(spark, path)
@@ -165,25 +106,21 @@ def run() -> dict[str, Any]:
         return time.perf_counter() - started
 
     result: dict[str, Any] = {}
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            bases = _tables(spark, folder)
-            plans = [(name, "partitioned" if "partition" in name else "plain") for name in OPERATIONS]
-            plans += [(name, "vectors") for name in _WITH_VECTORS]
-            for name, kind in plans:
-                label = f"{name}, vectors" if kind == "vectors" else name
-                if wanted and wanted not in label:
-                    continue
-                contestants: dict[str, Callable[[str, str, str], float]] = {"pydelta": ours}
-                if kind != "vectors":  # delta-rs writes no deletion vectors
-                    contestants["delta-rs"] = _delta_rs
-                if reference is not None:
-                    contestants["delta-spark"] = reference
-                result[label] = _compare(contestants, name, bases[kind], folder)
-                print(label, result[label], flush=True)
-    finally:
-        if reference is not None:
-            reference.close()
+    with reference or nullcontext(), tempfile.TemporaryDirectory() as folder:
+        bases = _tables(spark, folder)
+        plans = [(name, "partitioned" if "partition" in name else "plain") for name in OPERATIONS]
+        plans += [(name, "vectors") for name in _WITH_VECTORS]
+        for name, kind in plans:
+            label = f"{name}, vectors" if kind == "vectors" else name
+            if wanted and wanted not in label:
+                continue
+            contestants: dict[str, Callable[[str, str, str], float]] = {"pydelta": ours}
+            if kind != "vectors":  # delta-rs writes no deletion vectors
+                contestants["delta-rs"] = _delta_rs
+            if reference is not None:
+                contestants["delta-spark"] = reference
+            result[label] = _compare(contestants, name, bases[kind], folder)
+            print(label, result[label], flush=True)
     return result
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks._peer import Peer, reference_engine
 from benchmarks._timing import interleave, ratios
 from catalog_sync.embedded import EmbeddedMetastore
 from catalog_sync.metastore import Metastore, MetastoreAddress
@@ -36,79 +38,21 @@ from pydelta.txn import Operation, start_transaction
 PARTITIONS, CHANGED, ROUNDS, FILES = 10_000, 10, 5, 1_000
 
 _REPAIR = """
-import sys, time
-from pyspark.sql import SparkSession
-uri, root = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[2]").enableHiveSupport()
-    .config("spark.hadoop.hive.metastore.uris", uri)
-    .config("spark.sql.warehouse.dir", root + "-warehouse")
-    .config("spark.driver.memory", "2g")
-    .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-    .getOrCreate()
-)
-spark.sql(f"CREATE EXTERNAL TABLE bench.plain (x BIGINT) PARTITIONED BY (p STRING) STORED AS PARQUET LOCATION '{root}'")
-print("READY", flush=True)
-for line in sys.stdin:
-    spark.conf.set("spark.sql.hive.gatherFastStats", line.strip())
+spark.sql("CREATE EXTERNAL TABLE bench.plain (x BIGINT) PARTITIONED BY (p STRING) STORED AS PARQUET LOCATION '{root}'")
+def turn(statistics):
+    spark.conf.set("spark.sql.hive.gatherFastStats", statistics)
     started = time.perf_counter()
     spark.sql("MSCK REPAIR TABLE bench.plain")
-    print("TOOK", time.perf_counter() - started, flush=True)
+    return time.perf_counter() - started
 """
 
 _REFERENCE = """
-import os, sys, time
-from pyspark.sql import SparkSession
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.jars.packages", os.environ.get("PYDELTA_REFERENCE_PACKAGE", "io.delta:delta-spark_2.13:4.4.0"))
-    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-    .getOrCreate()
-)
 from delta.tables import DeltaTable
-print("READY", flush=True)
-for line in sys.stdin:
+def turn(path):
     started = time.perf_counter()
-    DeltaTable.forPath(spark, line.strip()).generate("symlink_format_manifest")
-    print("TOOK", time.perf_counter() - started, flush=True)
+    DeltaTable.forPath(spark, path).generate("symlink_format_manifest")
+    return time.perf_counter() - started
 """
-
-
-class _Other:
-    """A Python process that answers each line with the seconds that it took, by its own clock."""
-
-    def __init__(self, python: str, code: str, *arguments: str) -> None:
-        environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-        environment.pop("PYSPARK_DRIVER_PYTHON", None)
-        self._process = subprocess.Popen(
-            [python, "-c", code, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self._answer("READY")
-
-    def __call__(self, line: str) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-        return float(self._answer("TOOK"))
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-    def _answer(self, word: str) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(word):
-                return line.removeprefix(word).strip()
-        raise RuntimeError("the other process ended; run its code by hand to see why")
 
 
 def run() -> dict[str, Any]:
@@ -164,8 +108,13 @@ def _ten_of_ten_thousand(folder: Path) -> dict[str, Any]:
             DeltaLog.clear_cache()
             publish(DeltaLog.for_table(str(root)), ManifestOptions(full=True, keep_emptied=True))
 
-        spark = _Other(sys.executable, _REPAIR, server.uri, str(root))
-        try:
+        hive = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.uris": server.uri,
+            "spark.sql.warehouse.dir": f"{root}-warehouse",
+            "spark.driver.memory": "2g",
+        }
+        with Peer(sys.executable, _REPAIR.replace("{root}", str(root)), hive) as spark:
             note("first sync of all", _timed(sync))
             note("first MSCK REPAIR", spark("true"))
             for turn in range(ROUNDS):
@@ -183,8 +132,6 @@ def _ten_of_ten_thousand(folder: Path) -> dict[str, Any]:
                 both = [set(client.partition_names("bench", name)) for name in ("orders", "plain")]
             assert both[0] == both[1], "both ways lead to the same partitions"
             assert len(both[0]) == PARTITIONS + ROUNDS * 3 * (CHANGED // 2)
-        finally:
-            spark.close()
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     ours = medians["GENERATE + sync"]
     times = {name: round(medians[name] / ours) for name in medians if name.startswith(("MSCK", "GENERATE in"))}
@@ -210,12 +157,8 @@ def _link(root: Path, sample: Path, adds: list[AddFile]) -> None:
 
 
 def _thousand_files(folder: Path) -> dict[str, Any]:
-    python = os.environ.get("PYDELTA_REFERENCE_PYTHON")
-    reference = _Other(python, _REFERENCE) if python else None
-    if reference is None:
-        print("PYDELTA_REFERENCE_PYTHON is not set: without the reference engine", file=sys.stderr)
     result: dict[str, Any] = {}
-    try:
+    with reference_engine(_REFERENCE) or nullcontext() as reference:
         for name, partitions in (("unpartitioned", 0), ("in 100 partitions", 100)):
             base = folder / f"base-{partitions}"
             _write_log(base, partitions)
@@ -226,9 +169,6 @@ def _thousand_files(folder: Path) -> dict[str, Any]:
             result[name] = {**ratios(medians, to=to), "milliseconds": shown}
             print(name, result[name], flush=True)
             _same_lines(folder / f"{partitions}", contestants)
-    finally:
-        if reference is not None:
-            reference.close()
     return result
 
 
@@ -243,7 +183,7 @@ def _write_log(base: Path, partitions: int) -> None:
     txn.commit(adds, Operation(name="CREATE TABLE AS SELECT"))
 
 
-def _contestants(folder: Path, base: Path, reference: _Other | None) -> dict[str, Callable[[], object]]:
+def _contestants(folder: Path, base: Path, reference: Peer | None) -> dict[str, Callable[[], object]]:
     roots = {who: folder / who for who in ("pydelta", "delta-rs", "delta-spark")}
     for root in roots.values():
         shutil.copytree(base, root)
