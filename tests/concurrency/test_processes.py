@@ -105,7 +105,8 @@ def test_a_writer_killed_at_any_time_leaves_whole_versions_and_what_it_acknowled
     for _ in range(after):
         acknowledged = int(process.stdout.readline().split()[0])
     process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=60)
+    rest = process.stdout.read()  # by the stream that has read lines already: it may hold more of them
+    process.wait(timeout=60)
     complete = [line for line in rest.split("\n")[:-1] if line]
     if complete:
         acknowledged = int(complete[-1].split()[0])
