@@ -30,6 +30,7 @@ from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition, sync_table
 from catalog_sync.targets import Target, find_targets
+from pydelta.command_line import named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
 
@@ -71,16 +72,6 @@ def _connect(uris: str | None, *, tls: bool, ca: str | None, kerberos: str | Non
     return Metastore(MetastoreAddress.parse(uris, tls=tls, ca_file=ca, kerberos_service=kerberos))
 
 
-def _pairs(options: Sequence[str] | None) -> dict[str, str]:
-    pairs = {}
-    for option in options or ():
-        name, equals, value = option.partition("=")
-        if not equals or not name:
-            raise InvalidArgumentError("A storage option has no value.", hint="Write --option NAME=VALUE.")
-        pairs[name] = value
-    return pairs
-
-
 def _targets(
     metastore: Metastore,
     tables: Sequence[str] | None,
@@ -98,7 +89,7 @@ def _targets(
         name=name,
         twin=twin,
         rule=Settings.resolve().sync_name,
-        options=_pairs(storage),
+        options=storage_options(storage),
     )
 
 
@@ -287,7 +278,7 @@ def preview(
     from pydelta.log import DeltaLog
 
     if "/" in table:
-        log = DeltaLog.for_table(table, options=_pairs(option))
+        log = DeltaLog.for_table(table, options=storage_options(option))
     else:
         with _connect(metastore, tls=False, ca=None, kerberos=None) as client:
             (target,) = _targets(client, [table], None, name, None, option)
@@ -321,10 +312,10 @@ def add_partition_command(
     option: _Storage = None,
 ) -> None:
     """Add a partition before its first rows, with an empty manifest: queries for it then find it, and no rows."""
-    pairs = _pairs(values)
+    pairs = named_values(values, what="A partition column", hint="Write column=value.")
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
         (target,) = _targets(client, [table], None, name, twin, option)
-        directory = add_partition(target.log, client, target.twin, dict(pairs))
+        directory = add_partition(target.log, client, target.twin, pairs)
     if as_json:
         _print_json({"twin": str(target.twin), "partition": directory})
     else:
@@ -371,12 +362,8 @@ def _print_json(value: object) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense."""
-    try:
-        app(args=None if argv is None else list(argv))
-    except DeltaError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+    """Run the command line and exit; see ``run_app``."""
+    run_app(app, argv)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError
+from pydelta.command_line import named_values, run_app, storage_options
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from pydelta.commands.fsck import FsckReport
@@ -60,17 +61,7 @@ _Timestamp = Annotated[
 def _log(path: str, options: Sequence[str] | None) -> DeltaLog:
     from pydelta.log import DeltaLog
 
-    return DeltaLog.for_table(path, options=_pairs(options, "A storage option", "--option"))
-
-
-def _pairs(options: Sequence[str] | None, what: str, flag: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for option in options or ():
-        name, equals, value = option.partition("=")
-        if not equals or not name:
-            raise InvalidArgumentError(f"{what} has no value.", hint=f"Write {flag} NAME=VALUE.")
-        pairs[name] = value
-    return pairs
+    return DeltaLog.for_table(path, options=storage_options(options))
 
 
 def parse_time(text: str) -> int:
@@ -399,7 +390,7 @@ def doctor(
     """Check this machine and, where named, a store; or tell cause and cure of what a job's log says."""
     from pydelta.doctor import examine
 
-    found = examine(uri, log=log, options=_pairs(option, "A storage option", "--option"))
+    found = examine(uri, log=log, options=storage_options(option))
     if as_json:
         _print_json(found.json())
     else:
@@ -485,7 +476,7 @@ def sql(
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 
-    settings = _pairs(conf, "A setting of Spark", "--conf")
+    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
     code = run_sql(
         statements=execute or (),
         files=file or (),
@@ -502,16 +493,8 @@ def sql(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense.
-
-    Args:
-        argv: Arguments without the program's name; None for those of the process.
-    """
-    try:
-        app(args=None if argv is None else list(argv))
-    except DeltaError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+    """Run the command line and exit; see ``run_app``."""
+    run_app(app, argv)
 
 
 if __name__ == "__main__":

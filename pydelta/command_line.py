@@ -1,0 +1,54 @@
+"""A Typer application in, the process's exit code out; NAME=VALUE options read: what all our command lines do alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pydelta.errors import DeltaError, InvalidArgumentError
+
+__all__ = ["named_values", "run_app", "storage_options"]
+
+
+def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:
+    """``NAME=VALUE`` texts -> values by name. No message shows a value: it may be a secret.
+
+    Args:
+        items: The texts.
+        what: What one of them is, for the message.
+        hint: How one is written.
+
+    Raises:
+        InvalidArgumentError: A text without a name or without an equals sign.
+
+    Example:
+        >>> named_values(["a=1", "b=x=y"], what="An option", hint="Write NAME=VALUE.")
+        {'a': '1', 'b': 'x=y'}
+    """
+    found = {}
+    for item in items or ():
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError(f"{what} has no {'value' if name else 'name'}.", hint=hint)
+        found[name] = value
+    return found
+
+
+def storage_options(items: Iterable[str] | None) -> dict[str, str]:
+    """What ``--option NAME=VALUE`` gives, as ``named_values``."""
+    return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
+
+
+def run_app(app: Callable[..., Any], argv: Sequence[str] | None) -> None:
+    """Run a command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense.
+
+    Args:
+        app: The Typer application.
+        argv: Arguments without the program's name; None for those of the process.
+    """
+    try:
+        app(args=None if argv is None else list(argv))
+    except DeltaError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
