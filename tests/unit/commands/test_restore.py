@@ -202,7 +202,7 @@ def begun_vacuum(store, *, retention_ms):
 
 
 def test_what_a_running_vacuum_may_delete_does_not_come_back(store):
-    table, first, _ = two_versions(store)
+    _, first, _ = two_versions(store)
     begun_vacuum(store, retention_ms=HOUR_MS)
     with pytest.raises(UnsafeOperationError, match="has not ended, and it may delete 1 of") as caught:
         restore(DeltaLog(store), version=0)
@@ -225,7 +225,7 @@ def test_what_it_must_keep_comes_back_beside_it(store):
 
 
 def test_a_vacuum_that_begins_meanwhile_is_a_conflict(store, monkeypatch):
-    table, _, _ = two_versions(store)
+    two_versions(store)
     refuse = module._refuse_missing
 
     def slow(*args, **named):
