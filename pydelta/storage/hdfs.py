@@ -260,7 +260,11 @@ class HdfsStore:
     def _write_temporary(self, path: str, data: bytes) -> str:
         temporary = self._path(_temporary_name(path))
         try:
-            with self._client.create(temporary) as stream:
+            stream = self._client.create(temporary)
+        except _CLIENT_ERRORS as error:
+            raise self._failed(path, error) from error
+        try:
+            with stream:
                 stream.write(data)
         except _CLIENT_ERRORS as error:
             with suppress(*_CLIENT_ERRORS):
