@@ -14,6 +14,12 @@ from pydelta.storage import open_store
 sys.path.append(str(Path(__file__).parents[1] / "contracts"))  # for test_store, whose tests run here too
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(600))  # the first one of all may have to wait for Maven's download
+
+
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory):
     try:
