@@ -50,7 +50,7 @@ def compete(root, names, writers, begin, results, first):
 
 
 def test_of_threads_in_several_processes_one_makes_a_name(root, store):
-    processes, writers, names = 3, 6, [f"_delta_log/{number:020}.json" for number in range(3)]
+    processes, writers, names = 2, 8, [f"_delta_log/{number:020}.json" for number in range(3)]
     spawn = multiprocessing.get_context("spawn")  # the client's threads do not survive a fork
     begin, results = spawn.Barrier(processes), spawn.Queue()
     running = [
