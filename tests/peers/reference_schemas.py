@@ -13,29 +13,13 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from reference_session import rows, spark
 
 FOLDER = Path(sys.argv[1])
 
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.sql.session.timeZone", "UTC")
-    .config("spark.sql.shuffle.partitions", "4")
-    .config("spark.jars.packages", "io.delta:delta-spark_2.13:4.4.0")
-    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    .config("spark.databricks.delta.snapshotPartitions", "2")
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("ERROR")
 
-
-def rows(path):
-    frame = spark.read.format("delta").load(str(path))
-    texts = frame.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
-    return sorted((json.loads(row[0]) for row in texts), key=lambda row: json.dumps(row, sort_keys=True))
+def rows_by_name(folder):
+    return {path.name: rows(spark.read.format("delta").load(str(path))) for path in sorted(folder.iterdir())}
 
 
 def refused(text):
@@ -47,8 +31,7 @@ def refused(text):
 
 
 ours, theirs = FOLDER / "ours", FOLDER / "theirs"
-read = {path.name: rows(path) for path in sorted(ours.iterdir())}
-(FOLDER / "read.json").write_text(json.dumps(read))
+(FOLDER / "read.json").write_text(json.dumps(rows_by_name(ours)))
 
 said = {
     "check": refused(f"INSERT INTO delta.`{ours}/ruled` (id, v) VALUES (-1, 'x')"),
@@ -81,6 +64,6 @@ for statement in CHANGES:
 history = spark.sql(f"DESCRIBE HISTORY {table}").orderBy("version").collect()[2:]
 said["history"] = [[row["operation"], row["operationParameters"]] for row in history]
 spark.sql(f"INSERT INTO {table} (id) VALUES (5000000000)")
-(FOLDER / "written.json").write_text(json.dumps({path.name: rows(path) for path in sorted(theirs.iterdir())}))
+(FOLDER / "written.json").write_text(json.dumps(rows_by_name(theirs)))
 (FOLDER / "said.json").write_text(json.dumps(said))
 spark.stop()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -82,22 +79,12 @@ def write_ours(spark, folder):
 
 
 @pytest.fixture(scope="module")
-def exchange(spark, tmp_path_factory):
+def exchange(spark, run_reference, tmp_path_factory):
     """Runs the reference engine once, over our tables and its own."""
     folder = tmp_path_factory.mktemp("peers")
     (folder / "ours").mkdir()
     write_ours(spark, folder / "ours")
-    python = os.environ["PYDELTA_PEER_PYTHON"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
-    done = subprocess.run(
-        [python, str(Path(__file__).with_name("reference_engine.py")), str(folder), *VACUUMED],
-        env=environment | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_reference("reference_engine.py", folder, *VACUUMED)
     return folder
 
 

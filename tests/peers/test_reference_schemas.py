@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -115,7 +112,7 @@ def write_ours(spark, folder):
 
 
 @pytest.fixture(scope="module")
-def exchange(spark, tmp_path_factory):
+def exchange(spark, run_reference, tmp_path_factory):
     """Runs the reference engine once, over our tables and its own."""
     folder = tmp_path_factory.mktemp("schemas")
     (folder / "ours").mkdir()
@@ -123,17 +120,7 @@ def exchange(spark, tmp_path_factory):
     write_ours(spark, folder / "ours")
     before = {path.name: rows(spark, path) for path in sorted((folder / "ours").iterdir())}
     (folder / "before.json").write_text(json.dumps(before))
-    python = os.environ["PYDELTA_PEER_PYTHON"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
-    done = subprocess.run(
-        [python, str(Path(__file__).with_name("reference_schemas.py")), str(folder)],
-        env=environment | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_reference("reference_schemas.py", folder)
     return folder
 
 
