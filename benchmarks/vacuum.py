@@ -19,10 +19,11 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from benchmarks._peer import Peer, reference_engine
 from jobs import inventory, load_inventory
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Metadata, encode_json
@@ -53,30 +54,21 @@ OURS = """
     print(json.dumps({"seconds": took, "found": result.files.height, "peak MB": peak, "lists": result.list_requests}))
 """
 
-REFERENCE = """
-    import json, sys, tempfile, time
-    from pyspark.sql import SparkSession
-    conf = json.loads(sys.argv[1])
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    with tempfile.TemporaryDirectory() as folder:  # a first VACUUM that is not counted
-        spark.range(10).write.format("delta").save(folder + "/t")
-        spark.sql("VACUUM delta.`" + folder + "/t` RETAIN 0 HOURS DRY RUN").collect()
-    print("READY", flush=True)
-    for line in sys.stdin:
-        table, report = json.loads(line)
-        using = ""
-        if report:
-            using = (
-                "USING INVENTORY (SELECT concat('s3a://', bucket, '/', key) AS path, length, isDir, modificationTime "
-                "FROM delta.`" + report + "`)"
-            )
-        started = time.perf_counter()
-        spark.sql("VACUUM delta.`" + table + "` " + using + " RETAIN 0 HOURS DRY RUN").collect()
-        print("TOOK", time.perf_counter() - started, flush=True)
+_REFERENCE = """
+import tempfile
+with tempfile.TemporaryDirectory() as folder:  # a first VACUUM that is not counted
+    spark.range(10).write.format("delta").save(folder + "/t")
+    spark.sql("VACUUM delta.`" + folder + "/t` RETAIN 0 HOURS DRY RUN").collect()
+def turn(table, report):
+    using = ""
+    if report:
+        using = (
+            "USING INVENTORY (SELECT concat('s3a://', bucket, '/', key) AS path, length, isDir, modificationTime "
+            "FROM delta.`" + report + "`)"
+        )
+    started = time.perf_counter()
+    spark.sql("VACUUM delta.`" + table + "` " + using + " RETAIN 0 HOURS DRY RUN").collect()
+    return time.perf_counter() - started
 """
 
 _PACKAGES = "org.apache.hadoop:hadoop-aws:3.5.0"
@@ -210,15 +202,11 @@ def _compare(table: str, conf: Mapping[str, str], counts: Callable[[], dict[str,
                 print(f"{name}: {one['seconds']:.1f} s", file=sys.stderr, flush=True)
                 result[f"{name}, peak MB"] = max(one["peak MB"], result.get(f"{name}, peak MB", 0))
                 result[f"{name}, requests"] = counts() or {"LIST by its own count": one["lists"]}
-        if "PYDELTA_REFERENCE_PYTHON" in os.environ:
-            reference = _Reference(conf)
-            try:
-                for name, using in (("delta-spark inventory", report), ("delta-spark listing", "")):
-                    seconds[name] = [reference(table, using) for _ in range(2 if using else 1)][-1:]
-                    print(f"{name}: {seconds[name][0]:.1f} s", file=sys.stderr, flush=True)
-                    result[f"{name}, requests"] = counts()
-            finally:
-                reference.close()
+        with _reference(conf) or nullcontext() as reference:
+            for name, using in (("delta-spark inventory", report), ("delta-spark listing", "")) if reference else ():
+                seconds[name] = [reference(table, using) for _ in range(2 if using else 1)][-1:]
+                print(f"{name}: {seconds[name][0]:.1f} s", file=sys.stderr, flush=True)
+                result[f"{name}, requests"] = counts()
     assert len(found) == 1
     medians = {name: sorted(values)[len(values) // 2] for name, values in seconds.items()}
     result |= {"found": found.pop(), "seconds": {name: round(value, 2) for name, value in medians.items()}}
@@ -238,51 +226,15 @@ def _ours(table: str, report: str, conf: Mapping[str, str]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-class _Reference:
-    """The reference engine in a process of its own."""
-
-    def __init__(self, conf: Mapping[str, str]) -> None:
-        settings = {
-            "spark.jars.packages": f"io.delta:delta-spark_2.13:4.4.0,{_PACKAGES}",
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-            "spark.databricks.delta.snapshotPartitions": "2",
-            "spark.sql.shuffle.partitions": "4",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-        }
-        if jars := os.environ.get("PYDELTA_REFERENCE_S3A_JARS"):  # a folder of hadoop-aws and what it needs
-            settings["spark.jars.packages"] = "io.delta:delta-spark_2.13:4.4.0"
-            settings["spark.jars"] = ",".join(map(str, sorted(Path(jars).glob("*.jar"))))
-        settings |= {f"spark.hadoop.{name}": value for name, value in conf.items()}
-        environment = dict(os.environ)
-        environment.pop("PYSPARK_PYTHON", None)
-        environment.pop("PYSPARK_DRIVER_PYTHON", None)
-        self._process = subprocess.Popen(
-            [os.environ["PYDELTA_REFERENCE_PYTHON"], "-c", textwrap.dedent(REFERENCE), json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if os.environ.get("BENCH_DEBUG") else subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self._answer("READY")
-
-    def _answer(self, word: str) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(word):
-                return line.removeprefix(word).strip()
-        raise RuntimeError("the reference engine ended; try it with BENCH_DEBUG=1")
-
-    def __call__(self, table: str, report: str) -> float:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([table, report]) + "\n")
-        self._process.stdin.flush()
-        return float(self._answer("TOOK"))
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+def _reference(conf: Mapping[str, str]) -> Peer | None:
+    settings = {
+        "spark.driver.memory": "4g",
+        "spark.jars.packages": _PACKAGES,
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.shuffle.partitions": "4",
+    }
+    if jars := os.environ.get("PYDELTA_REFERENCE_S3A_JARS"):  # a folder of hadoop-aws and what it needs
+        del settings["spark.jars.packages"]
+        settings["spark.jars"] = ",".join(map(str, sorted(Path(jars).glob("*.jar"))))
+    return reference_engine(_REFERENCE, settings | {f"spark.hadoop.{name}": value for name, value in conf.items()})
