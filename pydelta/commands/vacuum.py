@@ -393,7 +393,9 @@ class _Run:
             f"there. {shown}{'; …' if len(state.failed) > _SHOWN else ''}"
         )
         if state.denied:
-            return StoragePermissionError(message, hint="Give the key the permission to delete, then run it again.")
+            return StoragePermissionError(
+                message, hint="Give this user, or this key, the permission to delete, then run it again."
+            )
         return StorageError(message, retryable=True, hint="Run it again: it takes up what is left.")
 
     def _progress(self, found: _Found, phase: str, state: Deletion | None = None) -> VacuumProgress:

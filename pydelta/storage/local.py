@@ -28,6 +28,7 @@ from pydelta.storage.uris import check_path
 __all__ = ["LocalStore"]
 
 _TEMP_PREFIX = ".pydelta-tmp-"
+_DENIED = (errno.EACCES, errno.EPERM)
 
 
 class LocalStore:
@@ -183,7 +184,7 @@ class LocalStore:
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
         """See ``Store.delete_many``."""
-        deleted, failed = 0, []
+        deleted, denied, failed = 0, False, []
         for path in paths:
             try:
                 os.unlink(self._path(path))
@@ -191,8 +192,9 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 deleted += 1
             except OSError as error:
+                denied = denied or error.errno in _DENIED
                 failed.append((path, error.strerror or str(error)))
-        return DeleteReport(deleted=deleted, failed=tuple(failed))
+        return DeleteReport(deleted=deleted, failed=tuple(failed), denied=denied)
 
     def open_writer(self, path: str) -> BinaryIO:
         """See ``Store.open_writer``."""
@@ -324,7 +326,7 @@ def _translated(path: str) -> Iterator[None]:
 def _raise(error: OSError, path: str) -> NoReturn:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         raise ObjectNotFoundError(f"{path} does not exist.") from error
-    if error.errno in (errno.EACCES, errno.EPERM):
+    if error.errno in _DENIED:
         raise StoragePermissionError(
             f"{path}: permission denied.", hint="Check the owner and the mode of the folder."
         ) from error

@@ -53,7 +53,8 @@ store = open_store(f"{folder}/t")
 for write in (store.put, store.put_if_absent, stream):
     message = refuses(StorageReadOnlyError, lambda: write("y", b"1"))
     assert "read-only" in message, message
-assert [path for path, reason in store.delete_many(["x"]).failed] == ["x"]
+report = store.delete_many(["x"])
+assert [path for path, reason in report.failed] == ["x"] and not report.denied
 assert store.read("x") == b"1" and left() == ["x"]
 """
 
@@ -66,7 +67,8 @@ for write in (store.put, store.put_if_absent, stream):
     assert "denied" in message, message
 if how == "readable":
     assert store.read("x") == b"1" and left() == ["x"]
-    assert [path for path, reason in store.delete_many(["x"]).failed] == ["x"]
+    report = store.delete_many(["x", "not there"])
+    assert ([path for path, _ in report.failed], report.denied, report.deleted) == (["x"], True, 1), report
 else:
     refuses(StoragePermissionError, lambda: list(store.list_all()))
     refuses(StoragePermissionError, lambda: list(store.list_from("", prefix="")))
