@@ -46,6 +46,7 @@ from pydelta.protocol.types import StructField, StructType
 __all__ = ["FileTable", "PartitionSpec"]
 
 _Array: TypeAlias = npt.NDArray[Any]
+_SLICE_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,14 +212,14 @@ class FileTable:
         columns = ["path", "dv_id"]
         base = self._base
         if base is None or self._core is not None or self._seed is not None or self._replaced is not None:
-            yield self.core.select(columns)
+            yield from self.core.select(columns).iter_slices(_SLICE_ROWS)
             return
         mentions = Mentions(self._deltas, self._root)
         try:
             for frame in base.core_batches(()):
                 yield mentions.without(frame.select(columns))
         except LogCorruptedError:
-            yield self.core.select(columns)  # by the fallback, or the error again
+            yield from self.core.select(columns).iter_slices(_SLICE_ROWS)  # by the fallback, or the error again
             return
         if self._deltas:
             yield added_files(self._deltas).select(columns)
