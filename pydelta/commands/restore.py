@@ -28,6 +28,7 @@ from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 __all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
 
 _SHOWN_MISSING = 10
+_CLOCKS_APART_MS = 600_000
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 _TIMESTAMP_PROPERTIES = (
     "delta.enableInCommitTimestamps",
@@ -174,12 +175,16 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
 
 def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) -> None:
     """Refuse files that a VACUUM may be deleting now: those of which no tombstone says that they are still retained."""
-    running = find_running(log, current.version) if log.settings.vacuum_check else None
+    if not log.settings.vacuum_check:
+        return
+    key = ["path", "dv_id"]
+    tombstones = current.tombstones().select(*key, pl.col("deletion_timestamp").fill_null(0) - _CLOCKS_APART_MS)
+    removed = returning.select(key).join(tombstones, on=key, how="left", nulls_equal=True)
+    removed = removed.with_columns(pl.col("deletion_timestamp").fill_null(0))
+    running = find_running(log, current.version, since_ms=int(removed["deletion_timestamp"].min() or 0))  # type: ignore[arg-type]
     if running is None:
         return
-    tombstones = current.tombstones().filter(pl.col("deletion_timestamp") >= running.cutoff_ms)
-    key = ["path", "dv_id"]
-    doubtful = returning.join(tombstones.select(key), on=key, how="anti", nulls_equal=True)
+    doubtful = removed.filter(pl.col("deletion_timestamp") < running.cutoff_ms)
     if doubtful.height:
         until = dt.datetime.fromtimestamp(running.given_up_ms / 1000, tz=dt.UTC).isoformat(timespec="seconds")
         raise UnsafeOperationError(

@@ -22,6 +22,7 @@ from pydelta.commands.inventory_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum_delete import Deletion, delete_files
 from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_ranges, list_batches
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
+from pydelta.commands.vacuum_marks import START_VERSION
 from pydelta.commands.vacuum_needed import Needed, find_needed
 from pydelta.commands.vacuum_plan import Names, checksums_of, folders_of, in_partitions, names_of, split_checksums
 from pydelta.commands.vacuum_result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
@@ -341,10 +342,10 @@ class _Run:
                 )
             removed = self._remove_directories(found)
         except BaseException:
-            self._record_failure(found, state)
+            self._record_failure(start, found, state)
             raise
         failed = bool(state.failed or state.untouched)
-        end = self._record_end(found, state.files + removed, "FAILED" if failed else "COMPLETED")
+        end = self._record_end(start, found, state.files + removed, "FAILED" if failed else "COMPLETED")
         self.tell(self._progress(found, "done", state))
         if failed:
             raise self._incomplete(found, state)
@@ -364,14 +365,14 @@ class _Run:
         store = paged(self.log.store)
         return len(store.remove_directories(list(found.empty))) if store is not None and found.empty else 0
 
-    def _record_end(self, found: _Found, gone: int, status: str) -> int:
+    def _record_end(self, start: int, found: _Found, gone: int, status: str) -> int:
         metrics = {"numDeletedFiles": gone, "numVacuumedDirectories": found.result.directories}
-        return self._record(VACUUM_END, {"status": status}, metrics)
+        return self._record(VACUUM_END, {"status": status, START_VERSION: start}, metrics)
 
-    def _record_failure(self, found: _Found, state: Deletion) -> None:
+    def _record_failure(self, start: int, found: _Found, state: Deletion) -> None:
         """Say in the history that it broke off, if that can still be said; what broke it off is what is raised."""
         try:
-            self._record_end(found, state.files, "FAILED")
+            self._record_end(start, found, state.files, "FAILED")
         except DeltaError:
             return
 

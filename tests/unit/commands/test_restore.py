@@ -154,8 +154,8 @@ HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
 
 
-def record(version, operation, *, hours_ago, **parameters):
-    info = CommitInfo({"operation": operation, "operationParameters": parameters})
+def record(version, operation, *, hours_ago, engine="Apache-Spark/4.1.0 Delta-Lake/4.4.0", **parameters):
+    info = CommitInfo({"operation": operation, "operationParameters": parameters, "engineInfo": engine})
     return CommitRecord(version=version, timestamp_ms=NOW_MS - hours_ago * HOUR_MS, commit_info=info)
 
 
@@ -168,6 +168,15 @@ def start(version, *, hours_ago, retention_hours=None, default_hours=168):
 
 def end(version, *, hours_ago):
     return record(version, "VACUUM END", hours_ago=hours_ago, status="COMPLETED")
+
+
+def our_start(version, *, hours_ago):
+    retention = str(HOUR_MS)
+    return record(version, "VACUUM START", hours_ago=hours_ago, engine="pydelta/1", specifiedRetentionMillis=retention)
+
+
+def our_end(version, *, of, hours_ago):
+    return record(version, "VACUUM END", hours_ago=hours_ago, engine="pydelta/1", startVersion=str(of))
 
 
 RUNS = [
@@ -185,6 +194,12 @@ RUNS = [
     ([start(1, hours_ago=3), start(2, hours_ago=2), end(3, hours_ago=1), end(4, hours_ago=1)], None),
     ([end(1, hours_ago=2), start(2, hours_ago=1)], (2, 169)),
     ([CommitRecord(version=1, timestamp_ms=NOW_MS, commit_info=None), start(2, hours_ago=1)], (2, 169)),
+    # An end of ours says whose it is.
+    ([our_start(1, hours_ago=3), our_start(2, hours_ago=2), our_end(3, of=1, hours_ago=1)], (2, 3)),
+    ([our_start(1, hours_ago=3), our_start(2, hours_ago=2), our_end(3, of=2, hours_ago=1)], (1, 4)),
+    ([our_start(5, hours_ago=2), our_end(6, of=1, hours_ago=1)], (5, 3)),
+    ([our_start(1, hours_ago=3), start(2, hours_ago=2), end(3, hours_ago=1)], (1, 4)),
+    ([start(1, hours_ago=3), our_start(2, hours_ago=2), our_end(3, of=2, hours_ago=1)], (1, 171)),
     ([start(1, hours_ago=30), start(2, hours_ago=3), end(3, hours_ago=2)], None),
 ]
 
@@ -236,3 +251,15 @@ def test_a_vacuum_that_begins_meanwhile_is_a_conflict(store, monkeypatch):
     with pytest.raises(ConcurrentDeleteReadException, match="VACUUM"):
         restore(DeltaLog(store), version=0)
     assert DeltaLog(store).update().version == 2
+
+
+def test_only_commits_since_the_files_were_removed_are_looked_at(store, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "find_running", lambda log, version, *, since_ms: asked.append((version, since_ms)))
+    table = builder(store)
+    first, second, third = (table.file(rows(number)) for number in (1, 2, 3))
+    table.commit(first, second, third)
+    now = time.time_ns() // 1_000_000
+    table.commit(first.remove(deletion_timestamp=now), second.remove(deletion_timestamp=now - 5 * HOUR_MS))
+    restore(DeltaLog(store), version=0)
+    assert asked == [(1, now - 5 * HOUR_MS - 600_000)]

@@ -97,7 +97,9 @@ def test_the_history_says_what_was_done(yard):
     }
     assert info[2].get("operationParameters")["specifiedRetentionMillis"] == "720000000"
     assert info[0].get("operationMetrics") == {"numFilesToDelete": "3", "sizeOfDataToDelete": "97"}
-    assert info[1].get("operationParameters") == {"status": "COMPLETED"}
+    starts = [str(record.version) for record in reversed(last)][::2]
+    assert info[1].get("operationParameters") == {"status": "COMPLETED", "startVersion": starts[0]}
+    assert info[3].get("operationParameters") == {"status": "COMPLETED", "startVersion": starts[1]}
     assert info[1].get("operationMetrics") == {"numDeletedFiles": "3", "numVacuumedDirectories": "3"}
 
 
@@ -350,8 +352,8 @@ def test_without_permission_it_says_what_was_deleted_and_touches_no_more():
         vacuum(DeltaLog(store), now_ms=yard.now_ms, options=VacuumOptions(delete_workers=1))
     assert "bad-0000: refused" in str(caught.value)
     assert len(store.paths("delete_many")) == 2, "one in which something went, one in which nothing did"
-    end = yard.log.history(1)[0].commit_info
-    assert end.get("operationParameters") == {"status": "FAILED"}
+    end, start = yard.log.history(2)
+    assert end.commit_info.get("operationParameters") == {"status": "FAILED", "startVersion": str(start.version)}
     assert run(yard).deleted == 2500
 
 
@@ -385,7 +387,8 @@ def test_an_interrupted_run_begins_no_further_deletion():
     with pytest.raises(KeyboardInterrupt):
         run(yard, progress=interrupt, options=VacuumOptions(delete_workers=1))
     assert len(yard.files()) >= 3001
-    assert yard.log.history(1)[0].commit_info.get("operationParameters") == {"status": "FAILED"}
+    end, start = yard.log.history(2)
+    assert end.commit_info.get("operationParameters") == {"status": "FAILED", "startVersion": str(start.version)}
     run(yard)
     assert yard.files() == {"x"}
 
