@@ -86,13 +86,10 @@ class PathIndexBuilder:
 
     def index(self) -> PathIndex:
         """Of all paths until now."""
-        if len(self._parts) > 1:
-            whole = np.concatenate(self._parts)
-            whole.sort()
-            self._parts = [whole]
-        elif self._parts:
-            self._parts = [np.sort(self._parts[0])]
-        return PathIndex.of_hashes(self._parts[0] if self._parts else np.empty(0, dtype=np.uint64))
+        whole = np.concatenate([np.empty(0, dtype=np.uint64), *self._parts])
+        whole.sort()
+        self._parts = [whole]
+        return PathIndex.of_hashes(whole)
 
 
 class PathSample:

@@ -8,23 +8,18 @@ from __future__ import annotations
 import getpass
 import importlib.util
 import json
-import os
 import re
-import shutil
 import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+from java_servers import fetch, java, site_xml
+
 SERVER = "org.apache.hadoop.hdfs.server"
 START_SECONDS = 90.0
 SMALL = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
-
-
-class NotToBeHad(Exception):
-    """The jar cannot be fetched here; says why."""
 
 
 class HdfsCluster:
@@ -34,15 +29,17 @@ class HdfsCluster:
         self.folder = folder
         bundled = _jars_of_pyspark()
         jars = folder / "jars"
-        _fetch(_hadoop_version(bundled), jars)
+        fetch(f"org.apache.hadoop:hadoop-client-minicluster:{_hadoop_version(bundled)}", jars)
         self.port, self._web = _free_ports(2)
         self.host = f"127.0.0.1:{self.port}"
         self.uri = f"hdfs://{self.host}"
         self.user = getpass.getuser()
         conf = folder / "conf"
         conf.mkdir()
-        (conf / "core-site.xml").write_text(_xml({"fs.defaultFS": self.uri, "ipc.client.connect.retry.interval": 100}))
-        (conf / "hdfs-site.xml").write_text(_xml(self._settings()))
+        (conf / "core-site.xml").write_text(
+            site_xml({"fs.defaultFS": self.uri, "ipc.client.connect.retry.interval": 100})
+        )
+        (conf / "hdfs-site.xml").write_text(site_xml(self._settings()))
         self._classes = f"{conf}:{jars}/*:{bundled}/*"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -102,9 +99,7 @@ class HdfsCluster:
         }
 
     def _run(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        home = os.environ.get("JAVA_HOME")
-        java = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
-        command = [java, *SMALL, "-cp", self._classes, f"{SERVER}.{name}", *arguments]
+        command = [java(), *SMALL, "-cp", self._classes, f"{SERVER}.{name}", *arguments]
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
         self._processes[name] = process
@@ -143,18 +138,6 @@ def _hadoop_version(jars: Path) -> str:
     return found[1]
 
 
-def _fetch(version: str, target: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NotToBeHad("there is no mvn to fetch Hadoop's NameNode with")
-    artifact = f"org.apache.hadoop:hadoop-client-minicluster:{version}"
-    command = [maven, "-q", "-B", f"{PLUGIN}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-    if done.returncode:
-        said = next((line for line in done.stdout.splitlines() if "ERROR" in line), "it said nothing")
-        raise NotToBeHad(f"Maven does not give {artifact}: {said[:300]}")
-
-
 def _free_ports(count: int) -> list[int]:
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
@@ -163,8 +146,3 @@ def _free_ports(count: int) -> list[int]:
     for probe in probes:
         probe.close()
     return ports
-
-
-def _xml(settings: dict[str, object]) -> str:
-    body = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
-    return f"<configuration>{body}</configuration>"

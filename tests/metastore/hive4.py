@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tarfile
 import time
 from pathlib import Path
 
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+from java_servers import fetch, java, site_xml
+
 SERVER = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
 JARS = (  # the archive has no Hadoop, and lacks a few more
     "org.apache.hadoop:hadoop-client-api:3.4.2",
@@ -26,10 +26,6 @@ JARS = (  # the archive has no Hadoop, and lacks a few more
     "org.apache.httpcomponents:httpcore:4.4.13",
     "org.slf4j:slf4j-api:1.7.36",
 )
-
-
-class NotToBeHad(Exception):
-    """The jars cannot be fetched here; says why."""
 
 
 class Hive4:
@@ -56,15 +52,10 @@ class Hive4:
         }
         configuration = folder / "conf"
         configuration.mkdir()
-        body = "".join(
-            f"<property><name>{key}</name><value>{text}</value></property>" for key, text in settings.items()
-        )
-        (configuration / "metastore-site.xml").write_text(f"<configuration>{body}</configuration>")
-        home_of_java = os.environ.get("JAVA_HOME")
-        java = str(Path(home_of_java, "bin", "java")) if home_of_java else shutil.which("java")
+        (configuration / "metastore-site.xml").write_text(site_xml(settings))
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.net", "java.lang", "java.util")]
         classes = f"{configuration}:{home}/lib/*:{folder}/jars/*"
-        command = [str(java), "-Xmx384m", *opened, f"-Dderby.system.home={folder}", "-cp", classes]
+        command = [java(), "-Xmx384m", *opened, f"-Dderby.system.home={folder}", "-cp", classes]
         environment = {**os.environ, "METASTORE_HOME": str(home)}
         self._said = folder / "log"
         tool = ["org.apache.hadoop.hive.metastore.tools.schematool.MetastoreSchemaTool", "-dbType", "derby"]
@@ -102,23 +93,12 @@ class Hive4:
 
 
 def _fetch(folder: Path) -> Path:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NotToBeHad("there is no mvn to fetch Hive Metastore 4.0.1 with")
-    _maven(maven, f"-Dartifact={SERVER}", folder)
+    fetch(SERVER, folder)
     for coordinates in JARS:
-        _maven(maven, f"-Dartifact={coordinates}", folder / "jars")
+        fetch(coordinates, folder / "jars")
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     archive.unlink()
     (home,) = folder.glob("apache-hive-metastore-*")
     return home
-
-
-def _maven(maven: str, artifact: str, target: Path) -> None:
-    command = [maven, "-q", "-B", f"{PLUGIN}:copy", artifact, f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-    if done.returncode:
-        said = next((line for line in done.stdout.splitlines() if "ERROR" in line), "it said nothing")
-        raise NotToBeHad(f"Maven does not give {artifact.removeprefix('-Dartifact=')}: {said[:300]}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hive4 import Hive4, NotToBeHad
+from hive4 import Hive4
+from java_servers import NotToBeHad
 
 from catalog_sync.inspect import verify_sync
 from catalog_sync.metastore import Metastore, MetastoreAddress
