@@ -10,7 +10,8 @@ import json
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.errors import DeltaEnvironmentError
 
-__all__ = ["Jvm", "is_classic"]
+__all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
 _CACHED_SNAPSHOTS: Final = 8
@@ -69,26 +70,26 @@ class Jvm:
         self.struct_type: Any = sql.types.StructType
         self.relation: Any = sql.execution.datasources.HadoopFsRelation
         self.parquet: Any = sql.execution.datasources.parquet.ParquetFileFormat
-        self.logical_relation: Any = _module(sql.execution.datasources, "LogicalRelation")
-        self.dataset: Any = _module(sql.classic, "Dataset")
-        self.partition_directory: Any = _module(sql.execution.datasources, "PartitionDirectory")
+        self.logical_relation: Any = scala_object(sql.execution.datasources, "LogicalRelation")
+        self.dataset: Any = scala_object(sql.classic, "Dataset")
+        self.partition_directory: Any = scala_object(sql.execution.datasources, "PartitionDirectory")
         self.empty_row: Any = catalyst.InternalRow.empty()
         plans = catalyst.plans.logical
-        self.local_relation: Any = _module(plans, "LocalRelation")
+        self.local_relation: Any = scala_object(plans, "LocalRelation")
         self.filter: Any = plans.Filter
         self.project: Any = plans.Project
         self._rebalance: Any = plans.RebalancePartitions
-        self._project_object: Any = _module(plans, "Project")
+        self._project_object: Any = scala_object(plans, "Project")
         self._union: Any = plans.Union
-        self._alias: Any = _module(catalyst.expressions, "Alias")
-        self._named: Any = _module(catalyst.expressions, "NamedExpression")
-        self._literal: Any = _module(catalyst.expressions, "Literal")
+        self._alias: Any = scala_object(catalyst.expressions, "Alias")
+        self._named: Any = scala_object(catalyst.expressions, "NamedExpression")
+        self._literal: Any = scala_object(catalyst.expressions, "Literal")
         self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
-        self._expression_utils: Any = _module(sql.classic, "ExpressionUtils")
+        self._expression_utils: Any = scala_object(sql.classic, "ExpressionUtils")
         self._tag: Any = catalyst.trees.TreeNodeTag
-        self.subquery_alias: Any = _module(plans, "SubqueryAlias")
+        self.subquery_alias: Any = scala_object(plans, "SubqueryAlias")
         self.and_expression: Any = catalyst.expressions.And
-        self.table_identifier: Any = _module(catalyst, "TableIdentifier")
+        self.table_identifier: Any = scala_object(catalyst, "TableIdentifier")
         self.strings: Any = jvm.org.apache.hadoop.util.StringUtils
         self.arrays: Any = jvm.java.util.Arrays
         self.object_class: Any = jvm.java.lang.Object
@@ -281,7 +282,7 @@ class Jvm:
         return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
 
     def _legacy(self) -> Any:
-        return _module(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
+        return scala_object(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
 
     def expression(self, column: Column) -> Any:
         """The Catalyst expression of a Column."""
@@ -346,7 +347,7 @@ class Jvm:
 
     def bound(self, query: Any) -> Any:
         """A statement with parameters -> the same with their values in place."""
-        return _module(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
+        return scala_object(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
 
     def parse(self, text: str) -> Any:
         """Spark's own parser."""
@@ -420,16 +421,21 @@ class Jvm:
 
         Spark looks for a name that is taken in the active session, which may be another one.
         """
-        if self.session.sessionState().dataSourceManager().dataSourceExists(source.name()):
-            return
+        if not self.session.sessionState().dataSourceManager().dataSourceExists(source.name()):
+            with self.active():
+                self.spark.dataSource.register(source)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """While this session is the active one, whose settings Spark's rules and look-ups use."""
         sessions = self.view.org.apache.spark.sql.SparkSession
-        active = sessions.getActiveSession()
+        before = sessions.getActiveSession()
         sessions.setActiveSession(self.session)
         try:
-            self.spark.dataSource.register(source)
+            yield
         finally:
-            if active.isDefined():
-                sessions.setActiveSession(active.get())
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
 
     def forget_data_source(self, name: str) -> None:
         """Take a Python data source of this session out again; Spark has no call for it."""
@@ -472,7 +478,7 @@ class Jvm:
         return self._bulk.directories(self._bulk.statuses(blocks, count), count, rows)
 
 
-def _module(package: Any, name: str) -> Any:
+def scala_object(package: Any, name: str) -> Any:
     """A Scala object."""
     return getattr(getattr(package, name + "$"), "MODULE$")
 
