@@ -1,23 +1,25 @@
 """What the metastore should say and what it says in, what to change out. Pure: no Thrift, no store.
 
-=======================  ==============================================  =================================
+=======================  ==============================================  =========================================
 the metastore has        and                                             then
-=======================  ==============================================  =================================
+=======================  ==============================================  =========================================
 nothing                                                                  create, add every partition
 something else                                                           refuse
-ours                     same version, schema and generator              nothing
-ours                     other columns                                   alter, with its partitions
-ours                     other partition columns                         drop the entry, create
-ours                     an older version, changes known                 add and drop what changed
-ours                     changes unknown, or asked for in full           compare every partition
-=======================  ==============================================  =================================
+ours                     other partition columns                         drop the entry, create it, add every partition
+ours                     other columns, another place                    alter
+ours                     an older version, the log tells what changed    compare the partitions that changed
+ours                     anything else, or asked for in full             compare every partition
+=======================  ==============================================  =========================================
+
+To compare is the same for some partitions and for all: what has files is added or moved to its place, what has none is
+dropped, and what somebody else added is left alone.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog_sync.errors import NotOursError
 from catalog_sync.twin import (
@@ -40,7 +42,10 @@ __all__ = [
     "check_ours",
     "compare_partitions",
     "described",
+    "has_columns_of",
+    "is_partitioned_alike",
     "plan_sync",
+    "why_full",
 ]
 
 
@@ -158,94 +163,82 @@ def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
     return None
 
 
+def is_partitioned_alike(twin: Twin, found: FoundTable) -> bool:
+    """Whether the entry has the table's partition columns: a metastore changes them for nobody."""
+    return _names_and_types(found.partition_columns) == _names_and_types(twin.partition_columns)
+
+
+def has_columns_of(twin: Twin, found: FoundTable) -> bool:
+    """Whether the entry has the table's columns. Comments are compared by the hash that it carries alone."""
+    same_hash = found.parameters.get(SCHEMA_KEY) == twin.schema_hash
+    return same_hash and _names_and_types(found.columns) == _names_and_types(twin.columns)
+
+
+def _names_and_types(columns: Iterable[HiveColumn]) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in columns]
+
+
 def plan_sync(
     twin: Twin,
     found: FoundTable | None,
     *,
-    changed: Mapping[str, bool] | None,
+    live: Collection[str],
+    touched: Collection[str] | None = None,
     existing: Mapping[str, FoundPartition] | None = None,
-    live: Collection[str] = (),
     full: bool = False,
     prune: bool = False,
 ) -> SyncPlan:
-    """What to change in the metastore.
+    """Decide what to change.
 
     Args:
-        twin: What it should say.
-        found: What it says; None for nothing. Checked by ``check_ours`` before.
-        changed: Partitions that commits after the synced version touched -> whether they have files now; None when
-            that is not known.
-        existing: All partitions of the entry; needed where the changes are not known.
-        live: Partitions with files, of the whole table; needed there too.
+        twin: What the metastore should say.
+        found: What it says of the table; None for nothing. It is ours.
+        live: Every partition of the table that has files.
+        touched: Partitions that commits since the entry's version changed; None when they cannot be told.
+        existing: Partitions of the entry: all of them, or those of ``touched`` that there are.
         full: Compare every partition.
         prune: Drop partitions that somebody else added.
     """
-    partitioned = bool(twin.partition_columns)
+    every = _sorted(live) if twin.partition_columns else ()
     if found is None:
-        return SyncPlan(
-            table=TableAction.CREATE,
-            add=_sorted(live) if partitioned else (),
-            full=True,
-            reason="it is new",
-            stamp=True,
-        )
-    if [(column.name, column.type) for column in found.partition_columns] != [
-        (column.name, column.type) for column in twin.partition_columns
-    ]:
-        return SyncPlan(
-            table=TableAction.RECREATE,
-            add=_sorted(live) if partitioned else (),
-            full=True,
-            reason="the partition columns have changed",
-            stamp=True,
-        )
-    same_schema = found.parameters.get(SCHEMA_KEY) == twin.schema_hash and found.columns == twin.columns
-    table = TableAction.NONE if same_schema and found.location == twin.location else TableAction.ALTER
-    reason = why_full(twin, found, full=full)
-    stamp = table is TableAction.ALTER or reason is not None or found.version != twin.version
-    if not partitioned:
-        return SyncPlan(table=table, full=reason is not None, reason=reason, stamp=stamp)
-    if reason is None and changed is None:
-        reason = "the log no longer tells what changed"
-    if reason is not None:
-        assert existing is not None, "a full comparison needs the partitions there are"
-        return compare_partitions(twin, existing, live, table=table, reason=reason, prune=prune)
-    assert changed is not None
-    return SyncPlan(
+        return SyncPlan(table=TableAction.CREATE, add=every, full=True, reason="it is new", stamp=True)
+    if not is_partitioned_alike(twin, found):
+        reason = "the partition columns have changed"
+        return SyncPlan(table=TableAction.RECREATE, add=every, full=True, reason=reason, stamp=True)
+    table = TableAction.NONE
+    if not has_columns_of(twin, found) or found.location != twin.location:
+        table = TableAction.ALTER
+    why = why_full(twin, found, full=full)
+    if why is None and touched is None and twin.partition_columns:
+        why = "the log does not tell what changed"
+    plan = SyncPlan(
         table=table,
-        add=_sorted(name for name, has_files in changed.items() if has_files),
-        drop=_sorted(name for name, has_files in changed.items() if not has_files),
-        stamp=stamp,
+        full=why is not None,
+        reason=why,
+        stamp=table is not TableAction.NONE or why is not None or found.version != twin.version,
     )
+    if not twin.partition_columns:
+        return plan
+    scope = None if why is not None else set(touched or ())
+    wanted = [name for name in every if scope is None or name in scope]
+    there = {name: part for name, part in (existing or {}).items() if scope is None or name in scope}
+    return compare_partitions(plan, twin, there, wanted, prune=prune)
 
 
 def compare_partitions(
-    twin: Twin,
-    existing: Mapping[str, FoundPartition],
-    live: Collection[str],
-    *,
-    table: TableAction,
-    reason: str,
-    prune: bool,
+    plan: SyncPlan, twin: Twin, existing: Mapping[str, FoundPartition], wanted: Collection[str], *, prune: bool
 ) -> SyncPlan:
-    """Every partition there is against every one there should be."""
-    wanted = set(live)
-    extra = [existing[name] for name in existing if name not in wanted]
-    foreign = [partition for partition in extra if not partition.ours]
-    return SyncPlan(
-        table=table,
+    """The plan, with what to do about partitions there are, and those there should be instead."""
+    extra = [existing[name] for name in existing if name not in set(wanted)]
+    what = "added by somebody else, " + ("dropped" if prune else "kept")
+    return replace(
+        plan,
         add=_sorted(name for name in wanted if name not in existing),
         move=_sorted(
             name for name in wanted if name in existing and existing[name].location != twin.partition_location(name)
         ),
         drop=_sorted(partition.directory for partition in extra if partition.ours or prune),
-        drift=tuple(
-            Drift(partition=partition.directory, what="added by somebody else" + (", dropped" if prune else ", kept"))
-            for partition in foreign
-        ),
-        full=True,
-        reason=reason,
-        stamp=True,
+        drift=tuple(Drift(partition=partition.directory, what=what) for partition in extra if not partition.ours),
     )
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from catalog_sync.atomic import is_atomic
-from catalog_sync.diff import TableAction, compare_partitions
+from catalog_sync.diff import SyncPlan, compare_partitions, has_columns_of, is_partitioned_alike
 from catalog_sync.metastore import Metastore, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
-from catalog_sync.twin import ID_KEY, LOCATION_KEY, SCHEMA_KEY, twin_of
+from catalog_sync.twin import ID_KEY, LOCATION_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_state, verify_manifests
@@ -134,14 +134,14 @@ def verify_sync(log: DeltaLog, metastore: Metastore, twin: TableName, *, files: 
         wrong.append("it is the twin of another table")
     if found.location != wanted.location:
         wrong.append(f"its location is {found.location}, the manifests lie at {wanted.location}")
-    if found.columns != wanted.columns or found.parameters.get(SCHEMA_KEY) != wanted.schema_hash:
+    if not has_columns_of(wanted, found):
         wrong.append("its columns are not those of the table")
-    if [item.name for item in found.partition_columns] != [item.name for item in wanted.partition_columns]:
+    if not is_partitioned_alike(wanted, found):
         return SyncReport(manifests=manifests, entry=(*wrong, "its partition columns are not those of the table"))
     if found.version != state.version:
         wrong.append(f"it carries version {found.version}, the manifests are of {state.version}")
     existing = partitions_of(metastore, twin, snapshot.partition_columns) if wanted.partition_columns else {}
-    plan = compare_partitions(wanted, existing, state.live(), table=TableAction.NONE, reason="verify", prune=True)
+    plan = compare_partitions(SyncPlan(), wanted, existing, state.live(), prune=True)
     moved = plan.move
     if is_atomic(found.parameters):
         moved = _read_otherwise(log, snapshot, state, {name: existing[name].location for name in plan.move})

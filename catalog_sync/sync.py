@@ -11,14 +11,24 @@ twice. The lease keeps two syncs of one table apart, so that none drops a partit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catalog_sync.atomic import ATOMIC_KEY, is_atomic, move_partitions
-from catalog_sync.diff import FoundPartition, FoundTable, SyncPlan, TableAction, check_ours, plan_sync, why_full
+from catalog_sync.diff import (
+    FoundPartition,
+    FoundTable,
+    SyncPlan,
+    TableAction,
+    check_ours,
+    has_columns_of,
+    is_partitioned_alike,
+    plan_sync,
+    why_full,
+)
 from catalog_sync.errors import MetastoreError
-from catalog_sync.metastore import Metastore, found_partition, found_table, partition_entry, table_entry
+from catalog_sync.metastore import Metastore, found_partition, found_table, hive_name, partition_entry, table_entry
 from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
 from pydelta.errors import TableNotFoundError, VersionNotFoundError
@@ -34,6 +44,7 @@ from pydelta.manifests import (
     publish_ahead,
     publish_under,
     read_state,
+    values_of_directory,
 )
 from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import DEFAULT_SCHEMES, hive_values
@@ -203,7 +214,7 @@ def _is_current(state: ManifestState | None, twin: Twin, entry: Any, options: Sy
         return False
     if _changes_atomic(options, found):
         return False
-    if found.parameters.get(SCHEMA_KEY) != twin.schema_hash or found.columns != twin.columns:
+    if not has_columns_of(twin, found) or not is_partitioned_alike(twin, found):
         return False
     return (
         state is not None
@@ -223,7 +234,6 @@ def _sync(
     snapshot = log.snapshot(version=manifests.version)
     twin = twin_of(snapshot)
     plan = _plan(log, snapshot, twin, metastore, name, entry, options, state=state)
-    plan = replace(plan, drop=tuple(sorted({*plan.drop, *(d for d in state.emptied if entry is not None)})))
     before = found_table(entry) if entry is not None else None
     atomic = bool(twin.partition_columns) and _becomes_atomic(options, before)
     stamped = {VERSION_KEY: str(twin.version), SCHEMA_KEY: twin.schema_hash, GENERATOR_KEY: GENERATOR}
@@ -233,7 +243,7 @@ def _sync(
     if plan.table is TableAction.RECREATE:
         metastore.drop(name.database, name.name)
     if plan.table in (TableAction.CREATE, TableAction.RECREATE):
-        _create(metastore, twin, name)
+        _create(metastore, twin, name, atomic=atomic, before=entry)
     elif before is not None and _changes_atomic(options, before):
         # without a version, so that an interruption is followed by a comparison of everything
         kept = {ATOMIC_KEY: "true"} if atomic else {}
@@ -264,19 +274,19 @@ def _sync(
         metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
         lease.check()
         metastore.drop_partitions(name.database, name.name, plan.drop)
-    if twin.partition_columns:
-        forget_under(log, plan.drop, lease)
+    theirs = {drift.partition for drift in plan.drift} - set(plan.drop)
+    forget_under(log, [directory for directory in state.emptied if directory not in theirs], lease)
     lease.check()
     if plan.stamp:
-        old = entry if plan.table in (TableAction.NONE, TableAction.ALTER) else None
-        last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=old)
+        last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=entry)
         metastore.alter(last)
     return twin.version, plan, manifests
 
 
-def _create(metastore: Metastore, twin: Twin, name: TableName) -> None:
+def _create(metastore: Metastore, twin: Twin, name: TableName, *, atomic: bool, before: Any) -> None:
     """Create the entry, without a version yet: whoever finds it so compares everything."""
-    fresh = table_entry(twin, name.database, name.name, parameters=twin.identity())
+    parameters = dict(twin.identity()) | ({ATOMIC_KEY: "true"} if atomic else {})
+    fresh = table_entry(twin, name.database, name.name, parameters=parameters, before=before)
     try:
         metastore.create(fresh)
     except MetastoreError:
@@ -302,29 +312,26 @@ def _plan(
     *,
     state: ManifestState | None,
 ) -> SyncPlan:
-    if entry is None:
-        return plan_sync(twin, None, changed=None, live=_live(snapshot, state))
-    found = found_table(entry)
+    live = _live(snapshot, state)
+    found = found_table(entry) if entry is not None else None
+    if found is None or not twin.partition_columns or not is_partitioned_alike(twin, found):
+        return plan_sync(twin, found, live=live, full=options.full)
     full = options.full or options.prune or _changes_atomic(options, found)
-    changed = None
-    reason = why_full(twin, found, full=full)
-    if reason is None and twin.partition_columns:
+    touched = None
+    if why_full(twin, found, full=full) is None:
         assert found.version is not None
-        changed = _changed(log, snapshot, found.version, state)
-    if twin.partition_columns and (reason is not None or changed is None):
-        existing = {}
-        if [column.name for column in found.partition_columns] == [column.name for column in twin.partition_columns]:
-            existing = partitions_of(metastore, name, snapshot.partition_columns)
-        return plan_sync(
-            twin,
-            found,
-            changed=None,
-            existing=existing,
-            live=_live(snapshot, state),
-            full=full,
-            prune=options.prune,
-        )
-    return plan_sync(twin, found, changed=changed or {}, full=full)
+        touched = _touched(log, snapshot, found.version)
+        if touched is not None and state is not None:
+            touched |= set(state.emptied)
+    return plan_sync(
+        twin,
+        found,
+        live=live,
+        touched=touched,
+        existing=partitions_of(metastore, name, snapshot.partition_columns, only=touched),
+        full=full,
+        prune=options.prune,
+    )
 
 
 def _live(snapshot: Snapshot, state: ManifestState | None) -> set[str]:
@@ -342,20 +349,33 @@ def _directory(snapshot: Snapshot, values: Iterable[str | None]) -> str:
     return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
 
 
-def _changed(log: DeltaLog, snapshot: Snapshot, since: int, state: ManifestState | None) -> dict[str, bool] | None:
-    """Partitions that commits after ``since`` touched -> whether they have files; None where the log cannot tell."""
+def _touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
+    """Partitions that commits after ``since`` touched; None where the log cannot tell."""
     try:
-        changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec.physical_names)
+        changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec)
     except VersionNotFoundError:
         return None
     if changes.unknown is not None:
         return None
-    live = _live(snapshot, state)
-    return {name: name in live for name in (_directory(snapshot, values) for values in changes.values)}
+    return {_directory(snapshot, values) for values in changes.values}
 
 
-def partitions_of(metastore: Metastore, name: TableName, columns: Sequence[str]) -> dict[str, FoundPartition]:
-    """All partitions of an entry by directory; ``columns`` are its partition columns as the table spells them."""
-    names = metastore.partition_names(name.database, name.name)
+def partitions_of(
+    metastore: Metastore, name: TableName, columns: Sequence[str], *, only: Collection[str] | None = None
+) -> dict[str, FoundPartition]:
+    """Partitions of an entry by directory.
+
+    Args:
+        metastore: Where it is.
+        name: Of the entry.
+        columns: Its partition columns as the table spells them.
+        only: Directories of those that are asked for; None for all. Directories of other columns are none of them.
+    """
+    if only is None:
+        names = metastore.partition_names(name.database, name.name)
+    else:
+        keys = [column.lower() for column in columns]
+        own = (item for item in only if [key.lower() for key in values_of_directory(item)] == keys)
+        names = sorted({hive_name(directory) for directory in own})
     found = (found_partition(part, columns) for part in metastore.partitions(name.database, name.name, names))
     return {partition.directory: partition for partition in found}

@@ -31,7 +31,7 @@ __all__ = [
 
 VERSION_KEY: Final = "pydelta.sync.version"
 GENERATOR_KEY: Final = "pydelta.sync.generator"
-GENERATOR: Final = "1"
+GENERATOR: Final = "2"
 """Raised when what this package writes changes: entries of an older one are brought up to date in full."""
 
 

@@ -149,6 +149,8 @@ class FileTable:
     def apply(self, delta: FileDelta, spec: PartitionSpec) -> FileTable:
         """The table after one more commit. Cost depends on the chain's length alone, not on the number of files."""
         seed = (self._core, len(self._deltas)) if self._core is not None else self._seed
+        if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
+            seed = None
         return FileTable(
             root=self._root,
             spec=spec,

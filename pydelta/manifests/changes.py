@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pydelta.protocol.actions import Action, AddFile, RemoveFile
+from pydelta.log.files import PartitionSpec
+from pydelta.protocol.actions import Action, AddFile, Metadata, RemoveFile
+from pydelta.protocol.types import parse_schema
 
-__all__ = ["PartitionChanges", "changed_partitions"]
+__all__ = ["PartitionChanges", "changed_partitions", "partition_types"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,26 +25,43 @@ class PartitionChanges:
     unknown: str | None = None
 
 
-def changed_partitions(
-    commits: Iterable[tuple[int, Sequence[Action]]], physical_names: Sequence[str]
-) -> PartitionChanges:
-    """Which partitions gained or lost a file.
+def partition_types(spec: PartitionSpec) -> tuple[str, ...]:
+    """Types of the partition columns, in order: with other ones, the same text may be another partition."""
+    return tuple(str(field.data_type) for field in spec.partition_schema().fields)
+
+
+def changed_partitions(commits: Iterable[tuple[int, Sequence[Action]]], spec: PartitionSpec) -> PartitionChanges:
+    """Which partitions gained or lost a file. A table that was partitioned in another way meanwhile cannot tell.
 
     Args:
         commits: Versions and their actions.
-        physical_names: Keys of ``partitionValues``, in the order of the partition columns.
+        spec: Partition columns as they are after them.
     """
+    names = frozenset(spec.physical_names)
     found: set[tuple[str | None, ...]] = set()
     for version, actions in commits:
         for action in actions:
+            if isinstance(action, Metadata) and _is_partitioned_otherwise(action, spec):
+                return _unknown(f"version {version} changes the partition columns")
             if not isinstance(action, AddFile | RemoveFile):
                 continue
             values = action.partition_values
             if values is None:
-                if physical_names:
-                    return PartitionChanges(
-                        values=frozenset(), unknown=f"version {version} removes a file without naming its partition"
-                    )
+                if names:
+                    return _unknown(f"version {version} removes a file without naming its partition")
                 values = {}
-            found.add(tuple(values.get(name) or None for name in physical_names))
+            if values.keys() != names:
+                return _unknown(f"version {version} has a file of other partition columns")
+            found.add(tuple(values[name] or None for name in spec.physical_names))
     return PartitionChanges(values=frozenset(found))
+
+
+def _unknown(why: str) -> PartitionChanges:
+    return PartitionChanges(values=frozenset(), unknown=why)
+
+
+def _is_partitioned_otherwise(metadata: Metadata, spec: PartitionSpec) -> bool:
+    if metadata.partition_columns != spec.partition_columns:
+        return True
+    schema = parse_schema(metadata.schema_string)
+    return partition_types(PartitionSpec.of(schema, metadata.partition_columns, spec.mode)) != partition_types(spec)

@@ -22,7 +22,7 @@ import polars as pl
 from pydelta.errors import BindError, InvalidArgumentError, StorageError, TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import PV_PREFIX
-from pydelta.manifests.changes import changed_partitions
+from pydelta.manifests.changes import changed_partitions, partition_types
 from pydelta.manifests.contents import (
     DEFAULT_SCHEMES,
     MANIFEST_DIR,
@@ -91,7 +91,7 @@ class PublishResult:
         full: Every manifest was written.
         reason: Why so, as a phrase; None for a difference.
         written: Partitions whose manifest was written, with their values. (``""`` without partition columns.)
-        emptied: Partitions that have no files and keep an empty manifest.
+        emptied: Partitions that have no files and keep an empty manifest for now.
         removed: Partitions whose manifest was deleted.
         files: Lines written.
         crowded: Partition -> number of files, where there are more than ``MANY_FILES``.
@@ -202,6 +202,7 @@ def _why_full(state: ManifestState | None, snapshot: Snapshot, options: Manifest
         table_id=snapshot.metadata.id,
         location=snapshot.table_uri,
         partition_columns=snapshot.partition_columns,
+        partition_types=partition_types(snapshot.files.spec),
         schemes=options.schemes,
     )
     if reason is None and state.version > snapshot.version:
@@ -227,10 +228,12 @@ def _publish(
     stale = list(plan.without_files)
     emptied = set(known.emptied if known else ())
     assert snapshot.metadata is not None
+    types = partition_types(snapshot.files.spec)
     ahead: set[str] = set()
-    if state is not None and (state.table_id, state.partition_columns) == (
+    if state is not None and (state.table_id, state.partition_columns, state.partition_types) == (
         snapshot.metadata.id,
         snapshot.partition_columns,
+        types,
     ):
         ahead = set(state.ahead) - set(plan.manifests)
     if plan.full and not plan.partial:
@@ -238,17 +241,19 @@ def _publish(
     elif not options.keep_emptied:
         stale += [name for name in emptied if name not in plan.manifests and name not in stale]
     stale = [name for name in stale if name not in ahead]
-    kept_empty = stale if options.keep_emptied else []
-    if not snapshot.partition_columns and "" in stale:
-        kept_empty = [""]  # readers of an unpartitioned table must find it without rows, not without a manifest
+    outdated = {name for name in stale if tuple(values_of_directory(name)) != snapshot.partition_columns}
+    kept_empty = [name for name in stale if name not in outdated and (options.keep_emptied or not name)]
     writes = {manifest_path(name): manifest.text for name, manifest in plan.manifests.items()}
     writes |= {manifest_path(name): b"" for name in kept_empty}
     put_manifests(store, writes, lease)
-    removed = [name for name in stale if name not in kept_empty]
+    # What was partitioned in another way shows its old rows until the metastore knows the new partitions.
+    kept = {*kept_empty, *(outdated if options.keep_emptied else ())}
+    removed = [name for name in stale if name not in kept]
     delete_manifests(store, [manifest_path(name) for name in removed], lease)
     partitions = dict(known.partitions) if known else {}
     for name in (*plan.manifests, *kept_empty):
         partitions[name] = snapshot.version
+    left_over = (emptied | kept) - set(plan.manifests) - set(removed)
     for name in ahead:
         partitions.setdefault(name, snapshot.version)
     for name in removed:
@@ -259,9 +264,10 @@ def _publish(
         version=(known.version if known else -1) if plan.partial else snapshot.version,
         generation=lease.generation,
         partition_columns=snapshot.partition_columns,
+        partition_types=types,
         schemes=dict(options.schemes),
         partitions=partitions,
-        emptied=tuple(sorted((emptied | set(kept_empty)) - set(plan.manifests) - set(removed) - {""})),
+        emptied=tuple(sorted(left_over - (set() if snapshot.partition_columns else {""}))),
         ahead=tuple(sorted(ahead)),
     )
     lease.check()
@@ -291,7 +297,7 @@ def _plan(log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, option
         assert state is not None
         try:
             commits = log.changes(state.version, snapshot.version)
-            changes = changed_partitions(commits, snapshot.files.spec.physical_names)
+            changes = changed_partitions(commits, snapshot.files.spec)
             reason = changes.unknown
         except VersionNotFoundError:
             reason = f"the log no longer reaches back to version {state.version}"

@@ -27,9 +27,11 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         generation: How often the lease was held until then.
         generator: See ``GENERATOR``.
         partition_columns: Of the table at that version.
+        partition_types: Their types: with another one, a value has another directory.
         schemes: Rewritten schemes.
         partitions: Directory -> version at which its manifest was last written.
-        emptied: Directories without files whose manifest stays, empty, until the metastore has dropped the partition.
+        emptied: Directories without files whose manifest stays until the metastore has dropped the partition: empty, or
+            as it was where the table was partitioned in another way.
         ahead: Directories without files whose partition was asked for before its first rows; they stay.
     """
 
@@ -39,6 +41,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     generation: int
     generator: int = GENERATOR
     partition_columns: tuple[str, ...] = ()
+    partition_types: tuple[str, ...] = ()
     schemes: dict[str, str] = {}
     partitions: dict[str, int] = {}
     emptied: tuple[str, ...] = ()
@@ -58,7 +61,13 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return min(versions), max(versions)
 
     def why_not_from(
-        self, *, table_id: str, location: str, partition_columns: tuple[str, ...], schemes: Mapping[str, str]
+        self,
+        *,
+        table_id: str,
+        location: str,
+        partition_columns: tuple[str, ...],
+        partition_types: tuple[str, ...],
+        schemes: Mapping[str, str],
     ) -> str | None:
         """Why the difference since this state is not enough, as a phrase; None when it is."""
         if self.table_id != table_id:
@@ -67,7 +76,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return f"the table lay at {self.location} when it was published"
         if self.generator != GENERATOR:
             return f"the manifests were written by generator {self.generator}"
-        if self.partition_columns != partition_columns:
+        if (self.partition_columns, self.partition_types) != (partition_columns, partition_types):
             return "the partition columns have changed"
         if self.schemes != dict(schemes):
             return "the rewriting of schemes has changed"

@@ -169,7 +169,7 @@ def _changed(
     """Manifests to write, partitions without files, and whether these are all partitions."""
     if since is not None:
         try:
-            changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec.physical_names)
+            changes = changed_partitions(log.changes(since, snapshot.version), snapshot.files.spec)
         except VersionNotFoundError:
             pass
         else:

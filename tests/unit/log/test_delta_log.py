@@ -5,7 +5,19 @@ from __future__ import annotations
 import os
 
 import pytest
-from log_tables import V2_PROTOCOL, add, append_until, commit, create, info, log_of, metadata, new_store, remove
+from log_tables import (
+    PROTOCOL,
+    V2_PROTOCOL,
+    add,
+    append_until,
+    commit,
+    create,
+    info,
+    log_of,
+    metadata,
+    new_store,
+    remove,
+)
 
 from pydelta.errors import (
     LogCorruptedError,
@@ -143,6 +155,17 @@ def test_a_commit_that_changes_the_partitioning_is_followed():
     after = log.apply_commit(before, 1, actions)
     assert after.files.core.columns[4] == "pv:name"
     assert after.files.core["pv:name"].to_list() == ["x"]
+
+
+def test_a_table_whose_emptiness_was_looked_at_has_its_partition_columns_from_the_first_commit_on():
+    store = new_store()
+    log = log_of(store)
+    before = log.update()
+    assert before.files.core.is_empty()
+    actions = [info("CREATE TABLE"), PROTOCOL, metadata(), add(1, "2024-05-01")]
+    commit(store, 0, actions)
+    after = log.apply_commit(before, 0, actions)
+    assert after.files.core["pv:day"].to_list() == ["2024-05-01"]
 
 
 def test_a_hole_names_the_version():
