@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from catalog_sync.errors import MetastoreError, NotOursError
+from catalog_sync.columns import change_columns
+from catalog_sync.errors import NotOursError
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
 from pydelta.log import Snapshot
-from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry, columns_to_keep_first
+from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
 __all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_native"]
 
@@ -63,15 +64,7 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
         )
     if (before.parameters or {}).get(SCHEMA_KEY) == wanted.parameters[SCHEMA_KEY]:
         return False
-    try:
-        metastore.alter(wanted)
-    except MetastoreError:
-        first = columns_to_keep_first([item.type for item in before.sd.cols], [item.type for item in wanted.sd.cols])
-        if first is None:
-            raise
-        before.sd.cols = before.sd.cols[:first]  # its schema parameter stays: a crash in between is made good next time
-        metastore.alter(before)
-        metastore.alter(wanted)
+    change_columns(metastore, before, wanted)
     return True
 
 

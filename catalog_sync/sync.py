@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catalog_sync.atomic import ATOMIC_KEY, is_atomic, move_partitions
+from catalog_sync.columns import ColumnsRefusedError, change_columns, columns_refused
 from catalog_sync.diff import (
     FoundPartition,
     FoundTable,
@@ -27,7 +28,7 @@ from catalog_sync.diff import (
     plan_sync,
     why_full,
 )
-from catalog_sync.errors import MetastoreError
+from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
 from catalog_sync.metastore import Metastore, found_partition, found_table, hive_name, partition_entry, table_entry
 from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
@@ -112,6 +113,7 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
         SchemaError: Columns that Hive cannot have. Nothing was changed.
         UnsupportedFeatureError: Deletion vectors, or columns with other names in the files. Nothing was changed.
         NotOursError: The metastore has something else of that name. Nothing was changed.
+        ColumnsRefusedError: The metastore does not take the columns. Partitions are those of the newest version.
         MetastoreUnavailableError, MetastoreError, StorageError: Run it again; it goes on from there.
     """
     options = options or SyncOptions()
@@ -239,6 +241,7 @@ def _sync(
     stamped = {VERSION_KEY: str(twin.version), SCHEMA_KEY: twin.schema_hash, GENERATOR_KEY: GENERATOR}
     if atomic:
         stamped[ATOMIC_KEY] = "true"
+    refused: ColumnsRefusedError | None = None
     lease.check()
     if plan.table is TableAction.RECREATE:
         metastore.drop(name.database, name.name)
@@ -246,13 +249,10 @@ def _sync(
         _create(metastore, twin, name, atomic=atomic, before=entry)
     elif before is not None and _changes_atomic(options, before):
         # without a version, so that an interruption is followed by a comparison of everything
-        kept = {ATOMIC_KEY: "true"} if atomic else {}
-        altered = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | kept, before=entry)
-        metastore.alter(altered, cascade=True)
+        twin, refused = _alter(metastore, name, entry, twin, {ATOMIC_KEY: "true"} if atomic else {})
     elif plan.table is TableAction.ALTER:
         kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
-        altered = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | kept, before=entry)
-        metastore.alter(altered, cascade=bool(twin.partition_columns))
+        twin, refused = _alter(metastore, name, entry, twin, kept)
     lease.check()
     if atomic:
         moved, dropped = move_partitions(
@@ -277,10 +277,39 @@ def _sync(
     theirs = {drift.partition for drift in plan.drift} - set(plan.drop)
     forget_under(log, [directory for directory in state.emptied if directory not in theirs], lease)
     lease.check()
+    if refused is not None:
+        stamped[SCHEMA_KEY] = before.parameters.get(SCHEMA_KEY, "") if before is not None else ""
     if plan.stamp:
         last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=entry)
         metastore.alter(last)
+    if refused is not None:
+        raise refused
     return twin.version, plan, manifests
+
+
+def _alter(
+    metastore: Metastore, name: TableName, entry: Any, twin: Twin, parameters: Mapping[str, str]
+) -> tuple[Twin, ColumnsRefusedError | None]:
+    """Bring the entry to the twin's columns and place.
+
+    Where the metastore does not take the columns, those that it has serve: partitions follow all the same, since a
+    manifest says which files there are and nothing of columns.
+
+    Returns:
+        The twin with the columns that the entry has now, and what the metastore refused.
+    """
+    said = dict(twin.identity()) | dict(parameters)
+    found = found_table(entry)
+    try:
+        wanted = table_entry(twin, name.database, name.name, parameters=said, before=entry)
+        change_columns(metastore, entry, wanted, cascade=bool(twin.partition_columns))
+        return twin, None
+    except MetastoreUnavailableError:
+        raise
+    except MetastoreError as error:
+        kept = replace(twin, columns=found.columns)
+        metastore.alter(table_entry(kept, name.database, name.name, parameters=said, before=entry))
+        return kept, columns_refused(name, found, twin, error)
 
 
 def _create(metastore: Metastore, twin: Twin, name: TableName, *, atomic: bool, before: Any) -> None:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from catalog_sync.metastore import Metastore, MetastoreAddress, _types
 
 __all__ = ["MemoryMetastore"]
+
+
+_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "string")
+
+
+def _goes_over(old: str, new: str) -> bool:
+    """Whether a metastore takes the second type in the place of the first."""
+    numbers = old in _NUMBERS and new in _NUMBERS
+    return old == new or (numbers and _NUMBERS.index(old) < _NUMBERS.index(new))
 
 
 class MemoryMetastore(Metastore):
@@ -62,6 +71,17 @@ class MemoryMetastore(Metastore):
         self.parts[entry.dbName, entry.tableName] = {}
 
     def _alter_table_with_environment_context(self, database: str, name: str, entry: Any, context: Any) -> None:
+        before = self.entries[database, name]
+        keys = [[(key.name, key.type) for key in table.partitionKeys] for table in (before, entry)]
+        if keys[0] != keys[1]:
+            raise _types().InvalidOperationException(message="partition keys can not be changed.")
+        pairs = zip(before.sd.cols, entry.sd.cols, strict=False)
+        wrong = [new.name for old, new in pairs if not _goes_over(old.type, new.type)]
+        if wrong:
+            raise _types().InvalidOperationException(
+                message="The following columns have types incompatible with the existing columns in their respective "
+                f"positions : {','.join(wrong)}"
+            )
         self.entries[database, name] = entry
         if context.properties.get("CASCADE") == "true":
             for part in self.parts[database, name].values():

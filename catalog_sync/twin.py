@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from catalog_sync.hive_types import hive_type, unsupported_columns
@@ -65,15 +65,12 @@ class Twin:
     table_location: str
     table_id: str
     version: int
-    _hash: str = field(default="", repr=False)
 
     @property
     def schema_hash(self) -> str:
         """A digest of the columns, types and comments, and of the table's comment."""
-        return (
-            self._hash
-            or hashlib.sha256(repr((self.columns, self.partition_columns, self.comment)).encode()).hexdigest()[:16]
-        )
+        text = repr((self.columns, self.partition_columns, self.comment))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def identity(self) -> Mapping[str, str]:
         """The parameters that say whose twin it is."""

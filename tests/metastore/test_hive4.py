@@ -80,4 +80,17 @@ def test_columns_and_the_native_entry(client, tmp_path):
     (part,) = client.partitions("lake_symlink", "items", ["p=a"])
     assert [column.name for column in part.sd.cols] == ["x", "note"]
     assert [str(found) for found, _ in native_tables(client, "lake")] == ["lake.items"]
+    txn = start_transaction(log)
+    first = {"name": "first", "type": "date", "nullable": True, "metadata": {}}
+    changed = [first, *(item | {"type": "string"} if item["name"] == "x" else item for item in fields)]
+    txn.update_metadata(txn.snapshot.metadata.replace(schema_string=encode_json({"type": "struct", "fields": changed})))
+    txn.commit([], Operation(name="REPLACE COLUMNS"))
+    assert sync_table(log, client, twin).plan.table.value == "alter"
+    assert sync_native(client, name, log.update())
+    wanted = [("first", "date"), ("x", "string")]
+    (part,) = client.partitions("lake_symlink", "items", ["p=a"])
+    for shown in (client.table("lake_symlink", "items").sd.cols, part.sd.cols):
+        assert [(column.name, column.type) for column in shown] == wanted
+    shown = client.table("lake", "items").sd.cols
+    assert [(column.name, column.type) for column in shown] == [*wanted, ("p", "string")]
     DeltaLog.clear_cache()
