@@ -41,6 +41,7 @@ from pydelta.protocol.actions import (
 from pydelta.protocol.paths import SIDECAR_DIR
 from pydelta.protocol.stats import parse_stats_columns
 from pydelta.storage.interface import Store
+from pydelta.storage.whole import read_listed
 
 __all__ = ["Checkpoint", "read_checkpoint"]
 
@@ -245,7 +246,7 @@ def read_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
     sidecars: list[Sidecar] = []
     for info in files.files:
         if info.path.endswith(".json"):
-            actions: Sequence[Action] = decode_commit(store.read(info.path), source=info.path)
+            actions: Sequence[Action] = decode_commit(read_listed(store, info), source=info.path)
         else:
             part = ParquetRows(store, info.path, info.size)
             parts.append(part)

@@ -18,6 +18,7 @@ from pydelta.errors import VersionNotFoundError
 from pydelta.log.segment import Listing
 from pydelta.protocol.actions import CommitInfo, decode_commit
 from pydelta.storage.interface import ObjectInfo, Store
+from pydelta.storage.whole import read_listed
 
 __all__ = ["CommitRecord", "CommitTimes", "read_commit_info", "read_history"]
 
@@ -58,7 +59,7 @@ def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
     Raises:
         LogCorruptedError: The line is not JSON; names file and line.
     """
-    data = store.read(info.path)
+    data = read_listed(store, info)
     for line in data.splitlines():
         if b'"commitInfo"' not in line[:64]:
             continue

@@ -25,6 +25,7 @@ from pydelta.protocol.features import supports
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import TableProperties
 from pydelta.storage.interface import Store
+from pydelta.storage.whole import read_listed
 
 __all__ = ["Replayed", "State", "UnusableFile", "apply_actions", "partition_spec", "read_commit", "replay"]
 
@@ -107,7 +108,7 @@ def read_commit(store: Store, commit: CommitFile) -> tuple[Action, ...]:
     Raises:
         LogCorruptedError: Empty, truncated or not JSON; or a compacted file with what only commits hold.
     """
-    data = store.read(commit.info.path)
+    data = read_listed(store, commit.info)
     if not data.strip():
         raise LogCorruptedError(
             f"{commit.info.path} is empty.",

@@ -74,7 +74,10 @@ class Store(Protocol):
         """Every object below ``prefix``, recursively, in no promised order. Directories are not objects."""
 
     def read(self, path: str) -> bytes:
-        """The whole object. Raises ``ObjectNotFoundError``."""
+        """The whole object. Raises ``ObjectNotFoundError``.
+
+        What decides whether a file may go is read by ``whole.read_listed``: a reply can be cut off without an error.
+        """
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """``length`` bytes from offset ``start``; fewer only at the end of the object."""
@@ -83,6 +86,10 @@ class Store(Protocol):
         """Create the object only if nothing has that name: atomic and all or nothing, whatever the race.
 
         A reader sees the whole object or none; a failure of any kind leaves no partial object behind.
+
+        Raises:
+            StorageError: Nothing was created by this call, and nothing will be. Where that is not certain the answer is
+                ``UNKNOWN``, or an error that is ``retryable``.
         """
 
     def put(self, path: str, data: bytes) -> None:

@@ -161,16 +161,23 @@ class FaultKind(enum.Enum):
     """The process ends before the call takes effect."""
     DIE_AFTER = "die after"
     """The process ends after the call took effect."""
+    TEAR = "tear"
+    """A read gives the beginning of the object as if it were all of it; any other call goes well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault: at the ``call``-th (from 0) of the calls that ``verb`` (None for any) and ``path_contains`` select."""
+    """One fault: at the ``call``-th (from 0) of the calls that ``verb`` (None for any) and ``path_contains`` select.
+
+    ``times`` is how many calls in a row go wrong, and ``kept`` says of how many bytes a torn read leaves how many.
+    """
 
     kind: FaultKind
     call: int
     verb: str | None = None
     path_contains: str = ""
+    times: int = 1
+    kept: Callable[[int], int] = lambda size: size // 2
 
 
 class FaultyStore(_Wrapper):
@@ -205,7 +212,9 @@ class FaultyStore(_Wrapper):
             raise StorageError(f"{verb} of {path} failed on purpose.", retryable=True)
         if fault.kind is FaultKind.DIE_BEFORE:
             raise SimulatedCrash(f"before {verb} of {path}")
-        run()
+        result = run()
+        if fault.kind is FaultKind.TEAR:
+            return result[: fault.kept(len(result))] if isinstance(result, bytes) else result
         if fault.kind is FaultKind.DIE_AFTER:
             raise SimulatedCrash(f"after {verb} of {path}")
         if verb == "put_if_absent":
@@ -216,7 +225,7 @@ class FaultyStore(_Wrapper):
         due = None
         for fault in self._faults:
             if fault.verb in (None, verb) and fault.path_contains in path:
-                if self._seen[fault] == fault.call:
+                if fault.call <= self._seen[fault] < fault.call + fault.times:
                     due = fault
                 self._seen[fault] += 1
         return due

@@ -4,7 +4,7 @@
 
     render for version N --> put N.json if absent --> created -----------------------> Landed
            ^                        |--> exists or unknown: read N.json back
-           |                                 |--> holds our txnId -------------------> Landed
+           |                                 |--> holds our txnId -------------------> Landed   (``settle``)
            |                                 |--> holds another's: a winner
            |                                 |--> cannot be told --------------------> Unknown
            +-- no conflict <-- each winner since, once, oldest first: deletion vectors are united (``rows``)
@@ -20,55 +20,26 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
 
-from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, ObjectNotFoundError, StorageError
-from pydelta.protocol.actions import Action, CommitInfo, decode_commit, encode_commit
+from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
+from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
-from pydelta.storage.interface import ObjectInfo, PutOutcome, Store
+from pydelta.storage.interface import ObjectInfo, Store
+from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
 from pydelta.txn.phases import COMMIT, Backoff, Observer
 from pydelta.txn.prepare import Base, Intention, render
 from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader
+from pydelta.txn.settle import Landed, Unknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
-__all__ = ["Landed", "Lost", "Outcome", "Published", "Unknown", "Winner", "now_ms", "publish", "put_commit"]
-
-_SETTLE_ATTEMPTS: Final = 6
+__all__ = ["Published", "Winner", "now_ms", "publish"]
 
 
 def now_ms() -> int:
     """The clock, epoch milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The version is ours."""
-
-    version: int
-    actions: tuple[Action, ...]
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """The version is another's; ``actions`` are theirs."""
-
-    version: int
-    actions: tuple[Action, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """Nobody can say whether the version is ours; ``cause`` is the last failure, if one was reported."""
-
-    version: int
-    cause: StorageError | None
-
-
-Outcome: TypeAlias = Landed | Lost | Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,60 +57,6 @@ class Published:
     landed: Landed
     attempts: int
     winners: tuple[Winner, ...]
-
-
-def put_commit(
-    store: Store, *, version: int, actions: tuple[Action, ...], txn_id: str, pause: Callable[[int], None]
-) -> Outcome:
-    """Try to take one version, and settle what a lost reply leaves open.
-
-    A put that reports failure, or that the name exists, may be this writer's own that arrived after all (a client
-    library that retried by itself, a reply that was lost): the file is read back and its ``txnId`` compared. Where
-    nothing is found the same bytes are put under the same name again, which is harmless if the first are still
-    on their way.
-
-    Args:
-        store: The table's store.
-        version: The version to take.
-        actions: The lines of the commit; the first is ``commitInfo`` with ``txn_id``.
-        txn_id: What to look for.
-        pause: Called with the number of the try before another one.
-
-    A refusal counts as one only while no earlier put of the same call is unsettled: credentials that expire between
-    two tries say nothing about the first.
-
-    Raises:
-        StorageError: The store refused for good, and the version is not there.
-        LogCorruptedError: The version is there and is no commit.
-    """
-    path, data = f"{LOG_DIR}/{commit_file(version)}", encode_commit(actions)
-    cause: StorageError | None = None
-    unsettled = False
-    for number in range(1, _SETTLE_ATTEMPTS + 1):
-        refusal: StorageError | None = None
-        try:
-            if store.put_if_absent(path, data) is PutOutcome.CREATED:
-                return Landed(version=version, actions=actions, size_bytes=len(data))
-        except StorageError as error:
-            cause = error
-            refusal = None if error.retryable or unsettled else error
-        unsettled = unsettled or refusal is None
-        try:
-            found = decode_commit(store.read(path), source=commit_file(version))
-        except ObjectNotFoundError:
-            if refusal is not None:
-                raise refusal from None
-        except StorageError as error:
-            if refusal is not None:
-                raise refusal from error
-            cause = error
-        else:
-            if any(isinstance(item, CommitInfo) and item.txn_id == txn_id for item in found):
-                return Landed(version=version, actions=actions, size_bytes=len(data))
-            return Lost(version=version, actions=found)
-        if number < _SETTLE_ATTEMPTS:
-            pause(number)
-    return Unknown(version=version, cause=cause)
 
 
 def publish(
@@ -251,19 +168,11 @@ def _publish(
         if isinstance(outcome, Landed):
             return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
         if isinstance(outcome, Unknown):
-            raise CommitStateUnknownError(
-                f"Whether version {version} was committed cannot be told: the store gave no reply, and the version "
-                f"could not be read back{f' ({outcome.cause.message})' if outcome.cause else ''}.",
-                txn_id=intention.txn_id,
-                hint=f"Look for commitInfo.txnId {intention.txn_id} in the table's history before running the "
-                "operation again, and delete none of its files until then.",
-                table=store.root,
-                version=version,
-            ) from outcome.cause
+            raise _unknown(outcome, txn_id=intention.txn_id, table=store.root) from outcome.cause
         first = race.follow(outcome.version, outcome.actions)
         if attempt < max_attempts:
             backoff.pause(attempt)
-            for winner in _winners_from(race, first):
+            for winner in _winners_from(race, first, size_bytes=outcome.size_bytes):
                 base = base.after(winner.commit, file_time_ms=winner.file.modification_time_ms)
                 winners.append(winner)
     raise ConcurrentWriteException(
@@ -277,15 +186,34 @@ def _publish(
     )
 
 
-def _winners_from(race: _Race, first: WinningCommit) -> Iterator[Winner]:
-    """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first."""
+def _unknown(outcome: Unknown, *, txn_id: str, table: str) -> CommitStateUnknownError:
+    cause = outcome.cause
+    said = "" if cause is None else f" ({cause.message if isinstance(cause, DeltaError) else cause!r})"
+    return CommitStateUnknownError(
+        f"Whether version {outcome.version} was committed cannot be told: {outcome.reason}{said}.",
+        txn_id=txn_id,
+        hint=f"Look for commitInfo.txnId {txn_id} in the table's history before running the operation again, and "
+        "delete none of its files until then.",
+        table=table,
+        version=outcome.version,
+    )
+
+
+def _winners_from(race: _Race, first: WinningCommit, *, size_bytes: int) -> Iterator[Winner]:
+    """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first.
+
+    Raises:
+        StorageError: One was read in part: the conflicts in the rest of it are not known.
+    """
     expected = first.version
     for file in race.store.list_from(commit_file(first.version), prefix=LOG_DIR):
         name = file.path.rpartition("/")[2]
         if name != commit_file(expected):
             continue  # checkpoints, checksums, and names that are none of the log's
-        commit = first
         if expected > first.version:
-            commit = race.follow(expected, decode_commit(race.store.read(file.path), source=name))
+            commit = race.follow(expected, decode_commit(read_listed(race.store, file), source=name))
+        else:
+            commit = first
+            ensure_whole(size_bytes, file)
         yield Winner(commit=commit, file=file)
         expected += 1

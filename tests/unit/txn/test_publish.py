@@ -78,6 +78,9 @@ class ScriptedStore:
         self.calls.append(("list", start))
         return self.inner.list_from(start, prefix=prefix)
 
+    def head(self, path: str):
+        return self.inner.head(path)
+
     def count(self, verb: str) -> int:
         return sum(1 for item in self.calls if item[0] == verb)
 
@@ -286,10 +289,30 @@ def test_the_read_version_stays_and_times_move_when_a_commit_is_rebased(store):
     assert next(iter(ours.fields)) == "inCommitTimestamp"
 
 
-def test_a_corrupt_winner_is_named(store):
+def test_a_corrupt_winner_is_named_and_is_nobodys(store):
     store.inner.put(path_of(1), b'{"add":{"path":')
-    with pytest.raises(errors.LogCorruptedError, match=commit_file(1)):
+    with pytest.raises(errors.CommitStateUnknownError, match=commit_file(1)):
         run(store, intend(add("n")))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_winner_that_was_read_in_part_hides_no_conflict(store, version):
+    for number in (1, 2):
+        hidden = RemoveFile(path="a", data_change=True) if number == version else add("w")
+        win(store, number, hidden, operation="DELETE", blind=False)
+    reads = ReadSet(files=key_frame([add("a").key]))
+    whole = store.inner.read
+
+    def torn(path):
+        data = whole(path)
+        return data.splitlines(keepends=True)[0] if path == path_of(version) else data
+
+    store.inner.read = torn
+    with pytest.raises(errors.StorageError, match="read in part") as caught:
+        run(store, intend(add("n")), reads=reads)
+    store.inner.read = whole
+    assert caught.value.retryable
+    assert versions_with(store, "ours") == []
 
 
 def test_an_observer_sees_each_attempt(store):
