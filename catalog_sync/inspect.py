@@ -17,7 +17,7 @@ from catalog_sync.twin import ID_KEY, LOCATION_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_state, verify_manifests
-from pydelta.manifests.contents import MANIFEST_NAME, manifest_path
+from pydelta.manifests.contents import MANIFEST_NAME, manifest_lines, manifest_path
 from pydelta.storage import open_store
 
 __all__ = ["SyncReport", "SyncStatus", "preview", "sync_status", "verify_sync"]
@@ -190,7 +190,8 @@ def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict
     import pyarrow.parquet as pq
 
     try:
-        lines = log.store.read(manifest_path(directory)).decode().splitlines()
+        path = manifest_path(directory)
+        lines = manifest_lines(log.store.read(path), source=path)
     except ObjectNotFoundError as error:
         state = read_state(log.store)
         known = sorted(name for name in (state.partitions if state else {}) if name)

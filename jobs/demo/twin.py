@@ -13,7 +13,7 @@ from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
 from jobs.demo.stage import Stage
 from pydelta.log import DeltaLog
-from pydelta.manifests.contents import manifest_path
+from pydelta.manifests.contents import manifest_lines, manifest_path
 from pydelta.tables import DeltaTable
 
 _DAYS, _ROWS = 60, 12_000
@@ -70,7 +70,8 @@ def _compare(stage: Stage, log: DeltaLog, path: str) -> None:
     days = [str(row[0]) for row in stage.spark.read.format("delta").load(path).select("day").distinct().collect()]
     found = []
     for day in sorted(days):
-        lines = log.store.read(manifest_path(f"day={day}")).decode().splitlines()
+        manifest = manifest_path(f"day={day}")
+        lines = manifest_lines(log.store.read(manifest), source=manifest)
         rows = pl.concat([pl.read_parquet(line.removeprefix("file://")) for line in lines])
         found.append((day, rows.height, rows["amount"].sum()))
     table = stage.spark.read.format("delta").load(path)

@@ -29,6 +29,7 @@ from pydelta.manifests import named_files
 from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
 from pydelta.protocol.paths import LOG_DIR, commit_file, resolve_data_path
 from pydelta.protocol.vector_files import vector_files
+from pydelta.storage.whole import read_listed
 
 __all__ = [
     "CommitTimeline",
@@ -189,12 +190,16 @@ def files_of_commits(
     Raises:
         ObjectNotFoundError: One is gone and must not be.
         LogCorruptedError: One is damaged.
+        StorageError: One could not be read to its end.
     """
     wanted = list(versions)
+    first = commit_file(min(wanted, default=0))
+    listed = {info.path: info for info in log.store.list_from(first, prefix=LOG_DIR)} if wanted else {}
 
     def read(version: int) -> CommittedFiles | None:
+        path = f"{LOG_DIR}/{commit_file(version)}"
         try:
-            data = log.store.read(f"{LOG_DIR}/{commit_file(version)}")
+            data = read_listed(log.store, listed[path]) if path in listed else log.store.read(path)
         except ObjectNotFoundError:
             if all_of_them:
                 raise

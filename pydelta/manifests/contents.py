@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from pydelta.errors import SchemaError, UnsupportedFeatureError
+from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.protocol.partitions import hive_unescape, parse_partition_value, partition_dir
@@ -28,6 +28,7 @@ __all__ = [
     "Manifest",
     "check_publishable",
     "hive_values",
+    "manifest_lines",
     "manifest_path",
     "manifests_of",
     "values_of_directory",
@@ -59,6 +60,26 @@ class Manifest:
 def manifest_path(directory: str) -> str:
     """A partition directory -> the manifest's path under the table's root."""
     return f"{MANIFEST_DIR}/{directory}/{MANIFEST_NAME}" if directory else f"{MANIFEST_DIR}/{MANIFEST_NAME}"
+
+
+def manifest_lines(text: bytes, *, source: str) -> list[str]:
+    """The lines of a manifest, as its readers part them: at line feeds and carriage returns, and at nothing else.
+
+    Args:
+        text: Its bytes.
+        source: Its path, for messages.
+
+    Raises:
+        LogCorruptedError: It is no UTF-8, so what it names cannot be told.
+    """
+    try:
+        lines = text.decode().replace("\r", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise LogCorruptedError(
+            f"{source} is no manifest: its byte {error.start} is no UTF-8.",
+            hint="Publish the manifests again, or delete this one if no reader uses it.",
+        ) from error
+    return [line for line in lines if line]
 
 
 def manifests_of(

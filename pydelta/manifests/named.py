@@ -11,10 +11,12 @@ import polars as pl
 
 from pydelta.errors import ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.manifests.contents import manifest_path
-from pydelta.manifests.publish import directories_with_manifest
+from pydelta.manifests.contents import manifest_lines
+from pydelta.manifests.publish import listed_manifests
 from pydelta.manifests.state import read_state
 from pydelta.manifests.versions import published_versions
+from pydelta.storage import ObjectInfo
+from pydelta.storage.whole import read_listed
 
 __all__ = ["NamedFiles", "named_files"]
 
@@ -45,9 +47,10 @@ def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int
         is_retained: Whether every file of a version is needed anyway.
 
     Raises:
-        StorageError: A manifest cannot be read; what it names is not known then.
+        StorageError: A manifest cannot be read to its end; what it names is not known then.
+        LogCorruptedError: One is no text.
     """
-    paths: list[str] = []
+    found: list[ObjectInfo | str] = []
     assert snapshot.metadata is not None
     state = read_state(log.store)
     ours = (
@@ -57,18 +60,19 @@ def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int
         and is_retained(state.version)
     )
     if not ours:
-        paths += [manifest_path(directory) for directory in directories_with_manifest(log.store)]
-    paths += published_versions(log.store, table_id=snapshot.metadata.id, is_retained=is_retained)
-    if not paths:
+        found += listed_manifests(log.store)
+    found += published_versions(log.store, table_id=snapshot.metadata.id, is_retained=is_retained)
+    if not found:
         return NamedFiles(locations=pl.Series([], dtype=pl.String), manifests=0)
 
-    def lines(path: str) -> list[str]:
+    def lines(item: ObjectInfo | str) -> list[str]:
+        info = log.store.head(item) if isinstance(item, str) else item
         try:
-            return log.store.read(path).decode().splitlines()
+            return [] if info is None else manifest_lines(read_listed(log.store, info), source=info.path)
         except ObjectNotFoundError:  # published anew meanwhile
             return []
 
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(paths))) as pool:
-        found = [pl.Series(part, dtype=pl.String) for part in pool.map(lines, paths) if part]
-    locations = pl.concat(found).unique() if found else pl.Series([], dtype=pl.String)
-    return NamedFiles(locations=locations, manifests=len(paths))
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(found))) as pool:
+        parts = [pl.Series(part, dtype=pl.String) for part in pool.map(lines, found) if part]
+    locations = pl.concat(parts).unique() if parts else pl.Series([], dtype=pl.String)
+    return NamedFiles(locations=locations, manifests=len(found))

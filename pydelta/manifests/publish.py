@@ -38,7 +38,7 @@ from pydelta.manifests.lease import Lease, acquire
 from pydelta.manifests.state import STATE_PATH, ManifestState, read_state
 from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predicate, partition_mask
 from pydelta.protocol.partitions import partition_dir, typed_frame
-from pydelta.storage import Store
+from pydelta.storage import ObjectInfo, Store
 
 __all__ = [
     "MANY_FILES",
@@ -49,6 +49,7 @@ __all__ = [
     "forget_emptied",
     "forget_under",
     "holding",
+    "listed_manifests",
     "manifests_of_changes",
     "publish",
     "publish_ahead",
@@ -418,16 +419,17 @@ def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
         )
 
 
+def listed_manifests(store: Store) -> list[ObjectInfo]:
+    """The manifests that are there, by listing."""
+    return [info for info in store.list_all(MANIFEST_DIR) if info.path.endswith(f"/{MANIFEST_NAME}")]
+
+
 def directories_with_manifest(store: Store) -> list[str]:
     """Directories that hold a manifest, by listing."""
-    prefix, name = f"{MANIFEST_DIR}/", f"/{MANIFEST_NAME}"
-    found = []
-    for info in store.list_all(MANIFEST_DIR):
-        if info.path == f"{MANIFEST_DIR}{name}":
-            found.append("")
-        elif info.path.startswith(prefix) and info.path.endswith(name):
-            found.append(info.path[len(prefix) : -len(name)])
-    return found
+    name = f"/{MANIFEST_NAME}"
+    return [
+        info.path.removesuffix(name).removeprefix(MANIFEST_DIR).removeprefix("/") for info in listed_manifests(store)
+    ]
 
 
 def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: ManifestOptions, lease: Lease) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydelta.errors import ObjectNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.manifests.contents import MANIFEST_DIR, MANIFEST_NAME, manifest_path, manifests_of
+from pydelta.manifests.contents import MANIFEST_DIR, MANIFEST_NAME, manifest_lines, manifest_path, manifests_of
 from pydelta.manifests.publish import directories_with_manifest
 from pydelta.manifests.state import read_state
 from pydelta.protocol.paths import decode_log_path, is_absolute_path
@@ -88,7 +88,8 @@ def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestRepo
 
     def lines_of(directory: str) -> tuple[str, list[str]]:
         try:
-            return directory, store.read(manifest_path(directory)).decode().splitlines()
+            path = manifest_path(directory)
+            return directory, manifest_lines(store.read(path), source=path)
         except ObjectNotFoundError:
             return directory, []
 
@@ -100,7 +101,7 @@ def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestRepo
         for directory, found in pool.map(lines_of, sorted(present)):
             lines += len(found)
             manifest = expected.get(directory)
-            wanted = manifest.text.decode().splitlines() if manifest else []
+            wanted = manifest_lines(manifest.text, source=directory) if manifest else []
             if manifest is None and (directory not in may_be_empty or found):
                 stray.append(directory)
             missing_lines += sorted(set(wanted) - set(found))

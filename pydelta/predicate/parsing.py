@@ -98,7 +98,7 @@ def parse_predicate(text: str, schema: StructType) -> Expr:
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        lines = text.splitlines() or [""]
+        lines = text.replace("\r\n", "\n").split("\n")  # as the parser counts them
         line, column = max(error.line, 1), max(error.column, 1)
         if isinstance(error, UnexpectedToken) and error.token.type == "$END":  # it stops too early: point behind it
             line, column = len(lines), len(lines[-1].rstrip()) + 1

@@ -156,7 +156,7 @@ def _print(drawn: Table | Group, table: Table, console: Console) -> None:
     wide = Console(file=io.StringIO(), width=Measurement.get(file, file.options, table).maximum + 1)
     with wide.capture() as captured:
         wide.print(drawn, highlight=False)
-    for line in captured.get().splitlines():
+    for line in captured.get().rstrip("\n").split("\n"):
         console.out(line.rstrip(), highlight=False)
 
 

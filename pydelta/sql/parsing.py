@@ -236,7 +236,7 @@ def syntax_error(text: str, line: int, column: int, token: str, why: str = "") -
         token: What it is.
         why: What is wrong with it.
     """
-    lines = text.splitlines() or [""]
+    lines = text.replace("\r\n", "\n").split("\n")  # as the parser counts them
     marked = [*lines[:line], "-" * (column - 1) + "^^^", *lines[line:]]
     end = f": {why}" if why else ""
     return ParseError(
@@ -252,7 +252,7 @@ def _explained(text: str, error: UnexpectedInput) -> ParseError:
     if isinstance(error, UnexpectedCharacters):
         expected = _expected(error.allowed or ())
         return syntax_error(text, error.line, error.column, repr(text[error.pos_in_stream or 0]), expected)
-    lines = text.rstrip().splitlines() or [""]
+    lines = text.rstrip().split("\n")
     accepted = getattr(error, "accepts", None) or (error.expected if isinstance(error, UnexpectedEOF) else ())
     return syntax_error(text, len(lines), len(lines[-1]) + 1, "the end of the statement", _expected(accepted))
 
