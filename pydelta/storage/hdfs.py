@@ -154,7 +154,7 @@ class HdfsStore:
         """See ``Store.put_if_absent``.
 
         A rename that failed is settled by its source: whoever can still delete the temporary file knows that it was
-        not moved and never will be; where it is gone, the move took effect.
+        not moved and never will be. Where it is gone, it was moved, or a repeated request had deleted it already.
         """
         if self._status(path) is not None:
             return PutOutcome.ALREADY_EXISTS
@@ -164,12 +164,10 @@ class HdfsStore:
         except _CLIENT_ERRORS as error:
             try:
                 removed = self._client.delete(temporary, recursive=False)
-            except FileNotFoundError:
-                removed = False
             except _CLIENT_ERRORS:
-                return PutOutcome.UNKNOWN
+                removed = False
             if not removed:
-                return PutOutcome.CREATED
+                return PutOutcome.UNKNOWN
             if exists_already(error):
                 return PutOutcome.ALREADY_EXISTS
             raise self._failed(path, error) from error

@@ -29,6 +29,12 @@ __all__ = ["LocalStore"]
 
 _TEMP_PREFIX = ".pydelta-tmp-"
 _DENIED = (errno.EACCES, errno.EPERM)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+_REFUSED = (
+    errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG,
+    errno.EMLINK, errno.ELOOP, errno.EXDEV,
+)  # fmt: skip
+"""Errors after which a link was surely not made; after any other it may have been, on a server far away."""
 
 
 class LocalStore:
@@ -270,18 +276,24 @@ def _link(temporary: str, target: str) -> PutOutcome:
     """Give the written file its final name, unless something has it."""
     try:
         os.link(temporary, target)
-    except FileExistsError:
-        # Over NFS a repeated request may meet the link that its first try made: then the file has two names.
-        return PutOutcome.CREATED if os.stat(temporary).st_nlink > 1 else PutOutcome.ALREADY_EXISTS
     except OSError as error:
-        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS) and os.stat(temporary).st_nlink == 1:
-            raise UnsafeStoreError(
-                f"{target}: this file system has no hard links, so one winner among writers cannot be promised.",
-                hint="Keep the table on a file system with hard links (ext4, XFS, APFS, NFS) or on an object store.",
-            ) from error
-        if error.errno in (errno.EIO, errno.ETIMEDOUT, errno.ESTALE):
+        # Over NFS a repeated request may meet the link that its first try made: then the file has two names.
+        try:
+            made = os.stat(temporary).st_nlink > 1
+        except OSError:
             return PutOutcome.UNKNOWN
-        raise
+        if not made:
+            if isinstance(error, FileExistsError):
+                return PutOutcome.ALREADY_EXISTS
+            if error.errno in _NO_LINKS:
+                raise UnsafeStoreError(
+                    f"{target}: this file system has no hard links, so one winner among writers cannot be promised.",
+                    hint="Keep the table on a file system with hard links (ext4, XFS, APFS, NFS) or on an object "
+                    "store.",
+                ) from error
+            if error.errno in _REFUSED:
+                raise
+            return PutOutcome.UNKNOWN
     try:
         _sync_folder(os.path.dirname(target))
     except OSError:

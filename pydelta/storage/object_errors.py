@@ -27,6 +27,11 @@ _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>([^<]{1,80})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})</Message>")
 _RETRIES: Final = re.compile(r"\bretries: (\d+)")
+_CREDENTIALS: Final = re.compile(
+    r"//(?:169\.254\.169\.254|169\.254\.170\.23?|\[fd00:ec2::(?:254|23)\]|sts[a-z0-9.-]*\.amazonaws\.com)[/:]"
+    r"|/latest/api/token"
+)
+"""Services that hand out keys: a request that failed there never got to the store."""
 _KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _PART: Final = re.compile(r"DeleteFailed \{.*?code: \"([^\"]{1,80})\"", re.DOTALL)
 _PART_AGAIN: Final = frozenset(
@@ -94,7 +99,7 @@ def read_failure(error: Exception) -> Failure:
     retries = _RETRIES.search(text)
     http = _KIND.search(text)
     part = _PART.search(text)
-    if "169.254." in text or "/latest/api/token" in text or "sts.amazonaws.com" in text:
+    if _CREDENTIALS.search(text) is not None:
         kind = "credentials"
     elif isinstance(error, FileNotFoundError):
         kind = "missing"

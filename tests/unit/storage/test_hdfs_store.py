@@ -106,6 +106,8 @@ class NameNode:
         if path not in self.files:
             return False
         del self.files[path]
+        if "delete" in self.after:
+            raise self.after.pop("delete")
         return True
 
 
@@ -157,10 +159,18 @@ def test_one_of_many_creates_wins_and_no_temporary_file_stays(store, node):
     assert node.files == {"/lake/a%20b #1/x": b"%d" % winners[0]}
 
 
-def test_a_rename_whose_reply_was_lost_is_known_by_its_source_being_gone(store, node):
+def test_a_rename_whose_reply_was_lost_is_settled_by_whoever_reads_the_file_back(store, node):
     node.after["rename"] = OSError("connection reset")
-    assert store.put_if_absent("x", b"mine") is PutOutcome.CREATED
-    assert store.read("x") == b"mine"
+    assert store.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+    assert node.files == {"/lake/a%20b #1/x": b"mine"}
+
+
+def test_a_source_that_is_gone_proves_no_rename(store, node):
+    """The client repeats requests: the first of two deletions has removed it, and its reply was lost."""
+    node.failures["rename"] = OSError("connection reset")
+    node.after["delete"] = FileNotFoundError("gone")
+    assert store.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+    assert node.files == {}
 
 
 def test_a_rename_that_failed_is_no_lost_race(store, node):

@@ -78,6 +78,34 @@ def test_a_link_that_the_server_made_twice_is_ours(store, monkeypatch):
     assert _left(store) == ["x"]
 
 
+def test_a_taken_name_that_may_be_our_own_is_unknown(store, monkeypatch):
+    store.put_if_absent("x", b"mine, by a request that was repeated")
+    real = os.stat
+
+    def stale(path, *args, **kwargs):
+        if ".pydelta-tmp-" in str(path):
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(module.os, "stat", stale)
+    assert store.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize("number", [errno.ENOTCONN, errno.EHOSTDOWN, errno.ECONNRESET, errno.EREMOTEIO, errno.EINTR])
+def test_a_link_that_failed_for_another_reason_than_a_refusal_is_unknown(store, monkeypatch, number):
+    monkeypatch.setattr(module.os, "link", _fail_with(number))
+    assert store.put_if_absent("x", b"mine") is PutOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG])
+def test_a_link_that_was_refused_was_not_made(store, monkeypatch, number):
+    monkeypatch.setattr(module.os, "link", _fail_with(number))
+    with pytest.raises(StorageError) as caught:
+        store.put_if_absent("x", b"mine")
+    assert not caught.value.retryable
+    assert _left(store) == []
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE])
 def test_a_link_without_a_certain_end_is_unknown(store, monkeypatch, number):
     monkeypatch.setattr(module.os, "link", _fail_with(number))

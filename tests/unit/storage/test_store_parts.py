@@ -161,6 +161,7 @@ def _error(text, kind=GenericError):
         (_error("Server returned non-2xx status code: 400 Bad Request"), "reply", True, False),
         (_error("Server returned non-2xx status code: 429 Too Many"), "reply", True, True),
         (_error("PUT http://169.254.169.254/latest/api/token failed"), "credentials", True, False),
+        (_error("error sending request for url (http://169.254.7.9:9000/b/_delta_log/7.json)"), "lost", False, True),
         (ValueError("Could not parse path"), "path", True, False),
         (FileNotFoundError("status code: 404"), "missing", True, False),
         (GenericError("non-2xx status code: 400 x\n retries: 2,"), "reply", False, False),
