@@ -12,6 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
@@ -65,7 +66,9 @@ class _Tally:
 
     adds: int = 0
     removes: int = 0
-    paths: list[str] = field(default_factory=list)
+    main: str | None = None
+    """The file that makes a checkpoint of it, from when it may be there."""
+    sidecars: list[str] = field(default_factory=list)
 
 
 def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = None) -> CheckpointResult:
@@ -78,7 +81,8 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
 
     Raises:
         LogCorruptedError: What was read back differs from the snapshot. The files written are deleted again.
-        StorageError: The store failed; no checkpoint is left behind, and ``_last_checkpoint`` is as it was.
+        StorageError: The store failed, and ``_last_checkpoint`` is as it was. A checkpoint that may be there is left
+            alone: it is whole, and another process may have cleaned the log up behind it by now.
 
     Protocol: "Checkpoints", "Last Checkpoint File".
     """
@@ -95,12 +99,21 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
         else:
             result = _write_classic(store, snapshot, rows, tally)
         _verify(store, snapshot, result.name, num_removes=result.num_removes)
-    except BaseException:
-        if tally.paths:
-            store.delete_many(tally.paths)
+    except BaseException as error:
+        if tally.main is None or isinstance(error, LogCorruptedError):
+            _discard(store, tally)
         raise
     _point_at(store, result)
     return result
+
+
+def _discard(store: Store, tally: _Tally) -> None:
+    """Delete what is no checkpoint; its sidecars only once nothing names them. Failing must not hide why."""
+    with suppress(StorageError):
+        if tally.main is not None and store.delete_many([tally.main]).failed:
+            return
+        if tally.sidecars:
+            store.delete_many(tally.sidecars)
 
 
 def _is_v2(snapshot: Snapshot) -> bool:
@@ -166,11 +179,12 @@ class _ParquetOut:
             abort()
 
 
-def _write_file(store: Store, path: str, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:
+def _write_file(store: Store, path: str, schema: pa.Schema, tables: Iterator[pa.Table], tally: _Tally) -> None:
     out = _ParquetOut(store, path, schema)
     try:
         for table in tables:
             out.write(table)
+        tally.main = path
         out.close()
     except BaseException:
         out.abort()
@@ -187,8 +201,7 @@ def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tal
         yield _state_table(state, schema)
         yield from _file_tables(rows, schema, tally)
 
-    _write_file(store, path, schema, tables())
-    tally.paths.append(path)
+    _write_file(store, path, schema, tables(), tally)
     return CheckpointResult(
         version=snapshot.version,
         name=path,
@@ -207,6 +220,7 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
     while following is not None:
         name = f"{uuid.uuid4()}.parquet"
         path = f"{SIDECAR_DIR}/{name}"
+        tally.sidecars.append(path)
         out = _ParquetOut(store, path, schema)
         written = 0
         try:
@@ -218,15 +232,13 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
         except BaseException:
             out.abort()
             raise
-        tally.paths.append(path)
         sidecars.append({"path": name, "sizeInBytes": _size(store, path), "modificationTime": now_ms})
     state: list[tuple[str, Mapping[str, Any]]] = [("checkpointMetadata", {"version": snapshot.version})]
     state += _state_rows(snapshot.state)
     state += [("sidecar", body) for body in sidecars]
     main = pa.schema(list(STATE_TYPES.items()))
     path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
-    _write_file(store, path, main, iter([_state_table(state, main)]))
-    tally.paths.insert(0, path)
+    _write_file(store, path, main, iter([_state_table(state, main)]), tally)
     return CheckpointResult(
         version=snapshot.version,
         name=path,
@@ -234,7 +246,7 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
         num_adds=tally.adds,
         num_removes=tally.removes,
         size_bytes=_size(store, path) + sum(body["sizeInBytes"] for body in sidecars),
-        sidecars=tuple(tally.paths[1:]),
+        sidecars=tuple(tally.sidecars),
     )
 
 

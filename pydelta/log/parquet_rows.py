@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
 from pydelta.storage.interface import Store
 from pydelta.storage.ranges import RangeReader
+from pydelta.storage.whole import read_listed
 
 __all__ = ["ParquetRows", "struct_fields"]
 
 WHOLE_READ_BYTES: Final = 8 * 1024 * 1024
 INT96_UNIT: Final = "ms"  # nanoseconds would overflow, and no other timestamp of a checkpoint has this unit
+_MAGIC: Final = b"PAR1"
 _BATCH_ROWS: Final = 65_536
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
 _MAP_FIELDS: Final = frozenset({"options", "configuration", "tags", "partitionValues"})
@@ -51,6 +53,15 @@ _HINT: Final = (
 )
 
 
+def _read(store: Store, path: str) -> bytes:
+    """A whole file; one without an end is only believed to be damaged where the store says that it is no longer."""
+    data = store.read(path)
+    if data.endswith(_MAGIC):
+        return data
+    info = store.head(path)
+    return data if info is None else read_listed(store, info)
+
+
 class ParquetRows:
     """A Parquet file of actions, opened once: its footer is read, its columns on demand.
 
@@ -72,7 +83,7 @@ class ParquetRows:
                     raise ObjectNotFoundError(f"{path} does not exist.")
                 size = info.size
             self._store, self._size = store, size
-            self._whole = pa.py_buffer(store.read(path)) if size <= WHOLE_READ_BYTES else None
+            self._whole = pa.py_buffer(_read(store, path)) if size <= WHOLE_READ_BYTES else None
             self._metadata: Any = None
             self._leaves: dict[str, int] = {}
             file = self._open((), ())

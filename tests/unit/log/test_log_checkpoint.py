@@ -227,6 +227,70 @@ def test_a_failure_at_any_call_leaves_the_table_readable_and_the_hint_true(polic
         pytest.fail("no number of calls was enough")
 
 
+def checkpoints(store) -> list[str]:
+    return [item.path for item in store.list_from("", prefix=LOG_DIR) if ".checkpoint." in item.path]
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_a_lost_reply_to_the_last_file_leaves_a_whole_checkpoint(policy: str):
+    inner = new_store()
+    create(inner, add(0), protocol=V2_PROTOCOL, checkpointPolicy=policy)
+    append_until(inner, 1, 3)
+    lost = Fault(kind=FaultKind.LOSE_REPLY, call=0, verb="close_writer", path_contains=".checkpoint.")
+    with pytest.raises(StorageError):
+        log_of(FaultyStore(inner, lost)).checkpoint()
+    (name,) = checkpoints(inner)
+    assert log_of(inner).snapshot().segment.checkpoint.name == name, "its sidecars are there, too"
+
+
+def test_a_checkpoint_that_cannot_be_read_back_stays_for_another_process_may_lean_on_it():
+    inner = new_store()
+    create(inner, add(0))
+    append_until(inner, 1, 3)
+
+    class Meanwhile(FaultyStore):
+        """Before this process reads its checkpoint back, another one takes the commits that it stands for."""
+
+        def read(self, path):
+            if ".checkpoint." in path:
+                log_of(inner).cleanup(now_ms=NOW * 2, retention_ms=0)
+            return super().read(path)
+
+    store = Meanwhile(inner, Fault(kind=FaultKind.FAIL, call=0, verb="read", path_contains=".checkpoint."))
+    with pytest.raises(StorageError):
+        log_of(store).checkpoint()
+    snapshot = log_of(inner).snapshot()
+    assert (snapshot.version, snapshot.num_files) == (3, 4)
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("kept", [0, 1, 0.5, -1], ids=["nothing", "one byte", "half", "all but one byte"])
+def test_a_torn_reading_of_a_checkpoint_is_no_damage(policy: str, kept: float):
+    left = {0: lambda size: 0, 1: lambda size: 1, 0.5: lambda size: size // 2, -1: lambda size: size - 1}[kept]
+    inner = new_store()
+    create(inner, add(0), protocol=V2_PROTOCOL, checkpointPolicy=policy)
+    append_until(inner, 1, 3)
+    torn = Fault(kind=FaultKind.TEAR, call=0, verb="read", path_contains=".parquet", kept=left, times=99)
+    with pytest.raises(StorageError, match="read in part") as caught:
+        log_of(FaultyStore(inner, torn)).checkpoint()
+    assert caught.value.retryable
+    assert len(checkpoints(inner)) == 1
+    assert log_of(inner).snapshot().segment.checkpoint_version == 3
+    once = Fault(kind=FaultKind.TEAR, call=0, verb="read", path_contains=".checkpoint.", kept=left)
+    assert log_of(FaultyStore(inner, once)).snapshot().segment.checkpoint_version == 3, "it is read once more"
+
+
+def test_sidecars_that_no_checkpoint_names_yet_are_removed_again():
+    inner = new_store()
+    create(inner, add(0), protocol=V2_PROTOCOL, checkpointPolicy="v2")
+    append_until(inner, 1, 3)
+    before = {item.path for item in inner.list_all()}
+    refused = Fault(kind=FaultKind.FAIL, call=0, verb="open_writer", path_contains=".checkpoint.")
+    with pytest.raises(StorageError):
+        log_of(FaultyStore(inner, refused)).checkpoint()
+    assert {item.path for item in inner.list_all()} == before
+
+
 def test_a_sound_checkpoint_of_the_version_is_never_written_over():
     store = new_store()
     create(store, add(0))
