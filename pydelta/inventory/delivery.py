@@ -127,7 +127,8 @@ def write_delivery(
 
     Raises:
         InvalidArgumentError: An id or a format that cannot be.
-        StorageError: Listing or writing failed; there is no delivery then.
+        StorageError: Listing or writing failed; there is no delivery then, unless it was the checksum's reply that
+            was lost.
     """
     how = how or ListingOptions()
     if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", inventory_id) is None or inventory_id.startswith("."):
@@ -160,10 +161,12 @@ def write_delivery(
             file_format=how.file_format,
             files=tuple(written),
         )
-        delivery = _publish(store, folder, manifest)
+        delivery = _announce(store, folder, manifest)
     except BaseException:
         _discard(store, [file.key.removeprefix(head) for file in written])
         raise
+    # From here on it may be complete, whatever the store says: its files stay.
+    store.put(f"{delivery}/{CHECKSUM}", encode_manifest(manifest)[1])
     return DeliveryResult(
         bucket=place.bucket,
         manifest=f"{store.root}/{delivery}/{MANIFEST}",
@@ -312,15 +315,14 @@ def _write(store: Store, folder: str, head: str, bucket: str, frame: pl.DataFram
     return DeliveredFile(key=head + path, size=stream.size, md5=stream.hexdigest())
 
 
-def _publish(store: Store, folder: str, manifest: Manifest) -> str:
-    """Manifest, then checksum; in a minute that has a delivery already, the folder takes the name of the next."""
-    data, checksum = encode_manifest(manifest)
+def _announce(store: Store, folder: str, manifest: Manifest) -> str:
+    """The manifest without its checksum; in a minute that has a delivery already, the next one's folder."""
+    data, _ = encode_manifest(manifest)
     moment = manifest.created_ms
     while store.head(f"{folder}/{delivery_stamp(moment)}/{CHECKSUM}") is not None:
         moment += _MINUTE_MS
     path = f"{folder}/{delivery_stamp(moment)}"
     store.put(f"{path}/{MANIFEST}", data)
-    store.put(f"{path}/{CHECKSUM}", checksum)
     return path
 
 
