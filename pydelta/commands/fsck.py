@@ -18,7 +18,8 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum_listing import list_batches
-from pydelta.commands.vacuum_needed import find_needed, paths_in
+from pydelta.commands.vacuum_needed import find_needed
+from pydelta.commands.vacuum_paths import PlainPaths
 from pydelta.commands.vacuum_plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
 from pydelta.errors import (
     LogCorruptedError,
@@ -226,10 +227,11 @@ def _is_there(log: DeltaLog, path: str) -> bool:
 
 def _without_vector(log: DeltaLog, adds: Sequence[AddFile], there: set[str]) -> list[str]:
     places: dict[str, bool] = {}
+    own = PlainPaths(log.uri)
     for add in adds:
         path = vector_path(add.deletion_vector) if add.deletion_vector is not None else None
         if path is not None and path not in places:
-            inside = paths_in(pl.Series([path]), log.uri).to_list() if not is_absolute_path(path) else []
+            inside = own.under(pl.Series([path])).to_list() if not is_absolute_path(path) else []
             places[path] = any(name in there for name in inside) or log.file_exists(path)
     return [
         add.path

@@ -19,7 +19,7 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum_listing import ListedBatch
-from pydelta.commands.vacuum_needed import decoded_paths
+from pydelta.commands.vacuum_paths import decoded_paths
 from pydelta.commands.vacuum_plan import Kept
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.inventory.places import LOCAL

@@ -15,7 +15,8 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.vacuum_needed import files_of_commits, plain_paths
+from pydelta.commands.vacuum_needed import files_of_commits
+from pydelta.commands.vacuum_paths import PlainPaths
 from pydelta.commands.vacuum_result import VacuumOptions
 from pydelta.log import DeltaLog
 
@@ -159,6 +160,7 @@ class _Watch:
     def __init__(self, log: DeltaLog, version: int) -> None:
         self._log = log
         self._version = version
+        self._places = PlainPaths(log.uri)
         self._live = pl.Series([], dtype=pl.String)
         self._looked_at = float("-inf")
         self._lock = threading.Lock()
@@ -170,8 +172,9 @@ class _Watch:
                 newest = self._log.update().version
                 since = range(self._version + 1, newest + 1)
                 for commit in files_of_commits(self._log, since, adds=True, all_of_them=True):
-                    added = plain_paths(commit.files.filter(pl.col("kind") != "remove"), self._log.uri)
-                    self._live = pl.concat([self._live, added])
+                    added = commit.files.filter(pl.col("kind") != "remove")
+                    paths = [self._places.of_files(added), self._places.maybe_of_files(added)]
+                    self._live = pl.concat([self._live, *paths])
                 self._version = newest
                 self._looked_at = time.monotonic()
             live = self._live

@@ -13,11 +13,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pydelta.commands.vacuum_needed import (
-    CommitTimeline,
-    decoded_paths,
-    files_of_commits,
-)
+from pydelta.commands.vacuum_needed import CommitTimeline, files_of_commits
+from pydelta.commands.vacuum_paths import decoded_paths
 from pydelta.commands.vacuum_plan import LISTED_SCHEMA
 from pydelta.errors import CannotVacuumLiteError, ObjectNotFoundError
 from pydelta.log import DeltaLog

@@ -10,83 +10,34 @@
 from __future__ import annotations
 
 import bisect
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
-from urllib.parse import unquote
 
 import msgspec
-import numpy as np
 import polars as pl
 
 from pydelta.commands.path_index import PathIndex, PathIndexBuilder, PathSample
+from pydelta.commands.vacuum_paths import PlainPaths
 from pydelta.errors import ObjectNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.history import monotonised_times_ms
 from pydelta.manifests import named_files
 from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
-from pydelta.protocol.paths import LOG_DIR, commit_file, resolve_data_path
-from pydelta.protocol.vector_files import vector_files
+from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.whole import read_listed
 
 __all__ = [
     "CommitTimeline",
     "CommittedFiles",
     "Needed",
-    "decoded_paths",
     "files_of_commits",
     "find_needed",
-    "paths_in",
-    "plain_paths",
 ]
 
 _READERS: Final = 16
 _SAMPLE: Final = 20_000
-_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
-_ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
-
-
-def paths_in(locations: pl.Series, root: str, *, escaped: bool = True) -> pl.Series:
-    """Paths as the log or a manifest spells them -> plain paths under the root; those elsewhere are left out.
-
-    Where an escape can be read in two ways both come out: a path too many keeps a file, one too few loses it. For
-    the same reason locations are compared without scheme and host.
-
-    Args:
-        locations: Relative to the root, or absolute.
-        root: URI of the table.
-        escaped: Whether they are URI-encoded, as in the log.
-    """
-    base = _SCHEME.sub("", resolve_data_path(root, ""))
-    absolute = locations.str.contains(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)")
-    if bool(absolute.any()):
-        elsewhere = locations.filter(absolute)
-        inside = pl.concat([_tail(part, base) for part in (elsewhere, decoded_paths(elsewhere))])
-        locations = pl.concat([locations.filter(~absolute), inside])
-    if not escaped:
-        return locations.unique()
-    return pl.concat([locations, decoded_paths(locations.filter(locations.str.contains("%", literal=True)))]).unique()
-
-
-def _tail(locations: pl.Series, base: str) -> pl.Series:
-    plain = locations.str.replace(_SCHEME.pattern, "")
-    return plain.filter(plain.str.starts_with(base)).str.strip_prefix(base)
-
-
-def decoded_paths(paths: pl.Series) -> pl.Series:
-    """Percent-decoded, in their order. Escapes of printable ASCII are undone at once, others one path at a time."""
-    escaped = paths.str.contains("%", literal=True)
-    if not bool(escaped.any()):
-        return paths
-    odd = paths.filter(escaped)
-    plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
-    beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
-    if bool(beyond.any()):
-        slow = pl.Series([unquote(path) for path in odd.filter(beyond)], dtype=pl.String)
-        plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
-    return paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,19 +186,14 @@ def _rows_of_actions(actions: Iterable[object]) -> Iterable[_Row]:
             yield action.kind, action.path, text, action.size, vector.size_in_bytes if vector else None
 
 
-def plain_paths(files: pl.DataFrame, root: str) -> pl.Series:
-    """Paths under the root of files and of their deletion vectors; columns ``path`` and ``vector``."""
-    vectors = vector_files(files["vector"])["path"]
-    return pl.concat([paths_in(files["path"], root), paths_in(vectors, root)]).unique()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
     """What must stay: plain paths under the table's root, held as hashes, so that it costs little whatever the table.
 
     Args:
         live: Those of the newest version.
-        others: Of versions before it that are retained, and of published manifests.
+        others: Of versions before it that are retained, and of published manifests; and those that locations outside
+            of the root may mean, see ``PlainPaths.maybe``.
         by_manifests: How many files only published manifests name.
         sample: Some of all paths that the log knows, tombstones that have expired among them.
         timeline: The commits that the log holds.
@@ -278,24 +224,30 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int) -> Needed:
 
     Protocol: "Add File and Remove File" (tombstones), "Add CDC File".
     """
-    root = log.uri
+    places = PlainPaths(log.uri)
     timeline = CommitTimeline.of(log, snapshot.version)
     live, others, sample = PathIndexBuilder(), PathIndexBuilder(), PathSample(_SAMPLE)
     for batch in snapshot.files.path_batches():
-        paths = plain_paths(batch.rename({"dv_id": "vector"}), root)
+        files = batch.rename({"dv_id": "vector"})
+        paths = places.of_files(files)
         live.add(paths)
+        others.add(places.maybe_of_files(files))
         sample.add(paths)
     for batch in snapshot.files.tombstone_batches():
         # A tombstone that says no time has expired, unless its commit is one of those read below.
-        retained = pl.col("deletion_timestamp").fill_null(0) >= cutoff_ms
-        others.add(plain_paths(batch.filter(retained).select("path", vector="dv_id"), root))
-        sample.add(plain_paths(batch.select("path", vector="dv_id"), root))
+        retained = batch["deletion_timestamp"].fill_null(0) >= cutoff_ms
+        files = batch.select("path", vector="dv_id")
+        others.add(places.of_files(files.filter(retained)))
+        others.add(places.maybe_of_files(files.filter(retained)))
+        sample.add(places.of_files(files))
     for commit in files_of_commits(log, timeline.since(cutoff_ms)):
         if commit.files.height:
-            others.add(plain_paths(commit.files, root))
+            others.add(places.of_files(commit.files))
+            others.add(places.maybe_of_files(commit.files))
     needed = Needed(live=live.index(), others=others.index(), by_manifests=0, sample=sample, timeline=timeline)
     named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
-    lines = paths_in(named.locations, root)
+    lines = places.under(named.locations)
     extra = lines.filter(~needed.may_hold(lines))
     others.add(extra)
+    others.add(places.maybe(named.locations))
     return replace(needed, others=others.index(), by_manifests=len(extra))

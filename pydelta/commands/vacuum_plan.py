@@ -101,7 +101,7 @@ def names_of(snapshot: Snapshot) -> Names:
 
 
 _NAME: Final = r"/[^/]*$"
-_NO_PARTITION: Final = r"(?:^|/)[^/=]+(?:/.*)?$"
+_NO_PARTITION: Final = r"(?s)(?:^|/)[^/=]+(?:/.*)?$"
 
 
 def partition_of(path: pl.Expr) -> pl.Expr:
@@ -157,7 +157,7 @@ def checksums_of(files: pl.DataFrame) -> pl.DataFrame:
 def nested_tables(paths: pl.Series) -> set[str]:
     """Directories that are Delta tables of their own: those that hold a ``_delta_log``, other than the root."""
     likely = paths.filter(paths.str.contains("/_delta_log", literal=True))
-    found = likely.str.extract(r"^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
+    found = likely.str.extract(r"(?s)^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
     return {path for path in found if not path.startswith("_delta_log")}
 
 

@@ -7,6 +7,7 @@ import itertools
 import polars as pl
 import pytest
 
+from pydelta.commands.inventory import from_frame
 from pydelta.commands.vacuum import VacuumOptions, vacuum
 from pydelta.errors import (
     BindError,
@@ -202,6 +203,39 @@ def test_spellings_and_places_of_paths_in_the_log(yard):
     yard.commit(elsewhere, age=700)
     yard.commit(yard.remove(elsewhere, age=600), age=600)
     assert run(yard).deleted == 0
+
+
+@pytest.mark.parametrize("mode", ["full", "lite", "inventory"])
+@pytest.mark.parametrize("given", ["link/t", "real/t", "link/../link/t"])
+@pytest.mark.parametrize("spelt", ["real/t", "link/t", "other/../link/t", "real//t"])
+def test_a_table_in_a_linked_folder_keeps_files_by_whichever_path_they_are_named(tmp_path, given, spelt, mode):
+    (tmp_path / "real" / "t").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    yard = Yard(LocalStore(f"{tmp_path}/{given}"), partition_columns=("p",))
+    live, gone = yard.add("p=a b/live", age=900), yard.add("p=a b/gone", age=900)
+    gone = gone.replace(path=f"{yard.store.root}/p=a%20b/gone")
+    yard.commit(live.replace(path=f"file:{tmp_path}/{spelt}/p=a%20b/live"), live, gone, age=900)
+    yard.commit(yard.remove(live, age=800), yard.remove(gone, age=800), age=800)
+    inventory = from_frame(listed(yard)) if mode == "inventory" else None
+    run(yard, mode="full" if inventory else mode, inventory=inventory)
+    assert yard.files() == {"p=a b/live"}
+
+
+def test_a_table_known_by_a_name_that_cannot_be_mapped_keeps_what_may_be_meant():
+    yard = memory_yard("p")
+    live = yard.add("p=1/live", age=900)
+    yard.put("p=1/garbage", age=900)
+    yard.commit(live.replace(path="viewfs://cluster/mnt/t/p=1/live"), age=900)
+    run(yard)
+    assert yard.files() == {"p=1/live"}
+
+
+def listed(yard):
+    """The table's files as an inventory has them."""
+    found = [(info.path, info.size, False, info.modification_time_ms) for info in yard.store.list_all()]
+    kinds = {"path": pl.String, "length": pl.Int64, "isDir": pl.Boolean, "modificationTime": pl.Int64}
+    return pl.DataFrame(found, schema=kinds, orient="row")
 
 
 def test_files_of_published_manifests_stay():

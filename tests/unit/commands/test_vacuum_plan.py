@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from pydelta.commands.path_index import PathIndex, PathIndexBuilder, PathSample
-from pydelta.commands.vacuum_needed import CommitTimeline, decoded_paths, paths_in
+from pydelta.commands.vacuum_needed import CommitTimeline
+from pydelta.commands.vacuum_paths import PlainPaths, decoded_paths
 from pydelta.commands.vacuum_plan import (
     Names,
     directories_above,
@@ -140,12 +141,26 @@ PATHS = [
     ("s3a://b/t", "s3a://b/u/x", None),
     ("abfss://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t/x", "x"),
     ("hdfs://nn:8020/t", "hdfs://nn/t/x", "x"),
+    ("file:///tmp/t", "file:///tmp/../tmp/t/p=1/x", "p=1/x"),
+    ("file:///tmp/t", "file:/tmp//t/./p=1//x", "p=1/x"),
+    ("file:///tmp/t", "FILE://localhost/tmp/t/p=1/x", "p=1/x"),
+    ("file:///tmp/t", "file:///tmp/%2E%2E/tmp/t/x", "x"),
+    ("s3a://b/t", "S3N://b/t/x", "x"),
+    ("s3a://b/t", "s3a://arn:aws:s3:eu-west-1:1:accesspoint/t/x", "x"),
+    ("s3a://b/t", "s3a://b//t/x", "x"),
+    ("s3a://b/t", "./p=1/x", "p=1/x"),
+    ("s3a://b/t", "p=1//x", "p=1/x"),
+    ("s3a://b/t", "p=2/../p=1/x", "p=1/x"),
+    ("s3a://b/t", "p=2/%2E%2E/p=1/x", "p=1/x"),
+    ("s3a://b/t", "p=a%0Ab/x", "p=a\nb/x"),
+    ("s3a://b/t", "s3a://b/t/p=a%0Ab/x", "p=a\nb/x"),
+    ("s3a://b/t", "p=100%/x", "p=100%/x"),
 ]
 
 
 @pytest.mark.parametrize(("root", "spelling", "path"), PATHS)
 def test_however_the_log_spells_a_path_the_file_is_found(root, spelling, path):
-    found = paths_in(pl.Series([spelling]), root).to_list()
+    found = PlainPaths(root).under(pl.Series([spelling])).to_list()
     if path is None:
         assert found == []
     else:
@@ -156,7 +171,41 @@ def test_decoding_leaves_the_texts_that_it_was_given_alone():
     spelt = pl.Series(["a%20b", "%C3%A4", "c"])
     assert decoded_paths(spelt).to_list() == ["a b", "ä", "c"]
     assert spelt.to_list() == ["a%20b", "%C3%A4", "c"]
-    assert set(paths_in(pl.Series(["/t/%3A/x", "/t/y"]), "file:///t")) == {"%3A/x", ":/x", "y"}
+    assert set(PlainPaths("file:///t").under(pl.Series(["/t/%3A/x", "/t/y"]))) == {"%3A/x", ":/x", "y"}
+
+
+MAYBE = [
+    ("hdfs://nn/real/t", "viewfs://c/mnt/t/p=1/x", {"mnt/t/p=1/x", "t/p=1/x", "p=1/x", "x"}),
+    ("hdfs://nn/real/t", "viewfs://c/mnt//t/./a%20b", {"mnt/t/a b", "t/a b", "a b", "mnt/t/a%20b", "t/a%20b", "a%20b"}),
+    ("hdfs://nn/real/t", "hdfs://nn/real/t/x", set()),
+    ("hdfs://nn/real/t", "p=1/x", set()),
+]
+
+
+@pytest.mark.parametrize(("root", "spelling", "expected"), MAYBE)
+def test_a_location_by_an_unknown_name_may_be_each_end_of_its_path(root, spelling, expected):
+    assert set(PlainPaths(root).maybe(pl.Series([spelling], dtype=pl.String))) == expected
+
+
+def test_links_are_followed_above_and_below_the_root(tmp_path):
+    real = tmp_path / "real" / "t"
+    (real / "data" / "p=1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "mount").symlink_to(real / "data")
+    (real / "alias").symlink_to(real / "data" / "p=1")
+    (real / "disk").symlink_to(tmp_path)
+    places = PlainPaths((tmp_path / "link" / "t").as_uri())
+    for spelling, expected in (
+        (f"{real}/data/x", "data/x"),
+        (f"file:{real}/data/x", "data/x"),
+        (f"file:{tmp_path}/link/t/data/x", "data/x"),
+        (f"file:{tmp_path}/mount/x", "data/x"),
+        (f"file:{tmp_path}/mount/p=1/x", "data/p=1/x"),
+        ("alias/x", "data/p=1/x"),
+        ("disk/mount/x", "data/x"),
+    ):
+        assert expected in set(places.under(pl.Series([spelling]))), spelling
+    assert set(places.under(pl.Series([f"{tmp_path}/elsewhere/x", "data/x"]))) == {"data/x"}
 
 
 def test_a_timeline_tells_which_versions_must_stay_readable():

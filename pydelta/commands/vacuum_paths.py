@@ -1,0 +1,186 @@
+"""Paths as logs, manifests and lists spell them in, plain paths under a table's root out: one form to compare by.
+
+::
+
+    p=a%20b/x   ./p=1//x   s3://b/t/x   file:/t/x   /real/t/x    -> PlainPaths(root).under   all files that may be meant
+    viewfs://cluster/mnt/t/p=1/x                                 -> PlainPaths(root).maybe   where nobody can tell
+
+What comes out is too much rather than too little: a path too many keeps a file, one too few loses it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+
+from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.vector_files import vector_files
+from pydelta.storage.uris import scheme_of
+
+__all__ = ["PlainPaths", "decoded_paths"]
+
+_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+_ABSOLUTE: Final = r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)"
+_CROOKED: Final = r"(?:^|/)\.{1,2}(?:/|$)|//"
+_FOLDER: Final = r"(?s)^(.*)/[^/]*$"
+_NAME: Final = r"([^/]*)$"
+_ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
+_DEEPEST: Final = 32
+
+
+def decoded_paths(paths: pl.Series) -> pl.Series:
+    """Percent-decoded, in their order. Escapes of printable ASCII are undone at once, others one path at a time."""
+    escaped = paths.str.contains("%", literal=True)
+    if not bool(escaped.any()):
+        return paths
+    odd = paths.filter(escaped)
+    plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
+    beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
+    if bool(beyond.any()):
+        slow = pl.Series([unquote(path) for path in odd.filter(beyond)], dtype=pl.String)
+        plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
+    return paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
+
+
+class PlainPaths:
+    """Where locations lie under the root of a table.
+
+    Schemes, hosts and buckets are not compared: one store has many names (``s3`` and ``s3a``, a NameNode with its port
+    and without, an access point). On a local disk links to folders are followed, in the root's path, in a location's
+    and below the root; each folder is looked at once.
+
+    Args:
+        root: URI of the table.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._base = _SCHEME.sub("", resolve_data_path(root, ""))
+        self._is_local = scheme_of(root) == "file"
+        self._real: dict[str, str] = {}
+        self._real_base = self._base
+        if self._is_local:
+            self._real_base = os.path.realpath(self._base).rstrip("/") + "/"
+
+    def under(self, locations: pl.Series, *, escaped: bool = True) -> pl.Series:
+        """The files below the root that are meant, each once; nothing for a location that lies elsewhere.
+
+        Args:
+            locations: Relative to the root, or absolute.
+            escaped: Whether they are URI-encoded, as in the log: then each way to read an escape comes out.
+        """
+        absolute = locations.str.contains(_ABSOLUTE)
+        if not bool(absolute.any()):
+            return self._relative(locations, escaped=escaped)
+        elsewhere = locations.filter(absolute)
+        found = [self._relative(locations.filter(~absolute), escaped=escaped)]
+        for spelt in (elsewhere, decoded_paths(elsewhere)):
+            plain = _without_scheme(spelt)
+            inside = self._tails(pl.concat([plain, _straight(plain)]).unique())
+            found.append(self._relative(inside, escaped=escaped))
+        return pl.concat(found).unique()
+
+    def maybe(self, locations: pl.Series) -> pl.Series:
+        """The files below the root that absolute locations may mean if they go by a name of it that is not known here.
+
+        Such as a mount point: every end of the path that consists of whole names.
+        """
+        spelt = locations.filter(locations.str.contains(_ABSOLUTE))
+        if spelt.is_empty():
+            return spelt
+        plain = pl.concat([_straight(_without_scheme(text)) for text in (spelt, decoded_paths(spelt))]).unique()
+        plain = plain.filter(~(plain.str.starts_with(self._base) | plain.str.starts_with(self._real_base)))
+        ends: list[pl.Series] = []
+        rest = plain
+        for _ in range(_DEEPEST):
+            rest = rest.str.extract(r"(?s)^[^/]*/+(.*)$").drop_nulls()
+            rest = rest.filter(rest != "")
+            if rest.is_empty():
+                break
+            ends.append(rest)
+        return pl.concat(ends).unique() if ends else pl.Series([], dtype=pl.String)
+
+    def of_files(self, files: pl.DataFrame) -> pl.Series:
+        """``under`` for files and their deletion vectors: columns ``path`` and ``vector``."""
+        vectors = vector_files(files["vector"])["path"]
+        return pl.concat([self.under(files["path"]), self.under(vectors)]).unique()
+
+    def maybe_of_files(self, files: pl.DataFrame) -> pl.Series:
+        """``maybe`` for files and their deletion vectors."""
+        vectors = vector_files(files["vector"])["path"]
+        return pl.concat([self.maybe(files["path"]), self.maybe(vectors)]).unique()
+
+    def _relative(self, paths: pl.Series, *, escaped: bool) -> pl.Series:
+        spelt = [paths]
+        if escaped:
+            spelt.append(decoded_paths(paths.filter(paths.str.contains("%", literal=True))))
+        found = pl.concat(spelt).unique()
+        found = pl.concat([found, _straight(found.filter(found.str.contains(_CROOKED)))]).unique()
+        return pl.concat([found, self._linked(found)]).unique() if self._is_local else found
+
+    def _linked(self, paths: pl.Series) -> pl.Series:
+        """The same files by their real folders, of those whose folder is a link or lies in one."""
+        frame = paths.to_frame("path").with_columns(folder=pl.col("path").str.extract(_FOLDER))
+        moved = {}
+        for folder in frame["folder"].drop_nulls().unique():
+            real = self._real_folder(self._real_base + folder)
+            if real != self._real_base + folder and (real + "/").startswith(self._real_base):
+                moved[folder] = (real + "/")[len(self._real_base) :]
+        if not moved:
+            return pl.Series([], dtype=pl.String)
+        there = frame.filter(pl.col("folder").is_in(list(moved)))
+        start = there["folder"].replace_strict(list(moved), list(moved.values()), return_dtype=pl.String)
+        return start + there["path"].str.extract(_NAME)
+
+    def _tails(self, plain: pl.Series) -> pl.Series:
+        """What follows the root, of locations below it."""
+        direct = plain.str.starts_with(self._base)
+        found = [plain.filter(direct).str.strip_prefix(self._base)]
+        if self._is_local:
+            others = plain.filter(~direct).to_frame("path")
+            others = others.with_columns(folder=pl.col("path").str.extract(_FOLDER))
+            folders = others["folder"].drop_nulls().unique()
+            real = pl.Series([self._real_folder(folder) + "/" for folder in folders], dtype=pl.String)
+            inside = real.str.starts_with(self._real_base)
+            known = pl.DataFrame({"folder": folders.filter(inside), "real": real.filter(inside)})
+            joined = others.join(known, on="folder", how="inner")
+            name = joined["path"].str.extract(_NAME)
+            found.append(joined["real"].str.strip_prefix(self._real_base) + name)
+        return pl.concat(found)
+
+    def _real_folder(self, folder: str) -> str:
+        """The folder with links followed; the folders above it are looked at once."""
+        known = self._real.get(folder)
+        if known is not None:
+            return known
+        above, _, name = folder.rpartition("/")
+        parent = self._real_folder(above) if above else ""
+        full = f"{parent}/{name}"
+        if "\0" in full:
+            return full
+        found = os.path.realpath(full) if os.path.islink(full) else full
+        self._real[folder] = found
+        return found
+
+
+def _without_scheme(locations: pl.Series) -> pl.Series:
+    return locations.str.replace(_SCHEME.pattern, "")
+
+
+def _straight(paths: pl.Series) -> pl.Series:
+    """Without empty names, ``.`` and ``..``; one path at a time where there are such."""
+    crooked = paths.str.contains(_CROOKED)
+    if not bool(crooked.any()):
+        return paths
+    plain = [_normal(path) for path in paths.filter(crooked)]
+    return paths.clone().scatter(np.flatnonzero(crooked.to_numpy()), pl.Series(plain, dtype=pl.String))
+
+
+def _normal(path: str) -> str:
+    found = posixpath.normpath(path)
+    return "/" + found.lstrip("/") if path.startswith("/") else found
