@@ -24,7 +24,17 @@ from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_rang
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
 from pydelta.commands.vacuum_marks import START_VERSION
 from pydelta.commands.vacuum_needed import Needed, find_needed
-from pydelta.commands.vacuum_plan import Names, checksums_of, folders_of, in_partitions, names_of, split_checksums
+from pydelta.commands.vacuum_nested import tables_among
+from pydelta.commands.vacuum_plan import (
+    Names,
+    checksums_of,
+    directories_above,
+    folders_of,
+    in_partitions,
+    names_of,
+    outside,
+    split_checksums,
+)
 from pydelta.commands.vacuum_result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
 from pydelta.errors import (
     BindError,
@@ -255,7 +265,7 @@ class _Run:
         if reader is None and self.where is None:
             expired = needed.timeline.before(self.cutoff_ms)
             clean = expired[-1] if expired and not needed.by_manifests else None
-        return self._found(sifted, sieve.listed, sieve.requests, clean, warnings, age)
+        return self._found(needed, sifted, sieve.listed, sieve.requests, clean, warnings, age)
 
     def _find_in_log(self, needed: Needed, names: Names) -> _Found:
         clean = read_clean_version(self.log.store)
@@ -266,10 +276,11 @@ class _Run:
         kept = removed.filter(needed.others.may_hold(removed["path"]) & ~needed.live.may_hold(removed["path"]))
         last = versions.last if kept.is_empty() else int(kept["version"].min()) - 1  # type: ignore[arg-type]
         advanced = last if self.where is None and last >= versions.first else None
-        return self._found(sieve.result(), sieve.listed, 0, advanced, (), None)
+        return self._found(needed, sieve.result(), sieve.listed, 0, advanced, (), None)
 
     def _found(
         self,
+        needed: Needed,
         sifted: Sifted,
         listed: int,
         requests: int,
@@ -282,6 +293,8 @@ class _Run:
             doomed = in_partitions(doomed, self.snapshot, self.where)
             inside = empty.with_columns(partition=pl.col("path").str.strip_prefix("_change_data/"))
             empty = in_partitions(inside, self.snapshot, self.where)
+        tables, asked = self._tables_inside(doomed, needed, listed)
+        doomed, empty = outside(doomed, tables), outside(empty, tables)
         files, checksums = split_checksums(doomed)
         if self.log.uri.startswith("file:"):  # where Hadoop keeps them; a log or an inventory need not name them
             checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
@@ -298,7 +311,7 @@ class _Run:
             files=files,
             listed=listed,
             directories=directories,
-            list_requests=requests if self.mode == "full" else 0,
+            list_requests=requests + asked,
             listing_requests=max(1, -(-listed // PAGE_KEYS)),
             directory_requests=directories + listed // PAGE_KEYS,
             inventory_age_ms=age_ms,
@@ -310,6 +323,21 @@ class _Run:
             empty=tuple(empty["path"]) if removes else (),
             result=result,
             clean_version=clean_version,
+        )
+
+    def _tables_inside(self, doomed: pl.DataFrame, needed: Needed, listed: int) -> tuple[frozenset[str], int]:
+        """Other tables above files that are to go, as far as no listing has shown them; requests that took.
+
+        A listing of a file system does not follow links, and a log may be one.
+        """
+        store = paged(self.log.store)
+        if self.mode == "full" and store is not None and not store.has_directories:
+            return frozenset(), 0
+        return tables_among(
+            self.log.store,
+            directories_above(doomed["path"]),
+            files=max(listed, needed.sample.count),
+            workers=self.options.list_workers,
         )
 
     # -- deleting -----------------------------------------------------------------------------------------------
