@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pydelta.errors import ParseError, TableNotFoundError
+from pydelta.errors import ParseError, TableNotFoundError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.storage.uris import normalize_uri
 
@@ -24,6 +24,7 @@ __all__ = [
     "names_at",
     "parse_identifier",
     "split_path_identifier",
+    "twin_refusal",
 ]
 
 PROVIDER: Final = "delta"
@@ -158,6 +159,18 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
         return DeltaEntry(location=location, qualifier=full, managed=managed, table=table)
     twin = _twin_location(table)
     return DeltaEntry(location=twin, qualifier=full, twin=True, table=table) if twin is not None else None
+
+
+def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
+    """What is raised instead of changing a twin's own entry, which is catalog_sync's."""
+    return UnsupportedFeatureError(
+        f"{name} is what Trino and Presto read of the Delta table at {entry.location}: this statement would change it "
+        "behind the table's back.",
+        hint="Change the table by its own name, and catalog_sync brings this entry up to date; INSERT, UPDATE, DELETE, "
+        f"MERGE and DataFrame writes take this name too. To remove the entry: catalog_sync drop {name}",
+        features=(),
+        table=entry.location,
+    )
 
 
 def names_at(table_uri: str) -> list[tuple[str, ...]]:

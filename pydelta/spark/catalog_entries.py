@@ -31,7 +31,7 @@ from pydelta.errors import (
 )
 from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
-from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog_definitions import hive_table, session_table
 from pydelta.spark.catalog_objects import (
     catalog_object,
@@ -467,13 +467,7 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
             table=found.location,
         )
     if found.twin:
-        raise UnsupportedFeatureError(
-            f"{text} is what Trino and Presto read of the Delta table at {found.location}; it is catalog_sync's, and "
-            f"cannot be {what} here.",
-            hint="Change the table itself by its own name, and let catalog_sync bring this entry up to date.",
-            features=(),
-            table=found.location,
-        )
+        raise twin_refusal(name_of(found.qualifier[1:]), found)
     return found
 
 

@@ -18,9 +18,8 @@ from pydelta.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
     TableNotFoundError,
-    UnsupportedFeatureError,
 )
-from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier, twin_refusal
 from pydelta.spark.catalog_entries import note_difference
 from pydelta.spark.catalog_objects import copy_of
 from pydelta.spark.changes import changes_from_options, read_changes
@@ -214,14 +213,7 @@ class RelationResolver:
         name = tuple(str(part) for part in self._jvm.to_list(target.multipartIdentifier()))
         entry = self._entry(name)
         if isinstance(entry, DeltaEntry) and entry.twin:
-            raise UnsupportedFeatureError(
-                f"{'.'.join(name)} is what Trino and Presto read of the Delta table at {entry.location}: this "
-                "statement would change it behind the table's back.",
-                hint="Change the table itself: df.write.insertInto and DeltaTable.forName take this name too, and "
-                "catalog_sync brings the entry up to date.",
-                features=(),
-                table=entry.location,
-            )
+            raise twin_refusal(".".join(name), entry)
 
     def _unresolved(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...], mark: Any) -> Any | None:
         if node.isStreaming() or node.getTagValue(mark).isDefined():

@@ -29,6 +29,7 @@ def install() -> None:
     patch(Catalog, "cacheTable", _cache_table)
     patch(Catalog, "uncacheTable", _uncache_table)
     patch(Catalog, "isCached", _is_cached)
+    patch(Catalog, "recoverPartitions", _recover_partitions)
 
 
 def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
@@ -105,3 +106,15 @@ def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:
         return bool(jvm.session.sharedState().cacheManager().lookupCachedData(frame._jdf).isDefined())
 
     return is_cached
+
+
+def _recover_partitions(original: Callable[..., None]) -> Callable[..., None]:
+    def recover_partitions(self: Catalog, tableName: str) -> None:
+        spark = self._sparkSession
+        if not is_enabled(spark):
+            return original(self, tableName)
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in parse_identifier(spark, tableName))
+        spark.sql(f"ALTER TABLE {quoted} RECOVER PARTITIONS")  # answered there for Delta tables and their twins
+        return None
+
+    return recover_partitions

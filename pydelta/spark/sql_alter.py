@@ -23,7 +23,7 @@ from pydelta.commands.alter_changes import (
     UnsetProperties,
 )
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
-from pydelta.spark.catalog import DeltaEntry, look_up
+from pydelta.spark.catalog import DeltaEntry, look_up, twin_refusal
 from pydelta.spark.catalog_entries import drop_table, follow, rename_table, set_location
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.sql_nodes import Nodes, Target, text_of
@@ -64,13 +64,7 @@ def _table(node: Any) -> Any:
 def _target(nodes: Nodes, table: Any) -> Target | None:
     target = nodes.target(table)
     if target is not None and target.entry.twin:
-        raise UnsupportedFeatureError(
-            f"{target.name} is what Trino and Presto read of the Delta table at {target.entry.location}: this "
-            "statement would change it behind the table's back.",
-            hint="Change the table itself; catalog_sync brings the entry up to date.",
-            features=(),
-            table=target.entry.location,
-        )
+        raise twin_refusal(target.name, target.entry)
     return target
 
 
@@ -166,7 +160,7 @@ def drop(nodes: Nodes, node: Any) -> DataFrame | None:
     if parts is None:
         return None
     entry = look_up(nodes.spark, parts)
-    if not isinstance(entry, DeltaEntry) or entry.twin:
+    if not isinstance(entry, DeltaEntry):
         return None
     drop_table(nodes.spark, parts, if_exists=bool(node.ifExists()), purge=bool(node.purge()))
     return nodes.jvm.nothing()

@@ -58,6 +58,13 @@ def tree():
     return sorted(str(path) for path in Path(root).rglob("*") if "_symlink_format_manifest" in str(path))
 
 
+def entry():
+    """The twin as the metastore has it, with the names of its partitions."""
+    with Metastore(MetastoreAddress.parse(uri)) as client:
+        found = client.table(f"{database}_symlink", "orders")
+        return repr(found), found and client.partition_names(f"{database}_symlink", "orders")
+
+
 (
     spark.range(40)
     .selectExpr(
@@ -132,11 +139,20 @@ statements = {
     "add partition": f"ALTER TABLE {twin} ADD PARTITION (Day = 99)",
     "add column": f"ALTER TABLE {twin} ADD COLUMNS (z INT)",
     "analyze": f"ANALYZE TABLE {twin} COMPUTE STATISTICS",
+    "rename": f"ALTER TABLE {twin} RENAME TO {database}_symlink.other",
+    "set location": f"ALTER TABLE {twin} SET LOCATION '{folder}/elsewhere'",
+    "drop partition": f"ALTER TABLE {twin} DROP PARTITION (Day = 1)",
+    "recover partitions": f"ALTER TABLE {twin} RECOVER PARTITIONS",
+    "drop": f"DROP TABLE {twin}",
+    "drop if exists": f"DROP TABLE IF EXISTS spark_catalog.{twin} PURGE",
+    "drop by expression": f"DROP TABLE IDENTIFIER('{database}_symlink' || '.orders')",
 }
+entry_before = entry()
 found["refused"] = {key: refused(lambda text=text: spark.sql(text)) for key, text in statements.items()}
+found["refused"]["spark.catalog.recoverPartitions"] = refused(lambda: spark.catalog.recoverPartitions(twin))
 as_orc = spark.range(1).write.mode("overwrite").format("orc")
 found["refused"]["save as orc"] = refused(lambda: as_orc.saveAsTable(twin))
-found["unchanged"] = before == [tree(), log.update().version]
+found["unchanged"] = [before == [tree(), log.update().version], entry_before == entry()]
 found["described"] = [
     "Symlink" in str(spark.sql(f"DESCRIBE EXTENDED {twin}").collect()),
     spark.sql(f"SHOW PARTITIONS {twin}").count(),
