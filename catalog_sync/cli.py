@@ -26,6 +26,7 @@ from typing import Annotated, Any
 import typer
 
 from catalog_sync.diff import SyncPlan, described
+from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition, sync_table
@@ -157,8 +158,7 @@ def _each(targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *
             row = work(target)
         except DeltaError as error:
             code = max(code, error.exit_code)
-            row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
-            print(f"Error: {error}", file=sys.stderr)
+            row = _failed(target, error)
         rows.append(row)
         if not as_json and "error" not in row:
             steps = row["plan"]
@@ -169,6 +169,12 @@ def _each(targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
     return code
+
+
+def _failed(target: Target, error: DeltaError) -> dict[str, Any]:
+    """Say what is wrong with a table, and what stands in its place among the results."""
+    print(f"Error: {error}", file=sys.stderr)
+    return {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
 
 
 def _repeat(once: Callable[[], int], every: int) -> int:
@@ -200,29 +206,59 @@ def status(
     as_json: _Json = False,
     option: _Storage = None,
 ) -> None:
-    """Version of the table, of its manifests and of its entry; how far behind they are."""
-    from catalog_sync.inspect import sync_status
+    """Version of the table, of its manifests and of its entry; how far behind they are.
 
+    Exit code 4 when a table is no longer where the metastore says.
+    """
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
-        found = [
-            sync_status(target.log, client, target.twin, now_ms=time.time_ns() // 1_000_000)
-            for target in _targets(client, tables, database, table, twin, option)
-        ]
+        rows, code = _statuses(client, _targets(client, tables, database, table, twin, option))
     if as_json:
-        _print_json([_plain(item) for item in found])
-        return
+        _print_json(rows)
+    else:
+        _print_statuses(rows)
+    raise typer.Exit(code)
+
+
+def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[str, Any]], int]:
+    """A row for each table, and the exit code of the worst; one that cannot be looked at stops no other."""
+    from catalog_sync.inspect import SyncState, sync_status
+
+    rows, code = [], 0
+    for target in targets:
+        try:
+            found = sync_status(target.log, client, target.twin, now_ms=time.time_ns() // 1_000_000)
+            rows.append(_plain(found))
+            code = max(code, 4 if found.state is SyncState.NO_TABLE else 0)
+        except MetastoreUnavailableError:
+            raise  # the others would wait for it in vain, one after the other
+        except DeltaError as error:
+            rows.append(_failed(target, error) | {"state": "error"})
+            code = max(code, error.exit_code)
+    return rows, code
+
+
+def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table("twin", "table", "manifests", "metastore", "behind", "since", "partitions", box=box.SIMPLE_HEAD)
-    for item in found:
-        behind = "not synced" if item.lag_versions is None else f"{item.lag_versions} versions"
-        since = "" if not item.lag_seconds else f"{item.lag_seconds:.0f} s"
-        versions = (item.table_version, item.manifest_version, item.metastore_version)
+    shown = Table(box=box.SIMPLE_HEAD)
+    for heading in ("twin", "state", "table", "manifests", "metastore", "behind", "partitions"):
+        shown.add_column(heading, overflow="fold")  # a name is never cut
+    for row in rows:
+        lag, seconds = row.get("lagVersions"), row.get("lagSeconds")
+        behind = f"{lag} versions" + (f", {seconds:.0f} s" if seconds else "") if lag is not None else ""
+        versions = (row.get(f"{what}Version") for what in ("table", "manifest", "metastore"))
         texts = ["-" if version is None else str(version) for version in versions]
-        shown.add_row(item.twin, *texts, behind, since, str(item.partitions))
-    Console(soft_wrap=True).print(shown)
+        shown.add_row(row["twin"], row["state"], *texts, behind, str(row.get("partitions", "")))
+    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+    for row in rows:
+        if row["state"] == "no table":
+            print(
+                f"{row['twin']}: there is no Delta table at {row['table']}. Next: if it is gone for good, "
+                f"catalog_sync drop {row['twin']}, and DROP TABLE of its own entry.",
+                file=sys.stderr,
+            )
 
 
 @app.command()

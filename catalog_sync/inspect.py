@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +21,19 @@ from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_
 from pydelta.manifests.contents import MANIFEST_NAME, manifest_lines, manifest_path
 from pydelta.storage import open_store
 
-__all__ = ["SyncReport", "SyncStatus", "preview", "sync_status", "verify_sync"]
+__all__ = ["SyncReport", "SyncState", "SyncStatus", "preview", "sync_status", "verify_sync"]
 
 _READERS: Final = 16
+
+
+class SyncState(enum.Enum):
+    """What readers of the twin see of the table."""
+
+    CURRENT = "current"
+    BEHIND = "behind"
+    NOT_SYNCED = "not synced"
+    NO_TABLE = "no table"
+    """There is no Delta table at the location any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +43,8 @@ class SyncStatus:
     Args:
         table: Location.
         twin: Name of the entry.
-        table_version: Newest version.
+        state: In one word or two.
+        table_version: Newest version; None without a table.
         manifest_version: Version that every manifest is of at least; None when none is published.
         newest_manifest: Version of the manifest that was written last.
         metastore_version: Version that the entry carries; None without an entry of this table.
@@ -43,7 +55,8 @@ class SyncStatus:
 
     table: str
     twin: str
-    table_version: int
+    state: SyncState
+    table_version: int | None
     manifest_version: int | None
     newest_manifest: int | None
     metastore_version: int | None
@@ -58,28 +71,37 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
     Raises:
         StorageError, MetastoreError: One of them does not answer.
     """
-    snapshot = log.snapshot()
+    snapshot = log.update()
     state = read_state(log.store)
     entry = metastore.table(twin.database, twin.name)
     synced = None
     if entry is not None:
         found = found_table(entry)
-        if found.parameters.get(LOCATION_KEY) == snapshot.table_uri:
+        if found.parameters.get(LOCATION_KEY) == log.uri:
             synced = found.version
     published = state.version if state is not None else None
-    seen = None if synced is None or published is None else min(synced, published)
+    exists = snapshot.version >= 0
+    seen = None if synced is None or published is None or not exists else min(synced, published)
+    lag = None if seen is None else snapshot.version - seen
     waiting = None
-    if seen is not None:
-        late = log.history(limit=max(snapshot.version - seen, 0)) if seen < snapshot.version else []
+    if lag is not None:
+        late = log.history(limit=max(lag, 0)) if lag > 0 else []
         waiting = max((now_ms - late[-1].timestamp_ms) / 1000, 0.0) if late else 0.0
+    if not exists:
+        said = SyncState.NO_TABLE
+    elif lag is None:
+        said = SyncState.NOT_SYNCED
+    else:
+        said = SyncState.BEHIND if lag > 0 else SyncState.CURRENT
     return SyncStatus(
-        table=snapshot.table_uri,
+        table=log.uri,
         twin=str(twin),
-        table_version=snapshot.version,
+        state=said,
+        table_version=snapshot.version if exists else None,
         manifest_version=published,
         newest_manifest=state.spread()[1] if state is not None else None,
         metastore_version=synced,
-        lag_versions=None if seen is None else snapshot.version - seen,
+        lag_versions=lag,
         lag_seconds=waiting,
         partitions=len(state.partitions) if state is not None else 0,
     )

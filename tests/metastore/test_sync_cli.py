@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,8 +106,32 @@ def test_status_says_how_far_behind(capsys, log, location, name):
     (row,) = json.loads(out)
     assert (row["tableVersion"], row["manifestVersion"], row["metastoreVersion"], row["lagVersions"]) == (2, 0, 0, 2)
     assert 0 < row["lagSeconds"] < 600
+    assert row["state"] == "behind"
     code, out, _ = run(capsys, "status", str(name))
     assert (code, "2 versions" in out) == (0, True)
+
+
+def test_status_goes_on_behind_a_table_that_is_gone_and_one_that_cannot_be_read(capsys, tmp_path, metastore, name):
+    names = ("a_gone", "b_broken", "c_right")
+    for table in names:
+        place = tmp_path / table
+        create_table(DeltaLog.for_table(str(place)), [add_file("a", [1])])
+        assert run(capsys, "sync", str(place), "--table", f"{name.database}.{table}")[0] == 0
+    shutil.rmtree(tmp_path / "a_gone")
+    (tmp_path / "b_broken" / "_delta_log" / f"{1:020}.json").write_text("{")
+    code, out, err = run(capsys, "status", "--database", name.database, "--json")
+    rows = {row["twin"].rpartition(".")[2]: row for row in json.loads(out)}
+    assert {table: rows[table]["state"] for table in names} == {
+        "a_gone": "no table",
+        "b_broken": "error",
+        "c_right": "current",
+    }
+    gone = rows["a_gone"]
+    assert (gone["tableVersion"], gone["metastoreVersion"], gone["lagVersions"]) == (None, 0, None)
+    assert code == 4
+    code, out, err = run(capsys, "status", "--database", name.database)
+    assert (code, "c_right" in out) == (4, True)
+    assert f"catalog_sync drop {name.database}_symlink.a_gone" in err
 
 
 def test_verify_is_right_then_wrong_then_right_again(capsys, log, location, metastore, name):
