@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+
 from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import twin_name
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.targets import TABLE_PROPERTY, configured_name
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
 from pydelta.txn import HookContext
 
 __all__ = ["ENABLED_PROPERTY", "sync_after_commit"]
 
 ENABLED_PROPERTY = "pydelta.sync.enabled"
-_WAIT_SECONDS = 20.0
 
 
 def sync_after_commit(context: HookContext) -> None:
@@ -22,6 +23,10 @@ def sync_after_commit(context: HookContext) -> None:
 
     Where the metastore is comes from the session (``spark.pydelta.sync.metastore``, or that of its catalog) or from
     the environment (``PYDELTA_METASTORE``), never from the table: a table must not choose where its writers connect to.
+
+    Raises:
+        InvalidArgumentError: The table does not say its name.
+        DeltaError: What ``sync_table`` raises; one that may be tried again says with which command.
     """
     metadata = context.snapshot.metadata
     if metadata is None or metadata.configuration.get(ENABLED_PROPERTY, "").strip().lower() != "true":
@@ -34,7 +39,14 @@ def sync_after_commit(context: HookContext) -> None:
             table=context.log.uri,
         )
     settings: Settings = context.log.settings
-    with Metastore(MetastoreAddress.parse(settings.sync_metastore)) as metastore:
-        twin = twin_name(native, settings.sync_name)
-        sync_table(context.log, metastore, twin, SyncOptions(wait_seconds=_WAIT_SECONDS))
-        sync_native(metastore, native, context.log.update())
+    address = MetastoreAddress.parse(settings.sync_metastore)
+    try:
+        with Metastore(address, deadline=context.deadline) as metastore:
+            twin = twin_name(native, settings.sync_name)
+            sync_table(context.log, metastore, twin, SyncOptions(deadline=context.deadline))
+            sync_native(metastore, native, context.log.update())
+    except DeltaError as error:
+        if error.retryable:
+            command = f"catalog_sync sync {shlex.quote(context.log.uri)} --table {native} --metastore {address}"
+            error.hint = f"The commit stands, and the next one syncs it too; until then run: {command}"
+        raise

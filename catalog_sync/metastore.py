@@ -15,7 +15,9 @@ from typing import Any, Final, Self, TypeVar
 
 from catalog_sync.diff import FoundPartition, FoundTable
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
+from catalog_sync.transport import transport_to
 from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
+from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.manifests import values_of_directory
 from pydelta.protocol.partitions import HIVE_NULL, hive_escape
@@ -46,7 +48,7 @@ class MetastoreAddress:
         kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
             with the ticket of this user; None without Kerberos. Needs the extra ``kerberos``; hosts by the names
             that their principals have.
-        timeout_seconds: For each call.
+        timeout_seconds: For each call, from connecting to the last byte of its answer.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -101,13 +103,28 @@ class Metastore:
 
     Every method raises ``MetastoreUnavailableError`` when no address answers after several tries, and
     ``MetastoreError`` for what the metastore refuses.
+
+    Args:
+        address: Where it is.
+        deadline: Of all calls together, pauses between tries included; None without one.
+        sleep: Pauses.
+        clock: Seconds that only grow, for the time-out of a call.
     """
 
-    def __init__(self, address: MetastoreAddress, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        address: MetastoreAddress,
+        *,
+        deadline: Deadline | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.address = address
+        self.deadline = deadline or Deadline(None)
         self.calls: list[str] = []
         self._sleep = sleep
-        self._link: Any = None
+        self._clock = clock
+        self._answer_by = Deadline(None)
         self._transport: Any = None
         self._client: Any = None
 
@@ -272,12 +289,17 @@ class Metastore:
 
         types = _types()
         last: Exception | None = None
+        tries = 0
         for attempt in range(_TRIES):
+            pause = _PAUSE_SECONDS * 2 ** (attempt - 1) if attempt else 0.0
+            if self.deadline.remaining() <= pause:
+                break
             if attempt:
-                self._sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+                self._sleep(pause)
+            self._answer_by = Deadline(self.address.timeout_seconds * patience, clock=self._clock)
+            tries += 1
             try:
                 client = self._connected()
-                self._link.setTimeout(self.address.timeout_seconds * 1000 * patience)
                 self.calls.append(verb)
                 return getattr(client, verb)(*arguments)
             except (TTransportException, OSError) as error:
@@ -300,10 +322,19 @@ class Metastore:
                 ) from error
             except TException as error:
                 raise self._refused(verb, str(getattr(error, "message", None) or error)) from error
+        why = f" ({type(last).__name__}: {last})" if last is not None else ""
+        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s there were for it"
         raise MetastoreUnavailableError(
-            f"The metastore at {self.address} does not answer ({type(last).__name__}: {last}), tried {_TRIES} times.",
+            f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
             hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
         ) from last
+
+    def _budget(self) -> float:
+        """Seconds that the next wait on the wire may take."""
+        left = min(self._answer_by.remaining(), self.deadline.remaining())
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        return left
 
     def _refused(self, verb: str, message: str) -> MetastoreError:
         first = message.strip().splitlines()[0] if message.strip() else "no reason given"
@@ -344,22 +375,15 @@ class Metastore:
         raise last
 
     def _transport_to(self, host: str, port: int) -> Any:
-        from thrift.transport.TSocket import TSocket
-        from thrift.transport.TTransport import TBufferedTransport, TSaslClientTransport
-
         address = self.address
-        if address.tls:
-            from thrift.transport.TSSLSocket import TSSLSocket
-
-            context = ssl.create_default_context(cafile=address.ca_file)
-            link = TSSLSocket(host, port, ssl_context=context, server_hostname=host)
-        else:
-            link = TSocket(host, port)
-        link.setTimeout(address.timeout_seconds * 1000)
-        self._link = link
-        if address.kerberos_service is None:
-            return TBufferedTransport(link)
-        return TSaslClientTransport(link, host, address.kerberos_service, mechanism="GSSAPI")
+        return transport_to(
+            host,
+            port,
+            budget=self._budget,
+            tls=address.tls,
+            ca_file=address.ca_file,
+            kerberos_service=address.kerberos_service,
+        )
 
 
 def _kerberos_errors() -> tuple[type[Exception], ...]:

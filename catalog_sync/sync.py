@@ -32,6 +32,7 @@ from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
 from catalog_sync.metastore import Metastore, found_partition, found_table, hive_name, partition_entry, table_entry
 from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
+from pydelta.deadline import Deadline
 from pydelta.errors import TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
@@ -67,6 +68,7 @@ class SyncOptions:
             the entry was made. Without partition columns a sync is atomic anyway.
         schemes: Scheme of a location -> scheme in manifests.
         wait_seconds: How long to wait for another sync of the table.
+        deadline: Of whoever waits for this sync; it then waits no longer than that either.
     """
 
     dry_run: bool = False
@@ -76,6 +78,11 @@ class SyncOptions:
     atomic: bool | None = None
     schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
     wait_seconds: float = 60.0
+    deadline: Deadline = field(default_factory=lambda: Deadline(None))
+
+    def patience(self) -> float:
+        """Seconds that it may wait for others now."""
+        return min(self.wait_seconds, self.deadline.remaining())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +127,8 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     before = len(metastore.calls)
     snapshot = _newest(log)
     wanted = twin_of(snapshot)
-    state = read_state(log.store)
+    entry = _entry(metastore, twin, wanted, options)  # first: nobody waits for a lease of ours while it does not answer
     if options.dry_run:
-        entry = _entry(metastore, twin, wanted, options)
         previous = found_table(entry).version if entry is not None else None
         plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
         return SyncResult(
@@ -133,13 +139,11 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
             manifests=None,
             calls=len(metastore.calls) - before,
         )
-    if state is not None and state.version == wanted.version:  # else there is something to do, whatever the entry says
-        entry = _entry(metastore, twin, wanted, options)
-        if entry is not None and _is_current(state, wanted, entry, options):
-            previous = found_table(entry).version
-            done = SyncPlan()
-            return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
-    with holding(log, wait_seconds=options.wait_seconds) as lease:
+    if entry is not None and _is_current(read_state(log.store), wanted, entry, options):
+        previous = found_table(entry).version
+        done = SyncPlan()
+        return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
+    with holding(log, wait_seconds=options.patience()) as lease:
         assert lease is not None
         with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
             entry = _entry(metastore, twin, wanted, options)  # under the lease: nobody else changes it any more

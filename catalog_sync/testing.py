@@ -37,11 +37,7 @@ class MemoryMetastore(Metastore):
         self._before = before
 
     def _connected(self) -> Any:
-        self._link = self
         return self
-
-    def setTimeout(self, milliseconds: float) -> None:  # noqa: N802  Thrift's name
-        """It answers at once."""
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         if verb.startswith("_"):

@@ -83,6 +83,22 @@ def _integer(text: str, *, name: str) -> int:
         raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number.") from None
 
 
+_SHORT_UNITS: Final = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour"}
+_SHORT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)")
+
+
+def parse_duration_ms(text: str, *, name: str) -> int:
+    """``10s``, ``500ms``, ``2min`` or an interval -> milliseconds, more than none."""
+    match = _SHORT.fullmatch(text.strip().lower())
+    try:
+        value = parse_interval_ms(f"{match[1]} {_SHORT_UNITS[match[2]]}" if match else text, name=name)
+    except InvalidArgumentError:
+        value = 0
+    if value <= 0:
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a time such as 10s, 500ms or 2min.")
+    return value
+
+
 _SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
@@ -287,6 +303,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
+    "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
     "sync.metastore": ("sync_metastore", lambda text, *, name: text),
 }
@@ -334,6 +351,7 @@ class Settings:
         vacuum_check: RESTORE refuses what a VACUUM that is under way may be deleting.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
+        hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
         sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
         sync_metastore: Address of the metastore that tables are synced to after a commit.
     """
@@ -359,6 +377,7 @@ class Settings:
     retention_check: bool = True
     vacuum_check: bool = True
     user_metadata: str | None = None
+    hooks_timeout_ms: int = 10_000
     sync_name: str = "{database}_symlink"
     sync_metastore: str | None = None
     default_properties: Mapping[str, str] = field(default_factory=dict)

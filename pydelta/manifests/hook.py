@@ -20,4 +20,4 @@ def publish_after_commit(context: HookContext) -> None:
         return
     if metadata.configuration.get(_SYNCED, "").strip().lower() == "true":
         return
-    publish(context.log, ManifestOptions(wait_seconds=20.0))
+    publish(context.log, ManifestOptions(wait_seconds=context.deadline.remaining()))

@@ -1,6 +1,7 @@
 """A landed commit in, whatever should follow it out: checksum, checkpoint, log clean-up, and the hooks of others.
 
 A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
+Each has a deadline for all that it waits for (``spark.pydelta.hooks.timeout``), since whoever committed waits with it.
 Other packages add hooks through the entry point group ``pydelta.hooks``; each entry names a callable that takes a
 ``HookContext``.
 """
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
+from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
 
@@ -33,6 +36,7 @@ class HookContext:
         previous: The state just before it.
         actions: The lines of the new commit.
         now_ms: The clock, epoch milliseconds.
+        deadline: How long the hook may wait for others, a metastore or another process, in all.
     """
 
     log: DeltaLog
@@ -40,6 +44,7 @@ class HookContext:
     previous: Snapshot
     actions: tuple[Action, ...]
     now_ms: int
+    deadline: Deadline = field(default_factory=lambda: Deadline(None))
 
 
 Hook: TypeAlias = Callable[[HookContext], object]
@@ -79,12 +84,18 @@ def _installed_hooks() -> tuple[tuple[str, Callable[[], Hook]], ...]:
     return tuple((entry.name, entry.load) for entry in sorted(found, key=lambda entry: entry.name))
 
 
-def run_hooks(context: HookContext, *, hooks: Sequence[tuple[str, Hook]] | None = None) -> tuple[HookFailure, ...]:
-    """Run the hooks one after the other; one that fails stops no other.
+def run_hooks(
+    context: HookContext,
+    *,
+    hooks: Sequence[tuple[str, Hook]] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[HookFailure, ...]:
+    """Run the hooks one after the other, each with a deadline of its own; one that fails stops no other.
 
     Args:
         context: The landed commit.
         hooks: Names and hooks; None for the built-in ones and then those that are installed.
+        clock: Of the deadlines.
 
     Returns:
         The failures, in order. Each was logged as a warning with its traceback.
@@ -97,7 +108,8 @@ def run_hooks(context: HookContext, *, hooks: Sequence[tuple[str, Hook]] | None 
     failures: list[HookFailure] = []
     for name, load in todo:
         try:
-            load()(context)
+            seconds = context.log.settings.hooks_timeout_ms / 1000
+            load()(replace(context, deadline=Deadline(seconds, clock=clock)))
         except Exception as error:  # the commit stands, whatever a hook does
             _logger.warning(
                 "Hook %s failed after version %d was committed",

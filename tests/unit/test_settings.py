@@ -42,6 +42,22 @@ def test_what_is_no_size_is_refused(text):
         parse_bytes(text, name="delta.targetFileSize")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [("10s", 10_000), ("500ms", 500), ("2min", 120_000), ("1.5 s", 1500), ("1 hour", HOUR)]
+)
+def test_how_long_hooks_may_wait(text, expected):
+    assert Settings.resolve({}).hooks_timeout_ms == 10_000
+    assert Settings.resolve({"spark.pydelta.hooks.timeout": text}).hooks_timeout_ms == expected
+    assert Settings.resolve({}, {"PYDELTA_HOOKS_TIMEOUT": text}).hooks_timeout_ms == expected
+
+
+@pytest.mark.parametrize("text", ["", "0s", "-1s", "10", "soon", "1 month", "0.1ms"])
+def test_what_is_no_time_to_wait_is_refused(text):
+    with pytest.raises(InvalidArgumentError, match=r"hooks\.timeout") as caught:
+        Settings.resolve({"spark.pydelta.hooks.timeout": text})
+    assert "10s" in caught.value.hint
+
+
 def test_properties_have_the_protocol_s_defaults():
     properties = TableProperties.parse({})
     assert properties.checkpoint_interval == 10

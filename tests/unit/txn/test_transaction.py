@@ -26,7 +26,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Backoff, Operation, TransactionState, start_transaction
-from pydelta.txn.hooks import run_hooks
+from pydelta.txn.hooks import HookContext, run_hooks
 from pydelta.txn.transaction import engine_info
 
 _NAMES = itertools.count()
@@ -342,6 +342,23 @@ def test_a_hook_that_fails_is_reported_and_stops_nothing(log, store, caplog):
     assert "sync" in caplog.text
     assert "no metastore" in caplog.text
     assert log.update().version == 1
+
+
+def test_each_hook_has_a_deadline_of_its_own(store):
+    log = DeltaLog(store, settings=Settings.resolve({"spark.pydelta.hooks.timeout": "7s"}))
+    now, left = [100.0], []
+
+    def slow(context):
+        left.append(context.deadline.remaining())
+        now[0] += 5
+        left.append(context.deadline.remaining())
+        now[0] += 5
+        left.append(context.deadline.remaining())
+
+    done = create_table(log, [add_file("1", [1])])
+    context = HookContext(log=log, snapshot=done.snapshot, previous=done.snapshot, actions=(), now_ms=0)
+    assert run_hooks(context, hooks=[("one", slow), ("two", slow)], clock=lambda: now[0]) == ()
+    assert left == [7, 2, 0] * 2
 
 
 def test_installed_hooks_run_after_the_built_in_ones(log, store, monkeypatch):

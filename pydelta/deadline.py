@@ -1,0 +1,36 @@
+"""A span of time in, how much of it is left out: for whatever waits on somebody else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+__all__ = ["Deadline"]
+
+
+class Deadline:
+    """The moment until which something may wait.
+
+    Args:
+        seconds: From now on; None for ever.
+        clock: Seconds that only grow.
+
+    Example:
+        >>> now = iter([100.0, 103.0, 111.0])
+        >>> deadline = Deadline(10, clock=lambda: next(now))
+        >>> deadline.remaining(), deadline.remaining()
+        (7.0, 0.0)
+    """
+
+    def __init__(self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._end = math.inf if seconds is None else clock() + seconds
+
+    def __repr__(self) -> str:
+        return f"Deadline({self.seconds})"
+
+    def remaining(self) -> float:
+        """Seconds that are left; 0 when it is over, infinite without an end."""
+        return math.inf if self._end == math.inf else max(self._end - self._clock(), 0.0)
