@@ -42,7 +42,7 @@ def test_a_table_is_followed_through_its_life(client, tmp_path, atomic):
     delete_partition("b c").run(log)
     later = sync_table(log, client, twin)
     assert not later.plan.full
-    assert later.calls <= 6
+    assert later.calls <= 7
     assert verify_sync(log, client, twin, files=0).ok
     assert len(client.partition_names("lake_symlink", twin.name)) == 4
     add_partition(log, client, twin, {"p": "tomorrow"})
