@@ -341,8 +341,9 @@ class Metastore:
         hint = "The metastore's own log says more."
         if "Master Kerberos principal" in message:
             hint = (
-                "The metastore does not see Hadoop's configuration: let hive.config.resources name core-site.xml, "
-                "hdfs-site.xml and yarn-site.xml, and restart it."
+                "The metastore sees no yarn-site.xml, which names the renewer: put core-site.xml, hdfs-site.xml and "
+                "yarn-site.xml into its HADOOP_CONF_DIR and restart it. Where Presto says so, hive.config.resources "
+                "in its catalog file has to name the three."
             )
         return MetastoreError(f"The metastore refused {verb}: {first}", hint=hint)
 

@@ -68,9 +68,10 @@ KNOWN: Final = (
     _known(
         "kerberos-renewer",
         r"Can['’]t get Master Kerberos principal for use as renewer",
-        "The process does not see Hadoop's configuration, so it cannot tell who renews delegation tokens.",
-        "Let hive.config.resources name core-site.xml, hdfs-site.xml and yarn-site.xml (full paths, readable by the "
-        "process), and restart it. For Spark, set HADOOP_CONF_DIR to their directory.",
+        "The process sees no yarn-site.xml, so it cannot tell who renews delegation tokens.",
+        "Presto and Trino: let hive.config.resources in the catalog file (etc/catalog/hive.properties, on every node) "
+        "name core-site.xml, hdfs-site.xml and yarn-site.xml by their full paths, and restart. Spark and a metastore: "
+        "put the three into HADOOP_CONF_DIR.",
     ),
     _known(
         "kerberos-ticket",

@@ -39,6 +39,7 @@ from pydelta.manifests.state import STATE_PATH, ManifestState, read_state
 from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predicate, partition_mask
 from pydelta.protocol.partitions import partition_dir, typed_frame
 from pydelta.storage import ObjectInfo, Store
+from pydelta.storage.pages import paged
 
 __all__ = [
     "MANY_FILES",
@@ -402,7 +403,10 @@ def put_manifests(store: Store, writes: Mapping[str, bytes], lease: Lease) -> No
 
 
 def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
-    """Delete manifests; those that are not there are no error."""
+    """Delete manifests, those that are not there are no error; and the folders in which nothing is left.
+
+    MSCK takes a folder for a partition, whatever is in it. A store without folders has nothing to remove.
+    """
     if not paths:
         return
     lease.check()
@@ -417,6 +421,21 @@ def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
             "and run it again.",
             table=store.root,
         )
+    with_folders = paged(store)
+    if with_folders is not None and with_folders.has_directories:
+        lease.check()
+        with_folders.remove_directories(_folders_of(paths))
+
+
+def _folders_of(paths: Iterable[str]) -> list[str]:
+    """The folders of partitions that paths of manifests lead through, the deepest first."""
+    found: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while "=" in folder.rpartition("/")[2]:  # above the partitions is what all of them share
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return sorted(found, key=lambda folder: (-folder.count("/"), folder))
 
 
 def listed_manifests(store: Store) -> list[ObjectInfo]:

@@ -8,6 +8,7 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 from urllib.parse import unquote, urlsplit
@@ -28,6 +29,7 @@ from pydelta.storage.uris import check_path
 __all__ = ["LocalStore"]
 
 _TEMP_PREFIX = ".pydelta-tmp-"
+_FOLDER_TRIES = 4
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _REFUSED = (
@@ -206,17 +208,15 @@ class LocalStore:
         """See ``Store.open_writer``."""
         target = self._path(path)
         with _translated(target):
-            _make_folder(os.path.dirname(target))
             return cast(BinaryIO, _LocalWriter(target))
 
     def _path(self, path: str) -> str:
         return f"{self._folder}/{check_path(path)}"
 
     def _write_temporary(self, target: str, data: bytes) -> str:
-        _make_folder(os.path.dirname(target))
-        temporary = _temporary_name(target)
+        temporary, opened = _open_beside(target)
         try:
-            with open(temporary, "xb") as file:
+            with BufferedWriter(opened) as file:  # writes all of it, as the file alone need not
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -232,8 +232,7 @@ class _LocalWriter(ObjectWriter):
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._temporary = _temporary_name(target)
-        self._file = open(self._temporary, "xb", buffering=0)  # noqa: SIM115 -- closed by _publish or _drop
+        self._temporary, self._file = _open_beside(target)
         super().__init__()
 
     def _append(self, view: memoryview) -> None:
@@ -260,8 +259,16 @@ def _info(path: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(path=path, size=found.st_size, modification_time_ms=found.st_mtime_ns // 1_000_000)
 
 
-def _temporary_name(target: str) -> str:
-    return f"{os.path.dirname(target)}/{_TEMP_PREFIX}{uuid.uuid4()}"
+def _open_beside(target: str) -> tuple[str, FileIO]:
+    """A new temporary file in the target's folder, which is made where it is not there, and its name."""
+    folder = os.path.dirname(target)
+    temporary = f"{folder}/{_TEMP_PREFIX}{uuid.uuid4()}"
+    for _ in range(_FOLDER_TRIES):
+        with suppress(FileNotFoundError):  # somebody removed the folder while it was empty
+            _make_folder(folder)
+            return temporary, open(temporary, "xb", buffering=0)
+    _make_folder(folder)
+    return temporary, open(temporary, "xb", buffering=0)
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:

@@ -131,7 +131,7 @@ def test_a_metastore_that_lacks_hadoops_configuration_is_told_its_cure():
         "create_table", "Got exception: java.io.IOException Can't get Master Kerberos principal for use as renewer"
     )
     assert isinstance(refusal, MetastoreError)
-    for name in ("hive.config.resources", "core-site.xml", "hdfs-site.xml", "yarn-site.xml"):
+    for name in ("HADOOP_CONF_DIR", "core-site.xml", "hdfs-site.xml", "yarn-site.xml", "catalog file"):
         assert name in refusal.hint
 
 
