@@ -7,7 +7,8 @@
     ├ TableAlreadyExistsError           also FileExistsError
     ├ VersionNotFoundError              a version or time outside the retained log
     ├ InvalidArgumentError              also ValueError
-    │ └ UnknownSettingError             a misspelt spark.pydelta.* or delta.* name
+    │ ├ UnknownSettingError             a misspelt spark.pydelta.* or delta.* name
+    │ └ InventoryUnusableError          a list of files that tells nothing of the table
     ├ SqlError
     │ ├ ParseError                      .line .column
     │ └ BindError                       a name that does not resolve
@@ -86,6 +87,7 @@ __all__ = [
     "DeltaEnvironmentError",
     "DeltaError",
     "InvalidArgumentError",
+    "InventoryUnusableError",
     "LogCorruptedError",
     "LogGapError",
     "MetadataChangedException",
@@ -172,6 +174,12 @@ class UnknownSettingError(InvalidArgumentError):
     """A setting or property name that nothing reads, most often a misspelling."""
 
     code = "DELTA_UNKNOWN_CONFIGURATION"
+
+
+class InventoryUnusableError(InvalidArgumentError):
+    """A list of files that covers nothing of the table, is dated in the future, or is one of several to choose from."""
+
+    code = "DELTA_INVENTORY_UNUSABLE"
 
 
 class SqlError(DeltaError):

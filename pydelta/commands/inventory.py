@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -22,6 +22,7 @@ from pydelta.commands.inventory_rows import (
     Inventory,
     InventoryReader,
     check_columns,
+    version_columns,
 )
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
 from pydelta.inventory.places import place_of as bucket_of
@@ -78,9 +79,15 @@ def from_frame(
     )
 
 
+def is_inventory_column(name: str) -> bool:
+    """Whether an inventory is read for a column of this name."""
+    return name in _COLUMNS or bool(version_columns([name]))
+
+
 def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns that count; the date of a row's delivery becomes ``asOf``."""
-    found = frame.select([name for name in _COLUMNS if name in frame.columns])
+    """The columns that count, by our names; the date of a row's delivery becomes ``asOf``."""
+    found = frame.select([name for name in frame.columns if is_inventory_column(name)])
+    found = found.rename(dict(version_columns(found.columns)))
     kind = found.schema.get(_AS_OF)
     if isinstance(kind, pl.Datetime):
         return found.with_columns(asOf=pl.col(_AS_OF).dt.epoch("ms")).drop(_AS_OF)
@@ -127,9 +134,8 @@ def inventory_from_delta(
 
 def _schema_of(snapshot: Snapshot) -> pl.Schema:
     """The table's columns as a frame of them has them."""
-    return pl.Schema(
-        {field.name: to_polars_dtype(field.data_type) for field in snapshot.schema.fields if field.name in _COLUMNS}
-    )
+    fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
+    return pl.Schema({field.name: to_polars_dtype(field.data_type) for field in fields})
 
 
 def _encoded(snapshot: Snapshot) -> bool | None:
@@ -149,7 +155,7 @@ def _under(root: str, snapshot: Snapshot) -> list[Expr]:
 
 def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     partitions = snapshot.files.partition_frame(rows)
-    fields = [field for field in snapshot.schema.fields if field.name in _COLUMNS]
+    fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
     stored = {physical_name(field): field.name for field in fields if field.name not in snapshot.partition_columns}
     schema = _schema_of(snapshot)
     for number, add in enumerate(snapshot.files.adds(rows)):
@@ -163,18 +169,18 @@ def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterat
             for name in snapshot.partition_columns
             if name in schema
         ]
-        for frame in _parquet_batches(store, path, list(stored)):
+        for frame in _parquet_batches(store, path, set(stored).__contains__):
             kept = frame.filter(~pl.col("row").is_in(deleted.implode())) if len(deleted) else frame
             named = kept.drop("row").rename(stored, strict=False)
             absent = [pl.lit(None, dtype=schema[name]).alias(name) for name in stored.values() if name not in named]
             yield inventory_columns(named.with_columns(*absent, *values))
 
 
-def _parquet_batches(store: Store, path: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+def _parquet_batches(store: Store, path: str, wanted: Callable[[str], bool]) -> Iterator[pl.DataFrame]:
     """Rows of a Parquet file, some columns of it as far as it has them, and ``row``, their positions from 0."""
     try:
         file = pq.ParquetFile(pa.PythonFile(open_stream(store, path), mode="r"))
-        present = [name for name in file.schema_arrow.names if name in columns]
+        present = [name for name in file.schema_arrow.names if wanted(name)]
         first = 0
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
             frame: Any = pl.from_arrow(batch)
@@ -239,7 +245,7 @@ def _from_files(
 
 
 def _parquet_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:
-    for frame in _parquet_batches(store, path, _COLUMNS):
+    for frame in _parquet_batches(store, path, is_inventory_column):
         check_columns(frame.schema, description=description)
         yield frame
 
@@ -255,7 +261,7 @@ def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
     try:
         with _unpacked(store, path) as stream:
             names = pyarrow.csv.open_csv(stream, parse_options=shape).schema.names
-        present = [name for name in names if name in _COLUMNS]
+        present = [name for name in names if is_inventory_column(name)]
         texts = pyarrow.csv.ConvertOptions(
             include_columns=present,
             column_types=dict.fromkeys(present, pa.string()),

@@ -2,17 +2,18 @@
 
 An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``,
 ``isDir boolean``, ``modificationTime long`` (epoch milliseconds); others are passed over. A table of S3 Inventory rows
-has ``bucket`` and ``key`` instead of ``path``, and is taken too.
+has ``bucket`` and ``key`` instead of ``path``, and is taken too. Of a list with all versions of a bucket's objects
+(``isLatest``, ``isDeleteMarker``) the current versions count; the others are added up.
 
 ::
 
     frames -> the columns, of the right types -> rows under the table's root -- by any spelling of it --> plain paths
-           -> without what is newer than the inventory says to be itself
+           -> without what is newer than the inventory says to be itself, or of a list dated in the future
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +22,11 @@ import polars as pl
 from pydelta.commands.vacuum_listing import ListedBatch
 from pydelta.commands.vacuum_paths import decoded_paths
 from pydelta.commands.vacuum_plan import Kept
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError
+from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.inventory.places import LOCAL
 from pydelta.protocol.paths import resolve_data_path
 
-__all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns"]
+__all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
 INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
     "path": pl.String(),
@@ -33,12 +34,15 @@ INVENTORY_COLUMNS: Final[dict[str, pl.DataType]] = {
     "isDir": pl.Boolean(),
     "modificationTime": pl.Int64(),
 }
+_VERSIONS: Final = {"islatest": "isLatest", "isdeletemarker": "isDeleteMarker", "versionid": "versionId"}
 _SQL_NAMES: Final = {"path": "string", "length": "bigint", "isDir": "boolean", "modificationTime": "bigint"}
 _LOCATION: Final = r"^(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)$"
 _SCHEME_AND_HOST: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)/"
 _IN_SECONDS: Final = 100_000_000_000
 _IN_MICROSECONDS: Final = 100_000_000_000_000
 _AGE_TO_WARN_OF_MS: Final = 7 * 86_400_000
+CLOCKS_DIFFER_MS: Final = 3_600_000
+"""A list that is dated so far ahead of this clock may be right; further ahead it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,8 +54,8 @@ class Inventory:
         frames: Root URI of a table -> frames with the inventory's columns, and maybe ``asOf``, when the row's list
             was made (epoch milliseconds). Rows that lie elsewhere may be among them; leaving them out early is what
             the root is given for.
-        as_of_ms: When it was made, epoch milliseconds: rows that say to be newer are passed over. None: not known,
-            the newest ``modificationTime`` stands for it.
+        as_of_ms: When it was made at the latest, epoch milliseconds: rows that say to be newer are passed over. None:
+            not known, the newest ``modificationTime`` stands for it.
         encoded: Whether paths are URI-encoded (``%20`` for a blank). None: found out where the log's own paths tell,
             else not.
     """
@@ -60,6 +64,12 @@ class Inventory:
     frames: Callable[[str], Iterator[pl.DataFrame]]
     as_of_ms: int | None = None
     encoded: bool | None = None
+
+
+def version_columns(names: Iterable[str]) -> Mapping[str, str]:
+    """Columns that tell versions apart, as S3 Inventory (``is_latest``, ``IsLatest``) or others spell them -> ours."""
+    plain = {name: _VERSIONS.get(name.replace("_", "").lower()) for name in names}
+    return {name: ours for name, ours in plain.items() if ours is not None}
 
 
 def check_columns(schema: pl.Schema, *, description: str) -> None:
@@ -79,6 +89,9 @@ def check_columns(schema: pl.Schema, *, description: str) -> None:
             wrong.append(f"{name} {spelt} is missing" + (f" (there is {close!r})" if close else ""))
         elif schema[name] != kind:
             wrong.append(f"{name} is {str(schema[name]).lower()} and must be {spelt}")
+    versions = set(version_columns(schema).values())
+    if "versionId" in versions and "isLatest" not in versions:
+        wrong.append("there are versions, and isLatest boolean, which says which is current, is missing")
     if wrong:
         raise SchemaMismatchError(
             f"{description} is no inventory: {', '.join(wrong)}.",
@@ -120,16 +133,26 @@ class InventoryReader:
         inventory: The list.
         root: URI of the table.
         needed: Plain paths that must stay; they also tell how the inventory spells paths.
+        now_ms: The clock, epoch milliseconds.
+        noncurrent_files, noncurrent_bytes, delete_markers: Of the table, as far as the list tells versions apart.
     """
 
     inventory: Inventory
     root: str
     needed: Kept
+    now_ms: int
     rows: int = 0
     inside: int = 0
     newest_ms: int = 0
     newer: int = 0
     untimed: int = 0
+    future: int = 0
+    noncurrent_files: int = 0
+    noncurrent_bytes: int = 0
+    delete_markers: int = 0
+    tells_versions: bool = False
+    _made_ms: int = 0
+    _made_inside_ms: int = 0
     _elsewhere: str | None = None
     _encoded: bool | None = None
 
@@ -150,8 +173,7 @@ class InventoryReader:
             yield self._batch(frame, root)
 
     def _batch(self, frame: pl.DataFrame, root: _Root) -> ListedBatch:
-        rows = self._under(frame, root)
-        self.inside += rows.height
+        rows = self._current(self._usable(self._under(frame, root)))
         self._check_times(rows)
         is_directory = pl.col("isDir").fill_null(value=False) | pl.col("path").str.ends_with("/")
         places = rows.with_columns(path=pl.col("path").str.strip_chars_end("/"), directory=is_directory)
@@ -175,6 +197,25 @@ class InventoryReader:
             directories=tuple(zip(self._spelt(directories)["path"].to_list(), times, strict=False)),
         )
 
+    def _usable(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of lists that can have been made by now."""
+        ahead = (pl.col("asOf") > self.now_ms + CLOCKS_DIFFER_MS).fill_null(value=False)
+        kept = rows.filter(~ahead)
+        self.future += rows.height - kept.height
+        self.inside += kept.height
+        self._made_inside_ms = max(self._made_inside_ms, int(kept["asOf"].max() or 0))  # type: ignore[arg-type]
+        return kept
+
+    def _current(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The current versions, and of these no delete markers: such a key is gone."""
+        marker = pl.col("isDeleteMarker").fill_null(value=False)
+        latest = pl.col("isLatest").fill_null(value=True)
+        old = rows.filter(~latest & ~marker)
+        self.noncurrent_files += old.height
+        self.noncurrent_bytes += int(old["length"].sum() or 0)
+        self.delete_markers += rows.filter(marker).height
+        return rows.filter(latest & ~marker)
+
     def _located(self, frame: pl.DataFrame, root: _Root) -> pl.DataFrame:
         """The inventory's columns, ``asOf``, and where each row lies.
 
@@ -187,8 +228,12 @@ class InventoryReader:
             self._encoded = False
         as_of = pl.col("asOf") if "asOf" in frame.columns else pl.lit(None, dtype=pl.Int64)
         if self.inventory.as_of_ms is not None:
-            as_of = pl.lit(self.inventory.as_of_ms, dtype=pl.Int64)
-        rows = frame.select(*INVENTORY_COLUMNS, as_of.alias("asOf"))
+            as_of = pl.min_horizontal(as_of, pl.lit(self.inventory.as_of_ms, dtype=pl.Int64))
+        self.tells_versions = self.tells_versions or "isLatest" in frame.columns
+        flags = [_flag(frame, name).alias(name) for name in ("isLatest", "isDeleteMarker")]
+        rows = frame.select(*INVENTORY_COLUMNS, *flags, as_of.alias("asOf"))
+        made = rows["asOf"].filter(rows["asOf"] <= self.now_ms + CLOCKS_DIFFER_MS)
+        self._made_ms = max(self._made_ms, int(made.max() or 0))  # type: ignore[arg-type]
         path = rows["path"]
         prefix = path.str.extract(_SCHEME_AND_HOST)
         ours = [text for text in prefix.drop_nulls().unique() if _Root.of(text + "/").is_store_of(root)]
@@ -226,7 +271,7 @@ class InventoryReader:
             .then(pl.col("rest").str.slice(len(root.base)))
             .otherwise(whole)
         )
-        columns = [*INVENTORY_COLUMNS, "asOf"]
+        columns = [*INVENTORY_COLUMNS, "isLatest", "isDeleteMarker", "asOf"]
         return kept.with_columns(path=path).select(columns).filter(pl.col("path") != "")
 
     def _check_times(self, rows: pl.DataFrame) -> None:
@@ -258,27 +303,52 @@ class InventoryReader:
         needed = as_is | as_decoded
         return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
 
-    def finish(self, *, has_files: bool, now_ms: int) -> tuple[tuple[str, ...], int | None]:
+    def finish(self, *, has_files: bool, created_ms: int | None) -> tuple[tuple[str, ...], int | None]:
         """What there is to say of the inventory, when all of it was read: warnings, and its age in milliseconds.
 
+        Args:
+            has_files: Whether the table has some below its root.
+            created_ms: When the table was made; a list from before that cannot know it.
+
         Raises:
-            InvalidArgumentError: It is of another place.
+            InventoryUnusableError: It lists nothing of the table, or was made in the future.
         """
         what = self.inventory.description
-        if not self.inside and self._elsewhere is not None and has_files:
-            raise InvalidArgumentError(
-                f"{what} lists nothing under {self.root}; it lists {self._elsewhere}, for example.",
-                hint="Use an inventory of the bucket and folder in which the table lies.",
-            )
-        as_of = self.inventory.as_of_ms or self.newest_ms
-        age = max(0, now_ms - as_of) if as_of else None
         warnings = []
-        if not self.inside:
-            warnings.append(f"{what} lists no file of this table, so nothing is deleted.")
+        if not self.inside and self.future:
+            raise InventoryUnusableError(
+                f"{what} is dated in the future: none of its {self.future} rows can be believed.",
+                hint="Load an earlier list (load_inventory --delivery), and correct the clock that dated this one.",
+            )
+        if not self.inside and has_files:
+            made = self._made_ms or self.inventory.as_of_ms
+            if not made or created_ms is None or made >= created_ms:
+                example = f"; it lists {self._elsewhere}, for example" if self._elsewhere is not None else ""
+                raise InventoryUnusableError(
+                    f"{what} lists nothing under {self.root}{example}.",
+                    hint="Use an inventory of the bucket and folder in which the table lies. Of several inventories "
+                    "of a bucket load the one that covers the table (load_inventory --id).",
+                )
+            warnings.append(f"{what} was made before this table, and does not know it: nothing is deleted.")
+        as_of = self._made_inside_ms or self.inventory.as_of_ms or self.newest_ms
+        age = max(0, self.now_ms - as_of) if as_of else None
         if age is not None and age > _AGE_TO_WARN_OF_MS:
             warnings.append(f"{what} is {age // 86_400_000} days old: what was left behind since then stays.")
-        if self.newer:
-            warnings.append(f"{self.newer} rows of {what} are newer than itself and were passed over.")
-        if self.untimed:
-            warnings.append(f"{self.untimed} rows of {what} say no modification time and were passed over.")
+        for count, why in (
+            (self.newer, "are newer than itself"),
+            (self.untimed, "say no modification time"),
+            (self.future, "are of a list that is dated in the future"),
+        ):
+            if count:
+                warnings.append(f"{count} rows of {what} {why} and were passed over.")
         return tuple(warnings), age
+
+
+def _flag(frame: pl.DataFrame, name: str) -> pl.Expr:
+    """A column of truth values, or of texts that say them, where nothing is false; null where there is no column."""
+    if name not in frame.columns:
+        return pl.lit(None, dtype=pl.Boolean)
+    says = pl.col(name)
+    if frame.schema[name] == pl.String:
+        says = says.str.strip_chars().str.to_lowercase() == "true"
+    return says.cast(pl.Boolean).fill_null(value=False)

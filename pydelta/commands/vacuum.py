@@ -20,11 +20,11 @@ import polars as pl
 from pydelta.commands.clone_notes import noted_clones
 from pydelta.commands.inventory_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum_delete import Deletion, delete_files
-from pydelta.commands.vacuum_listing import ListedBatch, Sieve, Sifted, key_ranges, list_batches
+from pydelta.commands.vacuum_listing import ListedBatch, Sieve, key_ranges, list_batches
 from pydelta.commands.vacuum_lite import plan_lite, read_clean_version, removed_files, write_clean_version
 from pydelta.commands.vacuum_marks import START_VERSION
 from pydelta.commands.vacuum_needed import Needed, find_needed
-from pydelta.commands.vacuum_nested import tables_among
+from pydelta.commands.vacuum_nested import left_empty, tables_among
 from pydelta.commands.vacuum_plan import (
     Names,
     checksums_of,
@@ -239,7 +239,7 @@ class _Run:
         sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
         reader = None
         if self.inventory is not None:
-            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed)
+            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed, now_ms=self.now_ms)
             batches: Iterator[ListedBatch] = reader.batches()
         else:
             folders = folders_of(self.where, self.snapshot) if self.where is not None else None
@@ -256,16 +256,11 @@ class _Run:
                     doomed_bytes=sieve.doomed_bytes,
                 )
             )
-        sifted = sieve.result()
-        warnings: tuple[str, ...] = ()
-        age = None
-        if reader is not None:
-            warnings, age = reader.finish(has_files=bool(needed.live), now_ms=self.now_ms)
         clean = None
         if reader is None and self.where is None:
             expired = needed.timeline.before(self.cutoff_ms)
             clean = expired[-1] if expired and not needed.by_manifests else None
-        return self._found(needed, sifted, sieve.listed, sieve.requests, clean, warnings, age)
+        return self._found(needed, sieve, clean_version=clean, reader=reader)
 
     def _find_in_log(self, needed: Needed, names: Names) -> _Found:
         clean = read_clean_version(self.log.store)
@@ -276,18 +271,13 @@ class _Run:
         kept = removed.filter(needed.others.may_hold(removed["path"]) & ~needed.live.may_hold(removed["path"]))
         last = versions.last if kept.is_empty() else int(kept["version"].min()) - 1  # type: ignore[arg-type]
         advanced = last if self.where is None and last >= versions.first else None
-        return self._found(needed, sieve.result(), sieve.listed, 0, advanced, (), None)
+        return self._found(needed, sieve, clean_version=advanced)
 
     def _found(
-        self,
-        needed: Needed,
-        sifted: Sifted,
-        listed: int,
-        requests: int,
-        clean_version: int | None,
-        warnings: tuple[str, ...],
-        age_ms: int | None,
+        self, needed: Needed, sieve: Sieve, *, clean_version: int | None, reader: InventoryReader | None = None
     ) -> _Found:
+        warnings, age_ms = ((), None) if reader is None else self._finished(reader, needed)
+        sifted, listed = sieve.result(), sieve.listed
         doomed, empty = sifted.doomed, pl.Series(sifted.empty, dtype=pl.String).to_frame("path")
         if self.where is not None:
             doomed = in_partitions(doomed, self.snapshot, self.where)
@@ -300,6 +290,10 @@ class _Run:
             checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
         store = paged(self.log.store)
         removes = self.options.remove_empty_directories and store is not None and store.has_directories
+        folders = empty["path"].to_list() if removes else []
+        if folders and reader is not None and store is not None:
+            gone = pl.concat([files["path"], checksums["path"]])
+            folders = left_empty(store, folders, gone=gone, cutoff_ms=self.cutoff_ms)
         directories = len(sifted.directories) + 1
         result = VacuumResult(
             root=self.log.uri,
@@ -311,19 +305,26 @@ class _Run:
             files=files,
             listed=listed,
             directories=directories,
-            list_requests=requests + asked,
+            list_requests=sieve.requests + asked,
             listing_requests=max(1, -(-listed // PAGE_KEYS)),
             directory_requests=directories + listed // PAGE_KEYS,
             inventory_age_ms=age_ms,
+            noncurrent_files=reader.noncurrent_files if reader and reader.tells_versions else None,
+            noncurrent_bytes=reader.noncurrent_bytes if reader and reader.tells_versions else None,
+            delete_markers=reader.delete_markers if reader and reader.tells_versions else None,
             warnings=warnings,
         )
         return _Found(
             doomed=files,
             checksums=checksums,
-            empty=tuple(empty["path"]) if removes else (),
+            empty=tuple(folders),
             result=result,
             clean_version=clean_version,
         )
+
+    def _finished(self, reader: InventoryReader, needed: Needed) -> tuple[tuple[str, ...], int | None]:
+        created = self.snapshot.metadata.created_time if self.snapshot.metadata else None
+        return reader.finish(has_files=bool(needed.live), created_ms=created)
 
     def _tables_inside(self, doomed: pl.DataFrame, needed: Needed, listed: int) -> tuple[frozenset[str], int]:
         """Other tables above files that are to go, as far as no listing has shown them; requests that took.

@@ -66,4 +66,9 @@ def summary_lines(result: VacuumResult) -> list[str]:
         f"{result.list_requests} LIST and {result.delete_requests} DELETE requests; {result.listed} files looked at, "
         f"{result.bytes} bytes {'to free' if result.dry_run else 'freed'}."
     )
+    if result.noncurrent_bytes is not None:
+        lines.append(
+            f"{result.noncurrent_bytes} bytes are in {result.noncurrent_files} noncurrent versions, with "
+            f"{result.delete_markers} delete markers: a lifecycle rule of the bucket expires them."
+        )
     return [*lines, result.sentence]

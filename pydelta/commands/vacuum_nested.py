@@ -1,4 +1,4 @@
-"""Folders in, those that are Delta tables of their own out: a list of files need not tell, nor does the log.
+"""Folders in, what they are out: Delta tables of their own, or empty. A list of files need not tell, nor does the log.
 
 A file that is about to go may be another table's, if a folder above it has a log. A flat listing shows that; where
 there was none each folder is asked for, or the place is listed after all if that takes fewer requests.
@@ -6,17 +6,20 @@ there was none each folder is asked for, or the place is listed after all if tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import polars as pl
+
 from pydelta.commands.vacuum_listing import list_batches
-from pydelta.commands.vacuum_plan import nested_tables
+from pydelta.commands.vacuum_plan import directories_above, nested_tables
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.storage import Store
-from pydelta.storage.pages import PAGE_KEYS
+from pydelta.storage.pages import PAGE_KEYS, PagedStore
 
-__all__ = ["tables_among"]
+__all__ = ["left_empty", "tables_among"]
 
 _FEW: Final = 64
 
@@ -50,3 +53,32 @@ def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers
     with ThreadPoolExecutor(max_workers=max(1, min(workers, len(ordered)))) as pool:
         logs = list(pool.map(has_log, ordered))
     return frozenset(folder for folder, log in zip(ordered, logs, strict=True) if log), len(ordered)
+
+
+def left_empty(store: PagedStore, folders: Sequence[str], *, gone: pl.Series, cutoff_ms: int) -> list[str]:
+    """The folders in which nothing will be left, and nothing has happened since the cut-off, the deepest first.
+
+    Args:
+        store: A file system.
+        folders: That a list says to be empty; only they and those above them are looked at.
+        gone: Files that are about to be deleted.
+        cutoff_ms: Epoch milliseconds.
+    """
+    wanted = set(folders)
+    entered = wanted | directories_above(pl.Series(sorted(wanted), dtype=pl.String))
+    times: dict[str, int] = {}
+    there: set[str] = set()
+
+    def enter(folder: str) -> bool:
+        there.add(folder)
+        return folder in entered
+
+    stays: set[str] = set()
+    for page in store.list_pages(enter=enter):
+        times.update(zip(page.directories, page.directory_times_ms, strict=True))
+        paths = pl.Series(page.paths, dtype=pl.String)
+        stays |= directories_above(paths.filter(~paths.is_in(gone.implode())))
+    empty = {folder for folder in wanted & times.keys() if times[folder] < cutoff_ms and folder not in stays}
+    for folder in sorted(there - empty, key=len, reverse=True):
+        empty -= directories_above(pl.Series([folder], dtype=pl.String))
+    return sorted(empty, key=lambda path: (-path.count("/"), path))

@@ -94,6 +94,9 @@ class VacuumResult:
         directory_requests: LIST requests that walking the directories one by one would have taken.
         start_version, end_version: Versions of the ``VACUUM START`` and ``VACUUM END`` commits; None in a dry run.
         inventory_age_ms: How old the inventory was; None without one.
+        noncurrent_files, noncurrent_bytes: Versions of the table's objects that are no longer current, which deleting
+            files does not free; None where no inventory tells.
+        delete_markers: Left by deletions on a bucket with versions; None likewise.
         warnings: Sentences that the caller should show.
     """
 
@@ -116,6 +119,9 @@ class VacuumResult:
     start_version: int | None = None
     end_version: int | None = None
     inventory_age_ms: int | None = None
+    noncurrent_files: int | None = None
+    noncurrent_bytes: int | None = None
+    delete_markers: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property

@@ -66,7 +66,7 @@ def test_an_inventory_is_a_file_or_a_table(capsys, yard, tmp_path):
     code, out, err = run(capsys, yard, "--inventory", str(tmp_path / "list.csv"))
     assert code == 0
     assert "days old" in err
-    assert "0 LIST and 1 DELETE requests" in out
+    assert "1 LIST and 1 DELETE requests" in out
     assert yard.files() == {"p=1/old", "p=1/live"}
     code, _, err = run(capsys, yard, "--inventory", str(tmp_path / "nothing"))
     assert code == 1

@@ -19,7 +19,13 @@ from pydelta.commands.inventory import (
     inventory_from_delta,
 )
 from pydelta.commands.vacuum import vacuum
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
+from pydelta.errors import (
+    InvalidArgumentError,
+    InventoryUnusableError,
+    SchemaMismatchError,
+    StorageError,
+    TableNotFoundError,
+)
 from pydelta.log import DeltaLog
 from pydelta.log.vectors import write_vectors
 from pydelta.protocol.actions import Protocol
@@ -185,13 +191,112 @@ def test_the_difference_to_an_inventory_is_named():
 def test_a_list_of_another_bucket_or_of_nothing():
     yard = grown()
     for elsewhere in ("s3://other/tables/t/p=1/garbage", "s3://lake/tables/t2/garbage", "gs://lake/tables/t/garbage"):
-        with pytest.raises(InvalidArgumentError, match="lists nothing under"):
+        with pytest.raises(InventoryUnusableError, match="lists nothing under") as caught:
             run(yard, from_frame(rows(elsewhere)))
+        assert (caught.value.code, caught.value.exit_code) == ("DELTA_INVENTORY_UNUSABLE", 1)
     mixed = run(yard, from_frame(rows("s3://other/tables/t/p=1/live", "s3://lake/tables/t/p=1/garbage")))
     assert mixed.deleted == 1
-    empty = run(yard, from_frame(rows()))
-    assert empty.deleted == 0
-    assert "lists no file of this table" in empty.warnings[0]
+    with pytest.raises(InventoryUnusableError, match="lists nothing under"):
+        run(yard, from_frame(rows()))
+    with pytest.raises(InventoryUnusableError):
+        run(yard, from_frame(rows()), dry_run=True)
+
+
+def test_a_list_that_is_older_than_the_table_cannot_know_it_and_a_table_without_files_needs_none():
+    yard = grown()
+    before = yard.log.update().metadata.created_time - 1
+    result = run(yard, from_frame(rows(), as_of_ms=before))
+    assert result.deleted == 0
+    assert "was made before this table" in " ".join(result.warnings)
+    with pytest.raises(InventoryUnusableError):
+        run(yard, from_frame(rows(), as_of_ms=before + 2))
+    assert run(yard_with_nothing(), from_frame(rows())).deleted == 0
+
+
+def yard_with_nothing():
+    yard = yard_at()
+    yard.commit(age=900)
+    return yard
+
+
+FUTURE = NOW + 2 * HOUR_MS
+
+
+def test_rows_of_a_list_that_is_dated_in_the_future_are_passed_over():
+    yard = grown()
+    yard.put("p=1/more", age=900)
+    ahead = pl.lit(FUTURE, dtype=pl.Int64).cast(pl.Datetime("ms")).alias("inventory_date")
+    good = pl.lit(NOW - HOUR_MS, dtype=pl.Int64).cast(pl.Datetime("ms")).alias("inventory_date")
+    both = pl.concat([rows("p=1/garbage").with_columns(ahead), rows("p=1/more").with_columns(good)])
+    result = run(yard, from_frame(both), dry_run=True)
+    assert result.files["path"].to_list() == ["p=1/more"]
+    assert any("dated in the future" in text for text in result.warnings)
+    assert result.inventory_age_ms == HOUR_MS
+    for inventory in (from_frame(rows("p=1/garbage").with_columns(ahead)), from_frame(rows("p=1/x"), as_of_ms=FUTURE)):
+        with pytest.raises(InventoryUnusableError, match="dated in the future"):
+            run(yard, inventory)
+    assert "p=1/garbage" in yard.files()
+    assert run(yard, from_frame(rows("p=1/garbage"), as_of_ms=NOW + HOUR_MS // 2)).deleted == 1, (
+        "clocks differ a little"
+    )
+
+
+VERSIONS = ("isLatest", "isDeleteMarker"), ("IsLatest", "IsDeleteMarker"), ("is_latest", "is_delete_marker")
+
+
+@pytest.mark.parametrize("names", VERSIONS)
+@pytest.mark.parametrize("kind", ["boolean", "text"])
+def test_of_a_list_with_all_versions_the_current_ones_count_and_the_others_are_told(names, kind):
+    yard = grown()
+    yard.put("p=1/young", age=2)
+    listed = [
+        # path, time, latest, marker, length
+        ("p=1/live", OLD, True, False, 10),
+        ("p=1/live", OLD - 1, False, False, 7),
+        ("p=1/garbage", OLD, True, False, 10),
+        ("p=1/young", OLD, False, False, 100),  # the version before the one that a writer has just put
+        ("p=1/gone", OLD, False, False, 1000),
+        ("p=1/gone", OLD + 1, True, True, 0),
+        ("elsewhere://x/y", OLD, False, False, 5000),
+    ]
+    columns = ("path", "modificationTime", *names, "length")
+    frame = pl.DataFrame(listed, schema=columns, orient="row").with_columns(isDir=pl.lit(value=False))
+    if kind == "text":
+        frame = frame.with_columns(pl.col(*names).cast(pl.String))
+    result = run(yard, from_frame(frame))
+    assert result.files["path"].to_list() == ["p=1/garbage"], "a deleted key is not deleted again, and again marked"
+    assert (result.noncurrent_files, result.noncurrent_bytes, result.delete_markers) == (3, 1107, 1)
+    assert yard.files() == {"p=1/live", "p=1/young"}
+    assert run(yard, from_frame(rows("p=1/live"))).noncurrent_bytes is None, "the list does not say"
+
+
+def test_versions_of_which_the_list_does_not_say_the_current_one_are_refused():
+    frame = rows("p=1/garbage").with_columns(version_id=pl.lit("v1"))
+    with pytest.raises(SchemaMismatchError, match="isLatest"):
+        run(grown(), from_frame(frame))
+
+
+@pytest.mark.parametrize("store", ["memory", "local"])
+def test_directories_that_the_list_calls_empty_are_looked_at_before_anything_is_said(store, tmp_path):
+    place = LocalStore(str(tmp_path)) if store == "local" else MemoryStore(f"memory://inventory{next(_NAMES)}/t")
+    yard = Yard(place, partition_columns=("p",), now_ms=NOW)
+    yard.commit(yard.add("p=1/live", age=900), age=900)
+    yard.put("p=2/unlisted", age=1)
+    yard.put("p=3", age=900, size=0)  # a file, whatever the list says
+    yard.put("p=4/q=1/garbage", age=900)
+    if store == "local":
+        (tmp_path / "p=5/q=1").mkdir(parents=True)
+        for folder in ("p=2", "p=4/q=1", "p=4", "p=5/q=1", "p=5"):
+            yard.backdate(folder, age=900)
+    folders = ["p=1", "p=2", "p=3", "p=4/q=1", "p=4", "p=5/q=1", "p=5", "p=6"]
+    frame = rows("p=1/live", "p=4/q=1/garbage", *folders)
+    flags = [False] * 2 + [True] * len(folders)
+    frame = frame.with_columns(isDir=pl.Series(flags), length=pl.Series([10, 10] + [0] * len(folders)))
+    planned = run(yard, from_frame(frame), dry_run=True)
+    result = run(yard, from_frame(frame))
+    assert planned.removed_directories == result.removed_directories == (4 if store == "local" else 0)
+    assert planned.files["path"].to_list() == result.files["path"].to_list() == ["p=4/q=1/garbage"]
+    assert yard.files() == {"p=1/live", "p=2/unlisted", "p=3"}
 
 
 def test_directories_and_hidden_files_are_no_garbage():
