@@ -28,8 +28,8 @@ import typer
 from catalog_sync.diff import SyncPlan, described
 from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.metastore import Metastore, MetastoreAddress
-from catalog_sync.native import sync_native
-from catalog_sync.sync import SyncOptions, SyncResult, add_partition, sync_table
+from catalog_sync.native import sync_entries
+from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.targets import Target, find_targets
 from pydelta.command_line import named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -128,10 +128,7 @@ def sync(
 
 
 def _sync_one(client: Metastore, target: Target, how: SyncOptions) -> dict[str, Any]:
-    result = sync_table(target.log, client, target.twin, how)
-    changed = False
-    if target.native is not None and not how.dry_run:
-        changed = sync_native(client, target.native, target.log.update())
+    result, changed = sync_entries(target.log, client, target.native, target.twin, how)
     return _shown(target, result) | {"nativeEntryChanged": changed}
 
 
@@ -208,7 +205,7 @@ def status(
 ) -> None:
     """Version of the table, of its manifests and of its entry; how far behind they are.
 
-    Exit code 4 when a table is no longer where the metastore says.
+    Exit code 4 when a table is no longer where the metastore says, or its newest version cannot be published.
     """
     with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
         rows, code = _statuses(client, _targets(client, tables, database, table, twin, option))
@@ -228,7 +225,7 @@ def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[s
         try:
             found = sync_status(target.log, client, target.twin, now_ms=time.time_ns() // 1_000_000)
             rows.append(_plain(found))
-            code = max(code, 4 if found.state is SyncState.NO_TABLE else 0)
+            code = max(code, 4 if found.state in (SyncState.NO_TABLE, SyncState.BLOCKED) else 0)
         except MetastoreUnavailableError:
             raise  # the others would wait for it in vain, one after the other
         except DeltaError as error:
@@ -253,6 +250,8 @@ def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
         shown.add_row(row["twin"], row["state"], *texts, behind, str(row.get("partitions", "")))
     Console(width=None if sys.stdout.isatty() else 200).print(shown)
     for row in rows:
+        if row.get("problem"):
+            print(f"{row['twin']}: {row['problem']}", file=sys.stderr)
         if row["state"] == "no table":
             print(
                 f"{row['twin']}: there is no Delta table at {row['table']}. Next: if it is gone for good, "

@@ -217,8 +217,6 @@ def plan_sync(
         reason=why,
         stamp=table is not TableAction.NONE or why is not None or found.version != twin.version,
     )
-    if not twin.partition_columns:
-        return plan
     scope = None if why is not None else set(touched or ())
     wanted = [name for name in every if scope is None or name in scope]
     there = {name: part for name, part in (existing or {}).items() if scope is None or name in scope}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydelta.errors import CatalogSyncError
 
-__all__ = ["MetastoreError", "MetastoreUnavailableError", "NotOursError"]
+__all__ = ["MetastoreError", "MetastoreUnavailableError", "NotOursError", "PartitionTooLongError"]
 
 
 class MetastoreError(CatalogSyncError):
@@ -24,3 +24,9 @@ class NotOursError(CatalogSyncError):
     """The metastore has something else under the name; it is never overwritten."""
 
     code = "SYNC_NOT_OURS"
+
+
+class PartitionTooLongError(CatalogSyncError):
+    """A partition's value or name is longer than what a metastore's database holds."""
+
+    code = "SYNC_PARTITION_TOO_LONG"

@@ -6,8 +6,8 @@ import shlex
 
 from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import twin_name
-from catalog_sync.native import sync_native
-from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.native import sync_entries
+from catalog_sync.sync import SyncOptions
 from catalog_sync.targets import TABLE_PROPERTY, configured_name
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
@@ -26,7 +26,7 @@ def sync_after_commit(context: HookContext) -> None:
 
     Raises:
         InvalidArgumentError: The table does not say its name.
-        DeltaError: What ``sync_table`` raises; one that may be tried again says with which command.
+        DeltaError: What ``sync_entries`` raises; one that may be tried again says with which command.
     """
     metadata = context.snapshot.metadata
     if metadata is None or metadata.configuration.get(ENABLED_PROPERTY, "").strip().lower() != "true":
@@ -43,8 +43,7 @@ def sync_after_commit(context: HookContext) -> None:
     try:
         with Metastore(address, deadline=context.deadline) as metastore:
             twin = twin_name(native, settings.sync_name)
-            sync_table(context.log, metastore, twin, SyncOptions(deadline=context.deadline))
-            sync_native(metastore, native, context.log.update())
+            sync_entries(context.log, metastore, native, twin, SyncOptions(deadline=context.deadline))
     except DeltaError as error:
         if error.retryable:
             command = f"catalog_sync sync {shlex.quote(context.log.uri)} --table {native} --metastore {address}"

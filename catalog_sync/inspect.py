@@ -11,14 +11,17 @@ from typing import Any, Final
 
 from catalog_sync.atomic import is_atomic
 from catalog_sync.diff import SyncPlan, compare_partitions, has_columns_of, is_partitioned_alike
+from catalog_sync.errors import PartitionTooLongError
+from catalog_sync.limits import check_partitions
 from catalog_sync.metastore import Metastore, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, twin_of
-from pydelta.errors import InvalidArgumentError, ObjectNotFoundError
+from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_state, verify_manifests
-from pydelta.manifests.contents import MANIFEST_NAME, manifest_lines, manifest_path
+from pydelta.manifests.contents import MANIFEST_NAME, manifest_lines, manifest_path, refuse_vectors
+from pydelta.settings import Settings
 from pydelta.storage import open_store
 
 __all__ = ["SyncReport", "SyncState", "SyncStatus", "preview", "sync_status", "verify_sync"]
@@ -32,6 +35,8 @@ class SyncState(enum.Enum):
     CURRENT = "current"
     BEHIND = "behind"
     NOT_SYNCED = "not synced"
+    BLOCKED = "blocked"
+    """The twin shows an older version, or older columns, until somebody does something about it."""
     NO_TABLE = "no table"
     """There is no Delta table at the location any more."""
 
@@ -51,6 +56,7 @@ class SyncStatus:
         lag_versions: Versions that the slower of the two is behind; None when one of them has nothing.
         lag_seconds: Age of the oldest version that readers do not see yet; 0 when they see all.
         partitions: Partitions with a manifest.
+        problem: Why the newest version cannot be published, or its columns are not in the metastore; None if it can.
     """
 
     table: str
@@ -63,6 +69,7 @@ class SyncStatus:
     lag_versions: int | None
     lag_seconds: float | None
     partitions: int
+    problem: str | None = None
 
 
 def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms: int) -> SyncStatus:
@@ -87,8 +94,11 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
     if lag is not None:
         late = log.history(limit=max(lag, 0)) if lag > 0 else []
         waiting = max((now_ms - late[-1].timestamp_ms) / 1000, 0.0) if late else 0.0
+    problem = _problem(snapshot, entry, behind=lag != 0, settings=log.settings) if exists else None
     if not exists:
         said = SyncState.NO_TABLE
+    elif problem is not None and synced is not None:
+        said = SyncState.BLOCKED
     elif lag is None:
         said = SyncState.NOT_SYNCED
     else:
@@ -104,7 +114,23 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
         lag_versions=lag,
         lag_seconds=waiting,
         partitions=len(state.partitions) if state is not None else 0,
+        problem=problem,
     )
+
+
+def _problem(snapshot: Snapshot, entry: Any, *, behind: bool, settings: Settings) -> str | None:
+    """Why no sync brings the twin to the table as it is, in words; None when one does."""
+    try:
+        wanted = twin_of(snapshot)
+        if behind:  # these look at every file
+            refuse_vectors(snapshot, snapshot.files.core)
+            check_partitions(snapshot, value_length=settings.sync_partition_value_length)
+    except (SchemaError, UnsupportedFeatureError, PartitionTooLongError) as error:
+        return error.message
+    found = found_table(entry) if entry is not None else None
+    if found is not None and found.version == wanted.version and not has_columns_of(wanted, found):
+        return f"the metastore does not take the columns of version {wanted.version}; catalog_sync sync says which"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from catalog_sync.columns import change_columns
-from catalog_sync.errors import NotOursError
+from catalog_sync.errors import MetastoreUnavailableError, NotOursError
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
-from pydelta.log import Snapshot
+from catalog_sync.sync import SyncOptions, SyncResult, sync_table
+from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
-__all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_native"]
+__all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_entries", "sync_native"]
 
 
 def native_location(entry: Any) -> str | None:
@@ -66,6 +68,39 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
         return False
     change_columns(metastore, before, wanted)
     return True
+
+
+def sync_entries(
+    log: DeltaLog, metastore: Metastore, native: TableName | None, twin: TableName, options: SyncOptions
+) -> tuple[SyncResult, bool]:
+    """Bring the twin and the native entry to the newest version; a twin that cannot be made keeps no other back.
+
+    Args:
+        log: The table.
+        metastore: Where the entries are.
+        native: Name of its own entry; None where it has none.
+        twin: Name of its twin.
+        options: How; with ``dry_run`` the native entry stays as it is.
+
+    Returns:
+        What was done to the twin, and whether the native entry was changed.
+
+    Raises:
+        Others: As ``sync_table`` and ``sync_native``.
+    """
+    result: SyncResult | None = None
+    failed: DeltaError | None = None
+    try:
+        result = sync_table(log, metastore, twin, options)
+    except MetastoreUnavailableError:
+        raise
+    except DeltaError as error:
+        failed = error
+    changed = native is not None and not options.dry_run and sync_native(metastore, native, log.update())
+    if failed is not None:
+        raise failed
+    assert result is not None
+    return result, changed
 
 
 def _plain(uri: str) -> str:

@@ -29,6 +29,7 @@ from catalog_sync.diff import (
     why_full,
 )
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
+from catalog_sync.limits import check_partitions, partition_directory
 from catalog_sync.metastore import Metastore, found_partition, found_table, hive_name, partition_entry, table_entry
 from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
@@ -49,8 +50,7 @@ from pydelta.manifests import (
     values_of_directory,
 )
 from pydelta.manifests.changes import changed_partitions
-from pydelta.manifests.contents import DEFAULT_SCHEMES, hive_values
-from pydelta.protocol.partitions import partition_dir
+from pydelta.manifests.contents import DEFAULT_SCHEMES
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 
@@ -119,6 +119,7 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
         TableNotFoundError: There is no table.
         SchemaError: Columns that Hive cannot have. Nothing was changed.
         UnsupportedFeatureError: Deletion vectors, or columns with other names in the files. Nothing was changed.
+        PartitionTooLongError: The metastore cannot hold a partition. Nothing was changed.
         NotOursError: The metastore has something else of that name. Nothing was changed.
         ColumnsRefusedError: The metastore does not take the columns. Partitions are those of the newest version.
         MetastoreUnavailableError, MetastoreError, StorageError: Run it again; it goes on from there.
@@ -129,6 +130,7 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     wanted = twin_of(snapshot)
     entry = _entry(metastore, twin, wanted, options)  # first: nobody waits for a lease of ours while it does not answer
     if options.dry_run:
+        check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)
         previous = found_table(entry).version if entry is not None else None
         plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
         return SyncResult(
@@ -235,6 +237,7 @@ def _is_current(state: ManifestState | None, twin: Twin, entry: Any, options: Sy
 def _sync(
     log: DeltaLog, metastore: Metastore, name: TableName, entry: Any, options: SyncOptions, lease: Lease
 ) -> tuple[int, SyncPlan, PublishResult]:
+    check_partitions(_newest(log), value_length=log.settings.sync_partition_value_length)
     how = ManifestOptions(keep_emptied=True, schemes=options.schemes, full=options.full)
     manifests, state = publish_under(log, how, lease)
     snapshot = log.snapshot(version=manifests.version)
@@ -374,12 +377,7 @@ def _live(snapshot: Snapshot, state: ManifestState | None) -> set[str]:
     keys = [f"pv:{name}" for name in snapshot.files.spec.physical_names]
     if not keys:
         return set()
-    return {_directory(snapshot, row) for row in snapshot.files.core.select(keys).unique().iter_rows()}
-
-
-def _directory(snapshot: Snapshot, values: Iterable[str | None]) -> str:
-    types = [item.data_type for item in snapshot.files.spec.partition_schema().fields]
-    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
+    return {partition_directory(snapshot, row) for row in snapshot.files.core.select(keys).unique().iter_rows()}
 
 
 def _touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
@@ -390,7 +388,7 @@ def _touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
         return None
     if changes.unknown is not None:
         return None
-    return {_directory(snapshot, values) for values in changes.values}
+    return {partition_directory(snapshot, values) for values in changes.values}
 
 
 def partitions_of(

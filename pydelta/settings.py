@@ -306,6 +306,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
     "sync.metastore": ("sync_metastore", lambda text, *, name: text),
+    "sync.partitionValueLength": ("sync_partition_value_length", _integer),
 }
 _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {
@@ -354,6 +355,7 @@ class Settings:
         hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
         sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
         sync_metastore: Address of the metastore that tables are synced to after a commit.
+        sync_partition_value_length: Characters of a partition's value that the metastore's database holds.
     """
 
     max_snapshot_chain: int = 50
@@ -380,6 +382,7 @@ class Settings:
     hooks_timeout_ms: int = 10_000
     sync_name: str = "{database}_symlink"
     sync_metastore: str | None = None
+    sync_partition_value_length: int = 255
     default_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -31,6 +31,7 @@ __all__ = [
     "manifest_lines",
     "manifest_path",
     "manifests_of",
+    "refuse_vectors",
     "values_of_directory",
 ]
 
@@ -97,7 +98,7 @@ def manifests_of(
         SchemaError: A location cannot be a line of text.
         LogCorruptedError: A path that leads out of the table; a partition value that is none of its type.
     """
-    _refuse_vectors(snapshot, frame)
+    refuse_vectors(snapshot, frame)
     keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
     located = frame.select(*keys, location=_locations(frame["path"], snapshot.table_uri, schemes))
     broken = located["location"].str.contains_any(["\n", "\r"])
@@ -226,8 +227,12 @@ def _renamed(data_type: DataType, path: tuple[str, ...]) -> Any:
         yield from _renamed(data_type.value_type, path)
 
 
-def _refuse_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
-    """Readers of manifests know no deletion vectors: they would see the deleted rows again."""
+def refuse_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
+    """Refuse files with deletion vectors: readers of manifests would see the deleted rows again.
+
+    Raises:
+        UnsupportedFeatureError: A file has one; names it.
+    """
     count = frame.height - frame["dv_id"].null_count()
     if count:
         path = frame.filter(pl.col("dv_id").is_not_null())["path"][0]

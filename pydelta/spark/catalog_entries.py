@@ -29,7 +29,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
-from pydelta.protocol.native_entry import SCHEMA_KEY, NativeEntry, columns_to_keep_first
+from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog_definitions import hive_table, session_table
@@ -94,7 +94,8 @@ def create_entry(
         parts: The name: ``(table,)``, ``(database, table)`` or with ``spark_catalog`` before.
         snapshot: The table as it is now.
         managed: Whether the catalog owns the files, so that DROP TABLE deletes them; None: it does where they lie at
-            the place that it gives its tables.
+            the place that it gives its tables. True also holds for an entry that the commit's own hook has made of
+            this table meanwhile, since a hook cannot know.
         if_not_exists: Leave an entry that is there.
         replace: Bring an entry of a Delta table up to date instead, whatever place it names.
 
@@ -110,8 +111,10 @@ def create_entry(
     catalog = jvm.session.sessionState().catalog()
     if catalog.tableExists(identifier):
         found = look_up(spark, tuple(parts))
-        if replace and isinstance(found, DeltaEntry) and not found.twin:
-            return _write(jvm, identifier, snapshot, found)
+        if isinstance(found, DeltaEntry) and not found.twin:
+            to_own = bool(managed) and not found.managed and _is_of(found, snapshot)
+            if replace or to_own:
+                return _write(jvm, identifier, snapshot, found, managed=to_own)
         if if_not_exists:
             return False
         raise TableAlreadyExistsError(
@@ -198,15 +201,25 @@ def follow_names(spark: SparkSession, snapshot: Snapshot) -> None:
             _followed[name] = digest
 
 
-def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry) -> bool:
+def _is_of(entry: DeltaEntry, snapshot: Snapshot) -> bool:
+    """Whether an entry was made of this very table, by place and id."""
+    assert snapshot.metadata is not None
+    made = entry.table.properties().get(ID_KEY)
+    same = made.isDefined() and str(made.get()) == snapshot.metadata.id
+    return same and _same_place(entry.location, snapshot.table_uri)
+
+
+def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry, *, managed: bool = False) -> bool:
+    """Bring an entry up to date; with ``managed`` the catalog owns the files from now on."""
     wanted = _wanted(snapshot)
+    kind = {"tableType": catalog_object(jvm, "CatalogTableType").MANAGED()} if managed else {}
     client = hive_client(jvm)
     catalog = jvm.session.sessionState().catalog()
     if client is None:
-        catalog.alterTable(session_table(jvm, entry.table, wanted))
+        catalog.alterTable(session_table(jvm, copy_of(entry.table, **kind), wanted))
     else:
         database, name = str(identifier.database().get()), str(identifier.table())
-        raw = client.getTable(database, name)
+        raw = copy_of(client.getTable(database, name), **kind)
         parameters = text_map(jvm, raw.properties())
         kept = wanted.kept(parameters) | _NO_STATISTICS
         changed = hive_table(jvm, raw, wanted, kept)

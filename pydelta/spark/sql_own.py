@@ -159,7 +159,8 @@ class _Run:
             )
         SparkEngine(self._spark).committed(log.update())
         if not by_path:
-            create_entry(self._spark, statement.table, log.update(), replace=True)
+            managed = entry.managed if entry is not None else statement.location is None
+            create_entry(self._spark, statement.table, log.update(), managed=managed, replace=True)
         names = (
             "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size",
             "copied_files_size",

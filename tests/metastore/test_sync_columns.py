@@ -6,7 +6,7 @@ import pytest
 
 from catalog_sync.columns import ColumnsRefusedError
 from catalog_sync.errors import MetastoreError
-from catalog_sync.inspect import verify_sync
+from catalog_sync.inspect import SyncState, sync_status, verify_sync
 from catalog_sync.metastore import found_partition
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
@@ -151,6 +151,9 @@ def test_a_metastore_that_refuses_columns_has_the_partitions_all_the_same_and_is
             where = found_partition(part, ["p"]).location.removeprefix(f"{log.uri}/")
             assert log.store.read(f"{where}/manifest").decode().count("\n") == 1
     assert verify_sync(log, metastore, twin, files=0).entry == ("its columns are not those of the table",)
+    status = sync_status(log, metastore, twin, now_ms=0)
+    assert (status.state, status.lag_versions) == (SyncState.BLOCKED, 0)
+    assert "does not take the columns of version 1" in status.problem
     append("d", [1]).run(log)
     with pytest.raises(ColumnsRefusedError):
         sync_table(log, metastore, twin)
@@ -158,6 +161,7 @@ def test_a_metastore_that_refuses_columns_has_the_partitions_all_the_same_and_is
     metastore.refuses = False
     sync_table(log, metastore, twin)
     assert verify_sync(log, metastore, twin, files=0).ok
+    assert sync_status(log, metastore, twin, now_ms=0).state is SyncState.CURRENT
 
 
 def test_a_metastore_that_refuses_everything_is_not_said_to_refuse_columns(log):

@@ -1,0 +1,85 @@
+"""Partitions in, an error that names those that a metastore's database has no room for out. Pure.
+
+One partition that is left out is rows that queries miss without a word. So nothing is published then: queries see the
+version that they saw before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from catalog_sync.errors import PartitionTooLongError
+from catalog_sync.metastore import hive_name
+from pydelta.log import Snapshot
+from pydelta.log.columns import PV_PREFIX
+from pydelta.manifests import values_of_directory
+from pydelta.manifests.contents import hive_values
+from pydelta.protocol.partitions import partition_dir
+
+__all__ = ["NAME_LENGTH", "check_partitions", "partition_directory"]
+
+NAME_LENGTH: Final = 767
+"""Of a partition's name in the metastore's database (``PARTITIONS.PART_NAME``)."""
+_SHOWN: Final = 60
+
+
+def partition_directory(snapshot: Snapshot, values: tuple[str | None, ...]) -> str:
+    """The log's texts of a partition's values, in the order of the columns -> its directory."""
+    types = [item.data_type for item in snapshot.files.spec.partition_schema().fields]
+    return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
+
+
+def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:
+    """Refuse partitions that a metastore cannot hold.
+
+    Args:
+        snapshot: Of the version to publish.
+        value_length: Characters of one value that the metastore's database holds.
+
+    Raises:
+        PartitionTooLongError: Names one, what is too long of it, and the limit.
+    """
+    found = list(_too_long(snapshot, value_length))
+    if not found:
+        return
+    directory, what = found[0]
+    shown = directory if len(directory) <= _SHOWN else f"{directory[:_SHOWN]}…"
+    others = f", nor {len(found) - 1} others" if len(found) > 1 else ""
+    raise PartitionTooLongError(
+        f"The metastore cannot hold the partition {shown}{others}: {what}. Nothing was published, since queries would "
+        "miss its rows without a word; they see the version that they saw.",
+        hint="Give its rows a shorter value. Or read the table through Trino's Delta connector; or widen PART_KEY_VAL "
+        "in the metastore's database and set spark.pydelta.sync.partitionValueLength "
+        "(PYDELTA_SYNC_PARTITION_VALUE_LENGTH) to its new length.",
+        table=snapshot.table_uri,
+        version=snapshot.version,
+    )
+
+
+def _too_long(snapshot: Snapshot, value_length: int) -> Iterator[tuple[str, str]]:
+    keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
+    if not keys:
+        return
+    sizes = [pl.col(key).str.len_bytes().fill_null(0) for key in keys]
+    most = 3 * pl.sum_horizontal(sizes) + sum(len(key.encode()) * 3 for key in keys)  # each byte may be escaped
+    near = pl.any_horizontal([size > value_length for size in sizes]) | (most > NAME_LENGTH)
+    for values in snapshot.files.core.select(keys).filter(near).unique().sort(keys).iter_rows():
+        directory = partition_directory(snapshot, values)
+        for column, value in values_of_directory(directory).items():
+            if _length(value or "") > value_length:
+                yield (
+                    directory,
+                    f"its value of {column!r} has {_length(value or '')} characters, and {value_length} fit",
+                )
+                break
+        else:
+            if _length(hive_name(directory)) > NAME_LENGTH:
+                yield directory, f"its name has {_length(hive_name(directory))} characters, and {NAME_LENGTH} fit"
+
+
+def _length(text: str) -> int:
+    """In the units of Java and of the databases that count most: a character beyond the first plane is two."""
+    return len(text.encode("utf-16-le")) // 2
