@@ -27,7 +27,9 @@ class ColumnsRefusedError(MetastoreError):
     code = "SYNC_COLUMNS_REFUSED"
 
 
-def change_columns(metastore: Metastore, before: Any, wanted: Any, *, cascade: bool = False) -> None:
+def change_columns(
+    metastore: Metastore, before: Any, wanted: Any, *, cascade: bool = False, partitions: int = 0
+) -> None:
     """Replace an entry by one with other columns.
 
     An interruption between the steps leaves an entry that has fewer columns and its old parameters: the next sync finds
@@ -38,12 +40,13 @@ def change_columns(metastore: Metastore, before: Any, wanted: Any, *, cascade: b
         before: As it is.
         wanted: As it is to be.
         cascade: Give its partitions the same columns.
+        partitions: How many it has.
 
     Raises:
         MetastoreError: The metastore takes the columns in no way; the entry has those of before.
     """
     try:
-        metastore.alter(wanted, cascade=cascade)
+        metastore.alter(wanted, cascade=cascade, partitions=partitions)
     except MetastoreUnavailableError:
         raise
     except MetastoreError:
@@ -52,13 +55,13 @@ def change_columns(metastore: Metastore, before: Any, wanted: Any, *, cascade: b
             raise
         fewer = copy.deepcopy(before)
         fewer.sd.cols = fewer.sd.cols[:first]
-        metastore.alter(fewer)
+        metastore.alter(fewer, partitions=partitions)
         try:
-            metastore.alter(wanted, cascade=cascade)
+            metastore.alter(wanted, cascade=cascade, partitions=partitions)
         except MetastoreUnavailableError:
             raise
         except MetastoreError:
-            metastore.alter(before)
+            metastore.alter(before, partitions=partitions)
             raise
 
 

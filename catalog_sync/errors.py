@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydelta.errors import CatalogSyncError
 
-__all__ = ["MetastoreError", "MetastoreUnavailableError", "NotOursError", "PartitionTooLongError"]
+__all__ = ["MetastoreError", "MetastoreUnavailableError", "NotOursError", "PartitionTooLongError", "TooLongToWaitError"]
 
 
 class MetastoreError(CatalogSyncError):
@@ -18,6 +18,12 @@ class MetastoreUnavailableError(MetastoreError):
 
     code = "SYNC_METASTORE_UNAVAILABLE"
     retryable = True
+
+
+class TooLongToWaitError(MetastoreUnavailableError):
+    """The metastore would take longer than somebody may wait; nothing was sent, and a sync from outside does it."""
+
+    code = "SYNC_TOO_LONG_TO_WAIT"
 
 
 class NotOursError(CatalogSyncError):

@@ -6,25 +6,24 @@ deletes data.
 
 from __future__ import annotations
 
-import os
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
+from catalog_sync.address import ENVIRONMENT, MetastoreAddress
 from catalog_sync.diff import FoundPartition, FoundTable
-from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
+from catalog_sync.errors import MetastoreError, MetastoreUnavailableError, TooLongToWaitError
 from catalog_sync.transport import transport_to
 from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
+from catalog_sync.unanswered import has_entry, has_partitions
 from pydelta.deadline import Deadline
-from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.errors import DeltaEnvironmentError
 from pydelta.manifests import values_of_directory
 from pydelta.protocol.partitions import HIVE_NULL, hive_escape
 
 __all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
 
-ENVIRONMENT: Final = "PYDELTA_METASTORE"
 BATCH: Final = 1000
 """Partitions in one call: what the metastore's databases take in one statement."""
 _TRIES: Final = 4
@@ -35,67 +34,6 @@ _SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 _NO_STATISTICS: Final = {"DO_NOT_UPDATE_STATS": "true", "hive.stats.autogather": "false"}
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetastoreAddress:
-    """Where a metastore is and how to speak to it.
-
-    Args:
-        hosts: Host and port of each, tried in turn.
-        tls: Speak TLS (``metastore.use.SSL`` on the other side).
-        ca_file: Certificates to trust, PEM; None for the system's.
-        kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
-            with the ticket of this user; None without Kerberos. Needs the extra ``kerberos``; hosts by the names
-            that their principals have.
-        timeout_seconds: For each call, from connecting to the last byte of its answer.
-    """
-
-    hosts: tuple[tuple[str, int], ...]
-    tls: bool = False
-    ca_file: str | None = None
-    kerberos_service: str | None = None
-    timeout_seconds: float = 60.0
-
-    @classmethod
-    def parse(
-        cls,
-        uris: str | None,
-        *,
-        tls: bool = False,
-        ca_file: str | None = None,
-        kerberos_service: str | None = None,
-        timeout_seconds: float = 60.0,
-    ) -> MetastoreAddress:
-        """Read ``thrift://host:9083[,thrift://other:9083]``; None for what ``PYDELTA_METASTORE`` says.
-
-        Raises:
-            InvalidArgumentError: No address, or one that cannot be read.
-        """
-        text = uris or os.environ.get(ENVIRONMENT) or ""
-        hosts = []
-        for uri in filter(None, (part.strip() for part in text.split(","))):
-            host, colon, port = uri.removeprefix("thrift://").rstrip("/").rpartition(":")
-            if not colon or not host or not port.isdigit() or "/" in host:
-                raise InvalidArgumentError(
-                    f"{uri!r} is no address of a metastore.", hint="Write it as thrift://host:9083."
-                )
-            hosts.append((host, int(port)))
-        if not hosts:
-            raise InvalidArgumentError(
-                "The address of the metastore is not known.",
-                hint=f"Give --metastore thrift://host:9083, or set {ENVIRONMENT}.",
-            )
-        return cls(
-            hosts=tuple(hosts),
-            tls=tls,
-            ca_file=ca_file,
-            kerberos_service=kerberos_service,
-            timeout_seconds=timeout_seconds,
-        )
-
-    def __str__(self) -> str:
-        return ",".join(f"thrift://{host}:{port}" for host, port in self.hosts)
 
 
 class Metastore:
@@ -203,23 +141,44 @@ class Metastore:
         """Create a table. One that appeared meanwhile is an error, since it may be somebody else's."""
         types = _types()
         try:
-            self._call("create_table", entry)
+            self._call("create_table", entry, landed=lambda: self._has(entry))
         except types.AlreadyExistsException as error:
             raise MetastoreError(
                 f"{entry.dbName}.{entry.tableName} was created by somebody else meanwhile.", hint="Run it again."
             ) from error
 
-    def alter(self, entry: Any, *, cascade: bool = False) -> None:
-        """Replace an entry; with ``cascade`` the columns of its partitions too."""
+    def alter(self, entry: Any, *, cascade: bool = False, partitions: int = 0) -> None:
+        """Replace an entry.
+
+        Args:
+            entry: As it is to be.
+            cascade: Give its partitions the same columns.
+            partitions: How many it has: with more of them the answer is waited for longer.
+
+        Raises:
+            TooLongToWaitError: Nothing was sent, since somebody waits who may not wait that long.
+        """
+        if cascade and partitions > BATCH and self.deadline.seconds is not None:
+            raise TooLongToWaitError(
+                f"The columns of {entry.dbName}.{entry.tableName} change in {partitions:,} partitions, which takes the "
+                f"metastore longer than the {self.deadline.seconds:g} s there are for it.",
+                hint="Run catalog_sync sync, which waits for as long as it takes.",
+            )
         parameters = dict(_NO_STATISTICS) | ({"CASCADE": "true"} if cascade else {})
         context = _types().EnvironmentContext(properties=parameters)
-        self._call("alter_table_with_environment_context", entry.dbName, entry.tableName, entry, context)
+        verb = "alter_table_with_environment_context"
+        self._call(
+            verb, entry.dbName, entry.tableName, entry, context, size=partitions, landed=lambda: self._has(entry)
+        )
+
+    def _has(self, entry: Any) -> bool:
+        return has_entry(self.table(entry.dbName, entry.tableName), entry)
 
     def drop(self, database: str, name: str) -> None:
         """Drop an entry; its data stays."""
         types = _types()
         try:
-            self._call("drop_table", database, name, False)
+            self._call("drop_table", database, name, False, landed=lambda: self.table(database, name) is None)
         except types.NoSuchObjectException:
             return
 
@@ -244,14 +203,32 @@ class Metastore:
             request = types.AddPartitionsRequest(
                 dbName=database, tblName=name, parts=list(batch), ifNotExists=True, needResult=False
             )
-            self._call("add_partitions_req", request)
+            self._call(
+                "add_partitions_req",
+                request,
+                size=len(batch),
+                landed=lambda batch=batch: self._has_partitions(database, name, batch, as_told=False),  # type: ignore[misc]
+            )
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any], *, at_once: bool = False) -> None:
         """Replace partitions, in batches; ``at_once`` in one call, which is one transaction of the metastore."""
         context = _types().EnvironmentContext(properties=dict(_NO_STATISTICS))
         for batch in [partitions] if at_once and partitions else _batches(partitions):
-            verb = "alter_partitions_with_environment_context"
-            self._call(verb, database, name, list(batch), context, patience=1 + len(batch) // BATCH)
+            self._call(
+                "alter_partitions_with_environment_context",
+                database,
+                name,
+                list(batch),
+                context,
+                size=len(batch),
+                landed=lambda batch=batch: self._has_partitions(database, name, batch, as_told=True),  # type: ignore[misc]
+            )
+
+    def _has_partitions(self, database: str, name: str, told: Sequence[Any], *, as_told: bool) -> bool:
+        entry = self.table(database, name)
+        keys = [key.name for key in entry.partitionKeys] if entry is not None else []
+        names = ["/".join(map(_named, keys, part.values)) for part in told]
+        return has_partitions(self.partitions(database, name, names), told, as_told=as_told)
 
     def drop_partitions(self, database: str, name: str, names: Sequence[str]) -> None:
         """Drop partitions by directory, in batches; their data stays, and those that are not there are no error."""
@@ -266,7 +243,12 @@ class Metastore:
                 needResult=False,
             )
             try:
-                self._call("drop_partitions_req", request)
+                self._call(
+                    "drop_partitions_req",
+                    request,
+                    size=len(batch),
+                    landed=lambda batch=batch: not self.partitions(database, name, batch),  # type: ignore[misc]
+                )
             except types.NoSuchObjectException:  # one of them is gone, and the metastore dropped none
                 left = [item for item in batch if item in set(self.partition_names(database, name))]
                 if left:
@@ -274,15 +256,17 @@ class Metastore:
 
     # --- the wire ------------------------------------------------------------------------------------------
 
-    def _call(self, verb: str, *arguments: Any, patience: int = 1) -> Any:
+    def _call(self, verb: str, *arguments: Any, size: int = 0, landed: Callable[[], bool] | None = None) -> Any:
         """Run a call of the Thrift interface.
 
-        A connection that broke is opened again, and the call repeated: every call here can be, without harm.
+        A connection that broke is opened again, and the call repeated. A change that was sent and not answered is
+        looked for before that; one that was not answered in time is never sent again: it may still be under way.
 
         Args:
             verb: Its name.
             arguments: As Thrift has them.
-            patience: How many times the usual timeout the answer may take.
+            size: How many partitions it is about: the answer may take one more timeout for each batch of them.
+            landed: Whether the change is there; None for a call that changes nothing.
         """
         from thrift.Thrift import TApplicationException, TException
         from thrift.transport.TTransport import TTransportException
@@ -296,11 +280,15 @@ class Metastore:
                 break
             if attempt:
                 self._sleep(pause)
-            self._answer_by = Deadline(self.address.timeout_seconds * patience, clock=self._clock)
+            patience = self.address.timeout_seconds * (1 + size / BATCH)
             tries += 1
+            sent = False
             try:
+                self._answer_by = Deadline(self.address.timeout_seconds, clock=self._clock)
                 client = self._connected()
+                self._answer_by = Deadline(patience, clock=self._clock)
                 self.calls.append(verb)
+                sent = True
                 return getattr(client, verb)(*arguments)
             except (TTransportException, OSError) as error:
                 cause = getattr(error, "inner", None)
@@ -311,6 +299,8 @@ class Metastore:
                         f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
                         hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
                     ) from error
+                if sent and landed is not None and self._settled(verb, landed, patience, late=_is_late(error, last)):
+                    return None
             except (types.NoSuchObjectException, types.AlreadyExistsException):
                 raise
             except types.MetaException as error:
@@ -328,6 +318,25 @@ class Metastore:
             f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
             hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
         ) from last
+
+    def _settled(self, verb: str, landed: Callable[[], bool], waited: float, *, late: bool) -> bool:
+        """Whether a change that was not answered is there; False for one that may be sent again.
+
+        Raises:
+            MetastoreUnavailableError: It was not answered in time and is not there: it may still be under way.
+        """
+        for attempt in range(_TRIES if late else 1):
+            if attempt:
+                self._sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+            if landed():
+                return True
+        if late:
+            raise MetastoreUnavailableError(
+                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and what it was told "
+                "is not there yet: it may still be at it.",
+                hint="Look at its load, and run it again when it is done: what is there by then is not sent again.",
+            )
+        return False
 
     def _budget(self) -> float:
         """Seconds that the next wait on the wire may take."""
@@ -385,6 +394,18 @@ class Metastore:
             ca_file=address.ca_file,
             kerberos_service=address.kerberos_service,
         )
+
+
+def _is_late(error: Exception, cause: Exception | None) -> bool:
+    """Whether it was the time that ran out, and not the connection that broke."""
+    from thrift.transport.TTransport import TTransportException
+
+    timed_out = isinstance(error, TTransportException) and error.type == TTransportException.TIMED_OUT
+    return timed_out or isinstance(error, TimeoutError) or isinstance(cause, TimeoutError)
+
+
+def _named(key: str, value: str) -> str:
+    return f"{key}={value if value == HIVE_NULL else hive_escape(value)}"
 
 
 def _kerberos_errors() -> tuple[type[Exception], ...]:

@@ -256,10 +256,12 @@ def _sync(
         _create(metastore, twin, name, atomic=atomic, before=entry)
     elif before is not None and _changes_atomic(options, before):
         # without a version, so that an interruption is followed by a comparison of everything
-        twin, refused = _alter(metastore, name, entry, twin, {ATOMIC_KEY: "true"} if atomic else {})
+        twin, refused = _alter(
+            metastore, name, entry, twin, {ATOMIC_KEY: "true"} if atomic else {}, partitions=len(state.partitions)
+        )
     elif plan.table is TableAction.ALTER:
         kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
-        twin, refused = _alter(metastore, name, entry, twin, kept)
+        twin, refused = _alter(metastore, name, entry, twin, kept, partitions=len(state.partitions))
     lease.check()
     if atomic:
         moved, dropped = move_partitions(
@@ -295,7 +297,7 @@ def _sync(
 
 
 def _alter(
-    metastore: Metastore, name: TableName, entry: Any, twin: Twin, parameters: Mapping[str, str]
+    metastore: Metastore, name: TableName, entry: Any, twin: Twin, parameters: Mapping[str, str], *, partitions: int
 ) -> tuple[Twin, ColumnsRefusedError | None]:
     """Bring the entry to the twin's columns and place.
 
@@ -309,7 +311,7 @@ def _alter(
     found = found_table(entry)
     try:
         wanted = table_entry(twin, name.database, name.name, parameters=said, before=entry)
-        change_columns(metastore, entry, wanted, cascade=bool(twin.partition_columns))
+        change_columns(metastore, entry, wanted, cascade=bool(twin.partition_columns), partitions=partitions)
         return twin, None
     except MetastoreUnavailableError:
         raise

@@ -1,0 +1,74 @@
+"""Where a metastore is and how to speak to it, from what users write."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.errors import InvalidArgumentError
+
+__all__ = ["ENVIRONMENT", "MetastoreAddress"]
+
+ENVIRONMENT: Final = "PYDELTA_METASTORE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreAddress:
+    """Where a metastore is and how to speak to it.
+
+    Args:
+        hosts: Host and port of each, tried in turn.
+        tls: Speak TLS (``metastore.use.SSL`` on the other side).
+        ca_file: Certificates to trust, PEM; None for the system's.
+        kerberos_service: First part of the metastore's principal (``hive`` of ``hive/_HOST@REALM``), to authenticate
+            with the ticket of this user; None without Kerberos. Needs the extra ``kerberos``; hosts by the names
+            that their principals have.
+        timeout_seconds: For each call, from connecting to the last byte of its answer.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    tls: bool = False
+    ca_file: str | None = None
+    kerberos_service: str | None = None
+    timeout_seconds: float = 60.0
+
+    @classmethod
+    def parse(
+        cls,
+        uris: str | None,
+        *,
+        tls: bool = False,
+        ca_file: str | None = None,
+        kerberos_service: str | None = None,
+        timeout_seconds: float = 60.0,
+    ) -> MetastoreAddress:
+        """Read ``thrift://host:9083[,thrift://other:9083]``; None for what ``PYDELTA_METASTORE`` says.
+
+        Raises:
+            InvalidArgumentError: No address, or one that cannot be read.
+        """
+        text = uris or os.environ.get(ENVIRONMENT) or ""
+        hosts = []
+        for uri in filter(None, (part.strip() for part in text.split(","))):
+            host, colon, port = uri.removeprefix("thrift://").rstrip("/").rpartition(":")
+            if not colon or not host or not port.isdigit() or "/" in host:
+                raise InvalidArgumentError(
+                    f"{uri!r} is no address of a metastore.", hint="Write it as thrift://host:9083."
+                )
+            hosts.append((host, int(port)))
+        if not hosts:
+            raise InvalidArgumentError(
+                "The address of the metastore is not known.",
+                hint=f"Give --metastore thrift://host:9083, or set {ENVIRONMENT}.",
+            )
+        return cls(
+            hosts=tuple(hosts),
+            tls=tls,
+            ca_file=ca_file,
+            kerberos_service=kerberos_service,
+            timeout_seconds=timeout_seconds,
+        )
+
+    def __str__(self) -> str:
+        return ",".join(f"thrift://{host}:{port}" for host, port in self.hosts)
