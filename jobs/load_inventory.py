@@ -1,19 +1,21 @@
 """Deliveries of S3 Inventory in, the inventory table out: ``submit load_inventory --source s3a://inventory …``.
 
-Takes what AWS delivers and what ``jobs/inventory.py`` writes, the newest complete delivery of each bucket, and replaces
-those buckets' rows in one commit. What was loaded before is passed over, and a delivery that is under way is not seen:
-run it as often as you like. No Spark session is started.
+Takes what AWS delivers and what ``jobs/inventory.py`` writes, the newest complete delivery of each bucket that is not
+dated in the future, and replaces those buckets' rows in one commit. What was loaded before is passed over, and a
+delivery that is under way is not seen: run it as often as you like. No Spark session is started.
 
 One line of JSON on standard output says what was loaded; a bucket without a delivery is a warning that names it. Exit
 codes: 0 done (also when nothing was new), 1 the arguments are wrong, or a delivery is damaged or of another bucket:
-nothing was changed then, 2 another process loaded the same bucket, or the store or the metastore failed in passing: run
-it again, 3 the outcome is unknown: look at the history first.
+nothing was changed then; or a bucket has several inventories, or none that can be believed: the other buckets were
+loaded, 2 another process loaded the same bucket, or the store or the metastore failed in passing: run it again, 3 the
+outcome is unknown: look at the history first.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -24,10 +26,10 @@ from catalog_sync.names import TableName
 from catalog_sync.native import native_location, sync_native
 from catalog_sync.registered import metastore_of, named_locations, registered_locations
 from pydelta.errors import InvalidArgumentError
-from pydelta.inventory import Delivery, buckets_with_deliveries, find_deliveries, load_deliveries
-from pydelta.job_entry import JobParser, JobReport, run_job
+from pydelta.inventory import choose_deliveries, load_deliveries
+from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import DeltaLog
-from pydelta.storage import Store, open_store
+from pydelta.storage import open_store
 
 __all__ = ["main", "run"]
 
@@ -37,7 +39,10 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="load_inventory.py", description=__doc__)
     parser.add_argument("--source", required=True, metavar="URI", help="where the deliveries are: bucket and prefix")
     parser.add_argument("--bucket", action="append", metavar="NAME", help="load this bucket's; by default, all")
-    parser.add_argument("--id", help="only deliveries of this inventory; by default, the newest of any")
+    parser.add_argument(
+        "--id", action="append", metavar="NAME", help="of this inventory; repeat it where each lists a part of the "
+        "bucket; by default, the only one there is"
+    )  # fmt: skip
     parser.add_argument(
         "--delivery", metavar="STAMP", help="this one, such as 2026-11-21T01-00Z; by default, the newest"
     )
@@ -57,12 +62,16 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def run(conf: Mapping[str, str], args: Sequence[str]) -> dict[str, Any]:
+def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = None) -> dict[str, Any]:
     """Load what the arguments name.
 
     Args:
         conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
         args: As on the command line.
+        now_ms: The clock, epoch milliseconds.
+
+    Returns:
+        What was loaded; ``problems`` has a row for each bucket that was not, the others were.
 
     Raises:
         InvalidArgumentError: Arguments that cannot be right; a delivery that is damaged or of another bucket.
@@ -77,42 +86,16 @@ def run(conf: Mapping[str, str], args: Sequence[str]) -> dict[str, Any]:
         locations = named_locations(options.table_location)
         if metastore is not None:
             locations = registered_locations(metastore, options.database) | locations
-        deliveries, warnings = choose(store, options.bucket, inventory_id=options.id, stamp=options.delivery)
-        result = load_deliveries(log, store, deliveries, locations=locations, force=options.force)
+        clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        choice = choose_deliveries(
+            store, options.bucket, inventory_ids=options.id, stamp=options.delivery, now_ms=clock
+        )
+        result = load_deliveries(log, store, choice.deliveries, locations=locations, force=options.force, now_ms=clock)
         if metastore is not None and log.update().version >= 0:
             sync_native(metastore, table, log.update())
-    return {"table": str(table), "location": log.uri} | asdict(result) | {"warnings": warnings}
-
-
-def choose(
-    store: Store, buckets: Sequence[str] | None, *, inventory_id: str | None = None, stamp: str | None = None
-) -> tuple[list[Delivery], list[str]]:
-    """The delivery of each bucket, and what there is to say of buckets without one.
-
-    Args:
-        store: Where the deliveries are.
-        buckets: Which; None for all that have a delivery.
-        inventory_id: Only those of this inventory.
-        stamp: Only the one of this time.
-    """
-    chosen, warnings = [], []
-    for bucket in buckets if buckets is not None else buckets_with_deliveries(store):
-        found = find_deliveries(store, bucket, inventory_id=inventory_id)
-        found = [item for item in found if stamp in (None, item.stamp)]
-        complete = [item for item in found if item.complete]
-        if complete:
-            chosen.append(complete[-1])
-        if found and not found[-1].complete:
-            after = f"; {complete[-1].folder} is loaded instead" if complete else ", and there is no other"
-            warnings.append(f"The delivery {found[-1].folder} of the bucket {bucket} is not complete{after}.")
-        elif not found:
-            which = f" of {stamp}" if stamp else ""
-            warnings.append(
-                f"The bucket {bucket} has no delivery{which} below {store.root}: its rows stay as they are."
-            )
-    if buckets is None and not chosen and not warnings:
-        warnings.append(f"There is no delivery below {store.root}.")
-    return chosen, warnings
+    problems = [{"bucket": bucket} | error_row(error) for bucket, error in choice.problems]
+    said = {"warnings": choice.warnings, "problems": problems}
+    return {"table": str(table), "location": log.uri} | asdict(result) | said
 
 
 def _location(metastore: Metastore | None, table: TableName, given: str | None) -> str:
@@ -139,7 +122,7 @@ def _work(given: Sequence[str]) -> JobReport:
     result = run(submitted_conf(), given)
     for warning in result["warnings"]:
         print(f"Warning: {warning}", file=sys.stderr)
-    return JobReport(line=result)
+    return JobReport(line=result, exit_code=max((row["exit_code"] for row in result["problems"]), default=0))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -188,7 +188,7 @@ def _shown(result: VacuumResult) -> dict[str, Any]:
     names = (
         "mode", "dry_run", "version", "cutoff_ms", "listed", "deleted", "directories", "removed_directories", "bytes",
         "list_requests", "delete_requests", "listing_requests", "directory_requests", "start_version", "end_version",
-        "inventory_age_ms",
+        "inventory_age_ms", "noncurrent_files", "noncurrent_bytes", "delete_markers",
     )  # fmt: skip
     shown = {name: getattr(result, name) for name in names}
     shown |= {"warnings": list(result.warnings), "result": result.sentence, "found": result.files.height}

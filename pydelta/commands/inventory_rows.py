@@ -23,6 +23,7 @@ from pydelta.commands.vacuum_listing import ListedBatch
 from pydelta.commands.vacuum_paths import decoded_paths
 from pydelta.commands.vacuum_plan import Kept
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
+from pydelta.inventory.choice import CLOCKS_DIFFER_MS
 from pydelta.inventory.places import LOCAL
 from pydelta.protocol.paths import resolve_data_path
 
@@ -41,8 +42,6 @@ _SCHEME_AND_HOST: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)/"
 _IN_SECONDS: Final = 100_000_000_000
 _IN_MICROSECONDS: Final = 100_000_000_000_000
 _AGE_TO_WARN_OF_MS: Final = 7 * 86_400_000
-CLOCKS_DIFFER_MS: Final = 3_600_000
-"""A list that is dated so far ahead of this clock may be right; further ahead it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

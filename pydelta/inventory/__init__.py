@@ -7,6 +7,7 @@
     inventory table --split_by_table--> the rows of each table, for VACUUM
 """
 
+from pydelta.inventory.choice import Choice, choose_deliveries
 from pydelta.inventory.delivery import (
     Delivery,
     DeliveryResult,
@@ -23,6 +24,7 @@ from pydelta.inventory.places import Place, place_of, with_longest_prefix
 from pydelta.inventory.split import places_of, read_split, split_by_table
 
 __all__ = [
+    "Choice",
     "Delivery",
     "DeliveryResult",
     "ListingOptions",
@@ -31,6 +33,7 @@ __all__ = [
     "Manifest",
     "Place",
     "buckets_with_deliveries",
+    "choose_deliveries",
     "find_deliveries",
     "key_source",
     "list_keys",

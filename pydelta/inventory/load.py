@@ -26,10 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaMismatchError
+from pydelta.inventory.choice import ahead_error, is_ahead
 from pydelta.inventory.delivery import Delivery, data_path, read_manifest
 from pydelta.inventory.manifest import DeliveredFile, Manifest
 from pydelta.inventory.places import prefixes_in
-from pydelta.inventory.rows import ROW_SCHEMA, inventory_rows, raw_frames
+from pydelta.inventory.rows import ROW_SCHEMA, Noncurrent, inventory_rows, raw_frames
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Column, In
 from pydelta.protocol.actions import Action, AddFile, Metadata, SetTransaction, encode_json
@@ -59,6 +60,9 @@ class LoadedBucket:
         created_ms: When the listing began, epoch milliseconds.
         rows: Rows in the table; latest versions, no delete markers, nothing newer than the delivery.
         delivered: Rows of the delivery.
+        noncurrent_objects, noncurrent_bytes: Versions that are no longer current; None where it does not tell them.
+        noncurrent_bytes_by_table: The same bytes for each registered table that has some.
+        delete_markers: Current or not; None likewise.
     """
 
     bucket: str
@@ -67,6 +71,10 @@ class LoadedBucket:
     loaded: bool
     rows: int = 0
     delivered: int = 0
+    noncurrent_objects: int | None = None
+    noncurrent_bytes: int | None = None
+    noncurrent_bytes_by_table: Mapping[str, int] = field(default_factory=dict)
+    delete_markers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +88,10 @@ class LoadResult:
 
 
 def loaded_until(snapshot: Snapshot, bucket: str) -> int | None:
-    """When the list of a bucket that the table holds was made, epoch milliseconds; None if it was never loaded."""
+    """When the list of a bucket that the table holds was made, epoch milliseconds; None if it was never loaded.
+
+    Of several inventories of the bucket, the newest.
+    """
     found = snapshot.set_transactions.get(_app_id(bucket))
     return None if found is None else found.version
 
@@ -93,25 +104,34 @@ def load_deliveries(
     locations: Mapping[str, str] | None = None,
     force: bool = False,
     scratch: Path | None = None,
+    now_ms: int | None = None,
 ) -> LoadResult:
     """Replace the rows of the deliveries' buckets; other buckets' rows stay. The table is made where there is none.
 
     Args:
         log: The inventory table.
         store: Where the deliveries are.
-        deliveries: At most one for a bucket.
+        deliveries: At most one for an inventory of a bucket; those of one bucket are loaded together.
         locations: Name -> location of the registered tables, for the column ``table``.
         force: Load what is no newer than the table's rows, too.
         scratch: A folder for one data file at a time; None for a temporary one.
+        now_ms: The clock, epoch milliseconds; None for now.
 
     Raises:
+        InventoryUnusableError: A delivery is dated in the future.
         InvalidArgumentError: A delivery that is damaged, of another bucket, or in a format that is not read; nothing
             was changed then.
         SchemaMismatchError: The table is another one.
         DeltaConcurrentModificationException: Somebody else loaded the same bucket meanwhile: run it again.
     """
-    if len({delivery.bucket for delivery in deliveries}) < len(deliveries):
-        raise InvalidArgumentError("There are two deliveries of one bucket.", hint="Load one after the other.")
+    by_bucket: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        by_bucket.setdefault(delivery.bucket, []).append(delivery)
+    if len({(delivery.bucket, delivery.id) for delivery in deliveries}) < len(deliveries):
+        raise InvalidArgumentError(
+            "There are two deliveries of one inventory of a bucket.", hint="Load one after the other."
+        )
+    clock = _now_ms() if now_ms is None else now_ms
     txn = start_transaction(log)
     _check_table(txn)
     buckets: list[LoadedBucket] = []
@@ -119,27 +139,29 @@ def load_deliveries(
     writer = _Writer(log.store)
     try:
         with tempfile.TemporaryDirectory(dir=scratch, prefix="inventory-") as folder:
-            for delivery in deliveries:
-                manifest = read_manifest(store, delivery)
-                before = txn.txn_version(_app_id(delivery.bucket))
-                if before is not None and before >= manifest.created_ms and not force:
-                    found = LoadedBucket(
-                        bucket=delivery.bucket,
-                        delivery=delivery.folder,
-                        created_ms=manifest.created_ms,
-                        loaded=False,
-                    )
-                else:
-                    found = _load(store, delivery, manifest, locations or {}, writer, Path(folder))
-                    actions.append(
-                        SetTransaction(
-                            app_id=_app_id(delivery.bucket), version=manifest.created_ms, last_updated=_now_ms()
+            for bucket, parts in by_bucket.items():
+                manifests = [read_manifest(store, delivery) for delivery in parts]
+                for delivery, manifest in zip(parts, manifests, strict=True):
+                    if is_ahead(manifest.created_ms, clock):
+                        raise ahead_error(f"{store.root}/{delivery.folder}")
+                marks = _marks(bucket, parts, manifests)
+                is_known = all(_is_loaded(txn, mark, version, clock) for mark, version in marks.items())
+                for delivery, manifest in zip(parts, manifests, strict=True):
+                    if is_known and not force:
+                        found = LoadedBucket(
+                            bucket=bucket, delivery=delivery.folder, created_ms=manifest.created_ms, loaded=False
                         )
-                    )
-                buckets.append(found)
+                    else:
+                        found = _load(store, delivery, manifest, locations or {}, writer, Path(folder))
+                    buckets.append(found)
+                if force or not is_known:
+                    actions += [
+                        SetTransaction(app_id=mark, version=version, last_updated=_now_ms())
+                        for mark, version in marks.items()
+                    ]
         if not actions:
             return LoadResult(version=None, buckets=tuple(buckets))
-        loaded = [item.bucket for item in buckets if item.loaded]
+        loaded = list(dict.fromkeys(item.bucket for item in buckets if item.loaded))
         condition = In(Column((_BUCKET,)), tuple(loaded))
         old = txn.snapshot.files.adds(txn.read_files((condition,))) if txn.table_exists else []
         now = _now_ms()
@@ -169,6 +191,26 @@ def load_deliveries(
 
 def _app_id(bucket: str) -> str:
     return f"inventory:{bucket}"
+
+
+def _marks(bucket: str, deliveries: Sequence[Delivery], manifests: Sequence[Manifest]) -> dict[str, int]:
+    """How far a bucket is, by application id: when its newest list was made, and of several all of them together.
+
+    A sum, since one of them may be newer than its own last list and older than another's.
+    """
+    made = [manifest.created_ms for manifest in manifests]
+    marks = {_app_id(bucket): max(made)}
+    if len(made) > 1:
+        marks[f"{_app_id(bucket)} {' '.join(sorted(item.id for item in deliveries))}"] = sum(made)
+    return marks
+
+
+def _is_loaded(txn: OptimisticTransaction, mark: str, version: int, now_ms: int) -> bool:
+    """Whether the table is as far; what it says of a time to come is an error of the past."""
+    before = txn.txn_version(mark)
+    if before is None:
+        return False
+    return before >= version and not is_ahead(before // max(1, mark.count(" ")), now_ms)  # the mean of several
 
 
 def _now_ms() -> int:
@@ -219,12 +261,14 @@ def _load(
 ) -> LoadedBucket:
     prefixes = prefixes_in(locations, delivery.bucket)
     delivered = rows = 0
+    others = Noncurrent()
     for file in manifest.files:
         source = f"{store.root}/{data_path(store, file, delivery)}"
         target = folder / "delivered"
         _fetch(store, file, data_path(store, file, delivery), target)
         for frame in raw_frames(target, manifest, source=source):
             delivered += frame.height
+            others.add(frame, prefixes)
             found = inventory_rows(frame, manifest, prefixes, source=source)
             rows += found.height
             writer.write(delivery.bucket, found)
@@ -237,6 +281,10 @@ def _load(
         loaded=True,
         rows=rows,
         delivered=delivered,
+        noncurrent_objects=others.objects if others.is_told else None,
+        noncurrent_bytes=others.bytes if others.is_told else None,
+        noncurrent_bytes_by_table=others.by_table,
+        delete_markers=others.markers if others.is_told else None,
     )
 
 

@@ -7,6 +7,7 @@ saw such keys by chance.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote_plus, unquote_plus
@@ -20,7 +21,16 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.inventory.manifest import CSV_COLUMNS, Manifest
 from pydelta.inventory.places import with_longest_prefix
 
-__all__ = ["ROW_SCHEMA", "decode_keys", "encode_keys", "inventory_rows", "raw_frames", "write_csv", "write_parquet"]
+__all__ = [
+    "ROW_SCHEMA",
+    "Noncurrent",
+    "decode_keys",
+    "encode_keys",
+    "inventory_rows",
+    "raw_frames",
+    "write_csv",
+    "write_parquet",
+]
 
 BATCH_ROWS: Final = 200_000
 _BLOCK_BYTES: Final = 16 * 1024 * 1024
@@ -42,6 +52,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "key": "key",
     "islatest": "latest",
     "isdeletemarker": "marker",
+    "versionid": "version",
     "size": "size",
     "lastmodifieddate": "modified",
     "etag": "etag",
@@ -132,6 +143,11 @@ def _wanted(columns: Sequence[str], source: str) -> dict[str, str]:
             f"{', '.join(columns)}.",
             hint="Add the optional fields Size and Last modified to the inventory's configuration.",
         )
+    if "version" in found.values() and "latest" not in found.values():
+        raise InvalidArgumentError(
+            f"{source} has versions of objects, and no column IsLatest that says which is current.",
+            hint="Let the inventory list current versions only, or with the columns that S3 gives to all versions.",
+        )
     return found
 
 
@@ -175,6 +191,31 @@ def _parquet_frames(path: Path, source: str) -> Iterator[pl.DataFrame]:
             else:
                 time = time.dt.replace_time_zone("UTC") if getattr(kind, "time_zone", None) is None else time
             yield frame.with_columns(time.cast(pl.Datetime("ms", "UTC")), pl.col("size").cast(pl.Int64))
+
+
+@dataclass(slots=True)
+class Noncurrent:
+    """What a delivery of all versions says of those that are no longer current. Bytes are the objects' own."""
+
+    is_told: bool = False
+    objects: int = 0
+    bytes: int = 0
+    markers: int = 0
+    by_table: dict[str, int] = field(default_factory=dict)
+
+    def add(self, frame: pl.DataFrame, prefixes: Mapping[str, str]) -> None:
+        """Some more rows, as ``raw_frames`` gives them."""
+        if "latest" not in frame.columns:
+            return
+        self.is_told = True
+        marker = pl.col("marker").fill_null(value=False) if "marker" in frame.columns else pl.lit(value=False)
+        self.markers += frame.filter(marker).height
+        old = frame.filter(~pl.col("latest").fill_null(value=True) & ~marker)
+        self.objects += old.height
+        self.bytes += int(old["size"].sum() or 0)
+        named = with_longest_prefix(old.lazy(), prefixes).filter(pl.col("table").is_not_null())
+        for table, size in named.group_by("table").agg(pl.col("size").sum()).collect().iter_rows():
+            self.by_table[table] = self.by_table.get(table, 0) + size
 
 
 def inventory_rows(

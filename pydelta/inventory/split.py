@@ -18,7 +18,13 @@ from pydelta.inventory.places import place_of, prefixes_in, with_longest_prefix
 __all__ = ["places_of", "read_split", "split_by_table"]
 
 _SCHEMA: Final = pa.schema(
-    [("path", pa.string()), ("length", pa.int64()), ("isDir", pa.bool_()), ("modificationTime", pa.int64())]
+    [
+        ("path", pa.string()),
+        ("length", pa.int64()),
+        ("isDir", pa.bool_()),
+        ("modificationTime", pa.int64()),
+        ("asOf", pa.int64()),
+    ]
 )
 
 
@@ -26,7 +32,8 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
     """Sort a bucket's rows by table.
 
     Args:
-        frames: With ``bucket key length isDir modificationTime``; rows of other buckets are passed over.
+        frames: With ``bucket key length isDir modificationTime`` and maybe ``asOf``; rows of other buckets are passed
+            over.
         bucket: Which bucket the rows are of.
         roots: URIs of tables; those in other buckets are passed over.
         folder: Where a file a table is written.
@@ -42,6 +49,8 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
     writers = {numbers[prefix]: pa.ipc.new_stream(str(found[own[prefix]]), _SCHEMA) for prefix in own}
     try:
         for frame in frames:
+            if "asOf" not in frame.columns:
+                frame = frame.with_columns(asOf=pl.lit(None, dtype=pl.Int64))
             rows = with_longest_prefix(
                 frame.lazy().filter(pl.col("bucket") == bucket),
                 numbers,
@@ -59,7 +68,7 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
 
 
 def read_split(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``."""
+    """The rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
     with pa.ipc.open_stream(str(path)) as reader:
         for batch in reader:
             yield pl.DataFrame(pl.from_arrow(batch))

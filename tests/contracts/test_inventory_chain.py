@@ -140,10 +140,10 @@ def test_from_the_bucket_to_vacuumed_tables(s3_server, s3_settings, bucket, file
     ]
     done = vacuum.run(s3_settings, named, now_ms=week_later)
     assert [(row["deleted"], row["list_requests"], row["delete_requests"]) for row in done] == [
-        (2, 0, 1),
-        (1, 0, 1),
-        (1, 0, 1),
-    ]
+        (2, 2, 1),
+        (1, 1, 1),
+        (1, 1, 1),
+    ], "each folder with something to delete is asked whether it is a table"
     assert set(before) - set(objects(s3_settings, lake)) == {
         "db/orders/p=1/old.parquet",
         "db/orders/p=2/stray é%41.parquet",

@@ -78,7 +78,7 @@ def test_a_load_that_was_cut_off_is_no_version_or_a_whole_one(lake, tmp_path, ki
     found = find_deliveries(deliveries, "file")
 
     def load(store):
-        return load_deliveries(DeltaLog(store), deliveries, found)
+        return load_deliveries(DeltaLog(store), deliveries, found, now_ms=MADE)
 
     counted = CountingStore(MemoryStore(f"memory://{uuid.uuid4()}/report"))
     load(counted)

@@ -14,7 +14,7 @@ import pytest
 
 from jobs import inventory as inventory_job
 from jobs import load_inventory
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError
+from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError, StorageError
 from pydelta.inventory import find_deliveries, load_deliveries, loaded_until, read_manifest
 from pydelta.inventory.manifest import DeliveredFile, Manifest, delivery_stamp, encode_manifest, md5_hex
 from pydelta.log import DeltaLog
@@ -48,10 +48,12 @@ def csv_line(key, *, bucket="lake", latest=True, marker=False, size="7", modifie
     return ",".join(f'"{field}"' for field in [*fields, "SSE-S3"])
 
 
-def deliver(store, data, *, bucket="lake", made=MADE, file_format="CSV", schema=VERSIONED, name="0", checksum=True):
+def deliver(
+    store, data, *, bucket="lake", made=MADE, file_format="CSV", schema=VERSIONED, name="0", checksum=True, config="all"
+):
     """A delivery as AWS lays it out, by hand, with the folder for Hive beside it."""
     ending = "csv.gz" if file_format == "CSV" else "parquet"
-    path = f"{bucket}/all/data/{made}-{name}.{ending}"
+    path = f"{bucket}/{config}/data/{made}-{name}.{ending}"
     store.put(path, data)
     manifest = Manifest(
         source_bucket=bucket,
@@ -62,7 +64,7 @@ def deliver(store, data, *, bucket="lake", made=MADE, file_format="CSV", schema=
         files=(DeliveredFile(key=path, size=len(data), md5=md5_hex(data)),),
     )
     text, digest = encode_manifest(manifest)
-    folder = f"{bucket}/all/{delivery_stamp(made)}"
+    folder = f"{bucket}/{config}/{delivery_stamp(made)}"
     store.put(f"{folder}/manifest.json", text)
     if checksum:
         store.put(f"{folder}/manifest.checksum", digest)
@@ -331,3 +333,111 @@ def test_the_writer_starts_a_new_file_when_one_is_full(store, log, monkeypatch):
     assert result.files_added > 1
     assert rows_of(log)["key"].to_list() == [f"k{number}" for number in range(9)]
     assert sum(json.loads(add.stats)["numRecords"] for add in log.update().files.adds(log.update().files.core)) == 9
+
+
+def job(tmp_path, store, *more, now_ms=None):
+    root = store.root.removeprefix("file://")
+    found = load_inventory.run({}, ["--source", root, "--location", str(tmp_path / "report"), *more], now_ms=now_ms)
+    DeltaLog.clear_cache()
+    return found
+
+
+def keys(tmp_path):
+    return rows_of(DeltaLog.for_table(str(tmp_path / "report")))["key"].to_list()
+
+
+def test_of_several_inventories_of_a_bucket_none_is_taken_unasked_and_no_other_bucket_waits(store, tmp_path):
+    deliver(store, gzipped(csv_line("a/x")), config="part-a")
+    deliver(store, gzipped(csv_line("b/x")), config="part-b", made=MADE + DAY)
+    deliver(store, gzipped(csv_line("p", bucket="pond")), bucket="pond")
+    found = job(tmp_path, store)
+    (problem,) = found["problems"]
+    assert (problem["bucket"], problem["error"], problem["exit_code"]) == ("lake", "DELTA_INVENTORY_UNUSABLE", 1)
+    assert "part-a, part-b" in problem["message"] and "--id" in problem["message"]
+    assert keys(tmp_path) == ["p"]
+    assert job(tmp_path, store, "--id", "part-a")["problems"] == []
+    assert keys(tmp_path) == ["a/x", "p"]
+    assert job(tmp_path, store, "--id", "part-a", "--id", "part-b")["problems"] == []
+    assert keys(tmp_path) == ["a/x", "b/x", "p"], "each part by the newest list of it"
+
+
+def test_parts_of_a_bucket_are_loaded_again_when_any_of_them_is_newer(store, log):
+    deliver(store, gzipped(csv_line("a/1")), config="part-a", made=MADE + 5 * DAY)
+    deliver(store, gzipped(csv_line("b/1")), config="part-b", made=MADE)
+    assert load_deliveries(log, store, find_deliveries(store, "lake")).files_added == 2
+    assert load_deliveries(log, store, find_deliveries(store, "lake")).version is None
+    assert set(rows_of(log)["inventory_date"].dt.epoch("ms")) == {MADE, MADE + 5 * DAY}
+    deliver(store, gzipped(csv_line("b/2")), config="part-b", made=MADE + DAY)
+    a, b_old, b_new = sorted(find_deliveries(store, "lake"), key=lambda item: (item.id, item.stamp))
+    assert b_old.stamp < b_new.stamp < a.stamp
+    assert load_deliveries(log, store, [a, b_new]).version == 1, "newer than its own list, though older than the other"
+    assert rows_of(log)["key"].to_list() == ["a/1", "b/2"]
+    with pytest.raises(InvalidArgumentError, match="two deliveries of one inventory"):
+        load_deliveries(log, store, [b_old, b_new])
+
+
+def test_a_delivery_from_the_future_is_passed_over_with_a_warning_and_an_error_where_there_is_no_other(store, tmp_path):
+    now = MADE + DAY
+    deliver(store, gzipped(csv_line("good")))
+    deliver(store, gzipped(csv_line("ahead")), made=now + 40 * DAY)
+    found = job(tmp_path, store, now_ms=now)
+    assert (keys(tmp_path), found["problems"]) == (["good"], [])
+    assert any("dated in the future" in text and "lake/all/" in text for text in found["warnings"])
+    deliver(store, gzipped(csv_line("p", bucket="pond")), bucket="pond", made=now + 40 * DAY)
+    found = job(tmp_path, store, now_ms=now)
+    (problem,) = found["problems"]
+    assert (problem["bucket"], problem["error"]) == ("pond", "DELTA_INVENTORY_UNUSABLE")
+    assert keys(tmp_path) == ["good"]
+    deliver(store, gzipped(csv_line("soon")), made=now + 60_000)
+    assert job(tmp_path, store, "--bucket", "lake", now_ms=now)["version"] == 1, "clocks differ a little"
+    assert keys(tmp_path) == ["soon"]
+
+
+def test_a_manifest_from_the_future_in_a_folder_of_the_past_is_one_too(store, tmp_path, log):
+    folder = deliver(store, gzipped(csv_line("x")))
+    text = store.read(f"{folder}/manifest.json").replace(str(MADE).encode(), str(MADE + 400 * DAY).encode())
+    store.put(f"{folder}/manifest.json", text)
+    store.put(f"{folder}/manifest.checksum", md5_hex(text).encode())
+    assert [problem["bucket"] for problem in job(tmp_path, store, now_ms=MADE + DAY)["problems"]] == ["lake"]
+    with pytest.raises(InventoryUnusableError, match="dated in the future"):
+        load_deliveries(log, store, newest(store), now_ms=MADE + DAY)
+
+
+def test_a_list_from_the_future_that_was_loaded_before_keeps_no_later_one_out(store, log):
+    deliver(store, gzipped(csv_line("ahead")), made=MADE + 40 * DAY)
+    load_deliveries(log, store, newest(store), now_ms=MADE + 41 * DAY)
+    deliver(store, gzipped(csv_line("now")), made=MADE + DAY)
+    good = find_deliveries(store, "lake")[:1]
+    assert load_deliveries(log, store, good, now_ms=MADE + 2 * DAY).version == 1
+    assert rows_of(log)["key"].to_list() == ["now"]
+    assert loaded_until(log.update(), "lake") == MADE + DAY
+
+
+def test_what_is_no_longer_current_is_added_up_by_table(store, log):
+    lines = [
+        csv_line("t/a", size="7"),
+        csv_line("t/a", latest=False, size="100"),
+        csv_line("t/b", latest=False, size="1000"),
+        csv_line("t/b", marker=True, size=""),
+        csv_line("t/c", latest=False, marker=True, size=""),
+        csv_line("free", latest=False, size="5"),
+    ]
+    deliver(store, gzipped(*lines))
+    (loaded,) = load_deliveries(log, store, newest(store), locations={"db.t": "s3a://lake/t"}).buckets
+    assert (loaded.rows, loaded.noncurrent_objects, loaded.noncurrent_bytes, loaded.delete_markers) == (1, 3, 1105, 2)
+    assert loaded.noncurrent_bytes_by_table == {"db.t": 1100}
+    assert rows_of(log)["key"].to_list() == ["t/a"]
+
+
+def test_a_list_of_current_versions_alone_says_nothing_of_the_others(store, log):
+    line = '"lake","a","7","2023-11-13T00:00:00.000Z"'
+    deliver(store, gzipped(line), schema="Bucket, Key, Size, LastModifiedDate")
+    (loaded,) = load_deliveries(log, store, newest(store)).buckets
+    assert (loaded.rows, loaded.noncurrent_bytes, loaded.delete_markers) == (1, None, None)
+
+
+def test_versions_of_which_none_is_called_the_latest_are_refused(store, log):
+    deliver(store, gzipped('"lake","a","v1","7","2023-11-13T00:00:00.000Z"'),
+            schema="Bucket, Key, VersionId, Size, LastModifiedDate")  # fmt: skip
+    with pytest.raises(InvalidArgumentError, match="IsLatest"):
+        load_deliveries(log, store, newest(store))
