@@ -237,11 +237,11 @@ def test_columns_of_the_native_entry_move_and_change_as_they_please(log, metasto
     )
     calls, alter = [], metastore.alter
 
-    def broken_off(entry):
+    def broken_off(entry, **how):
         calls.append(len(entry.sd.cols))
         if len(calls) == 3:
             raise SimulatedCrash
-        alter(entry)
+        alter(entry, **how)
 
     monkeypatch.setattr(metastore, "alter", broken_off)
     with pytest.raises(SimulatedCrash):
