@@ -60,6 +60,8 @@ class Metastore:
         self.address = address
         self.deadline = deadline or Deadline(None)
         self.calls: list[str] = []
+        self.unsettled = False
+        """Whether a change was sent whose reply did not come: it may take effect yet, after what was sent since."""
         self._sleep = sleep
         self._clock = clock
         self._answer_by = Deadline(None)
@@ -299,8 +301,11 @@ class Metastore:
                         f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
                         hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
                     ) from error
-                if sent and landed is not None and self._settled(verb, landed, patience, late=_is_late(error, last)):
-                    return None
+                if sent and landed is not None:
+                    before, self.unsettled = self.unsettled, True
+                    if self._settled(verb, landed, patience, late=_is_late(error, last)):
+                        self.unsettled = before
+                        return None
             except (types.NoSuchObjectException, types.AlreadyExistsException):
                 raise
             except types.MetaException as error:

@@ -3,17 +3,19 @@
 ::
 
     already at that version? -> one call, done
-    lease -> manifests -> create / alter -> add -> move -> drop -> forget the manifests of dropped partitions
-                                                                   -> version and schema hash, last
+    the metastore answers -> manifests, under their lease
+        -> the twin's lease -> create / alter -> add -> move -> drop -> version and schema hash, last
+           -> forget the manifests of dropped partitions
 A crash anywhere leaves the old version in the entry: the next run does the same again, and every step of it may be done
-twice. The lease keeps two syncs of one table apart, so that none drops a partition that the other has just filled.
+twice. The twin's lease keeps two syncs of one table apart, so that none drops what the other has just filled. The
+manifests' lease is never held while the metastore is waited for: whoever publishes goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from catalog_sync.atomic import ATOMIC_KEY, is_atomic, move_partitions
 from catalog_sync.columns import ColumnsRefusedError, change_columns, columns_refused
@@ -38,14 +40,18 @@ from pydelta.errors import TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
     EMPTY_DIR,
+    MANIFESTS,
+    TWIN,
     Lease,
     ManifestOptions,
+    ManifestsBusyError,
     ManifestState,
     PublishResult,
-    forget_under,
+    forget_emptied,
     holding,
+    is_doubted,
+    publish,
     publish_ahead,
-    publish_under,
     read_state,
     values_of_directory,
 )
@@ -53,6 +59,9 @@ from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import DEFAULT_SCHEMES
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
+
+_LATE_MS: Final = 600_000
+"""How long a metastore may yet act upon a request whose reply did not come: after that everything is compared once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +150,24 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
             manifests=None,
             calls=len(metastore.calls) - before,
         )
-    if entry is not None and _is_current(read_state(log.store), wanted, entry, options):
+    if entry is not None and _is_current(read_state(log.store), wanted, entry, options) and _is_certain(log):
         previous = found_table(entry).version
         done = SyncPlan()
         return SyncResult(twin=twin, version=wanted.version, previous=previous, plan=done, manifests=None, calls=1)
-    with holding(log, wait_seconds=options.patience()) as lease:
+    check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)
+    how = ManifestOptions(keep_emptied=True, schemes=options.schemes, full=options.full)
+    manifests = publish(log, replace(how, wait_seconds=options.patience()))
+    with holding(log, TWIN, wait_seconds=options.patience()) as lease:
         assert lease is not None
         with lease.kept():  # thousands of partitions take the metastore longer than the lease lasts
-            entry = _entry(metastore, twin, wanted, options)  # under the lease: nobody else changes it any more
-            previous = found_table(entry).version if entry is not None else None
-            version, plan, manifests = _sync(log, metastore, twin, entry, options, lease)
+            try:
+                entry = _entry(metastore, twin, wanted, options)  # under the lease: nobody else changes it any more
+                previous = found_table(entry).version if entry is not None else None
+                version, plan = _sync(log, metastore, twin, entry, options, lease)
+            finally:
+                if metastore.unsettled:
+                    lease.doubt(for_ms=_LATE_MS)
+                    metastore.unsettled = False
     return SyncResult(
         twin=twin,
         version=version,
@@ -181,6 +198,8 @@ def add_partition(log: DeltaLog, metastore: Metastore, twin: TableName, values: 
     with holding(log, wait_seconds=60.0) as lease:
         assert lease is not None
         directory = publish_ahead(log, values, ManifestOptions(keep_emptied=True), lease)
+    with holding(log, TWIN, wait_seconds=60.0) as lease:
+        assert lease is not None
         current = twin_of(_newest(log))
         lease.check()
         found = metastore.table(twin.database, twin.name)
@@ -234,13 +253,23 @@ def _is_current(state: ManifestState | None, twin: Twin, entry: Any, options: Sy
     )
 
 
+def _is_certain(log: DeltaLog) -> bool:
+    """Whether nothing that was done before has to be done anew."""
+    return not any(is_doubted(log.store, name) for name in (MANIFESTS, TWIN))
+
+
 def _sync(
     log: DeltaLog, metastore: Metastore, name: TableName, entry: Any, options: SyncOptions, lease: Lease
-) -> tuple[int, SyncPlan, PublishResult]:
-    check_partitions(_newest(log), value_length=log.settings.sync_partition_value_length)
-    how = ManifestOptions(keep_emptied=True, schemes=options.schemes, full=options.full)
-    manifests, state = publish_under(log, how, lease)
-    snapshot = log.snapshot(version=manifests.version)
+) -> tuple[int, SyncPlan]:
+    state = read_state(log.store)
+    if state is None or state.version < 0:
+        raise ManifestsBusyError(
+            "The state of the manifests is gone since they were published.", retryable=True, hint="Run it again."
+        )
+    if lease.is_doubted:
+        options = replace(options, full=True)
+    snapshot = log.snapshot(version=state.version)
+    check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)  # there may be newer ones by now
     twin = twin_of(snapshot)
     plan = _plan(log, snapshot, twin, metastore, name, entry, options, state=state)
     before = found_table(entry) if entry is not None else None
@@ -282,18 +311,38 @@ def _sync(
         lease.check()
         metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
         lease.check()
-        metastore.drop_partitions(name.database, name.name, plan.drop)
-    theirs = {drift.partition for drift in plan.drift} - set(plan.drop)
-    forget_under(log, [directory for directory in state.emptied if directory not in theirs], lease)
+        _drop(log, metastore, name, twin, plan.drop)
     lease.check()
     if refused is not None:
         stamped[SCHEMA_KEY] = before.parameters.get(SCHEMA_KEY, "") if before is not None else ""
     if plan.stamp:
         last = table_entry(twin, name.database, name.name, parameters=dict(twin.identity()) | stamped, before=entry)
         metastore.alter(last)
+    lease.settle()
+    theirs = {drift.partition for drift in plan.drift} - set(plan.drop)
+    gone = [directory for directory in state.emptied if directory not in theirs]
+    forget_emptied(log, gone, wait_seconds=options.patience())  # what has got files since then is not forgotten
     if refused is not None:
         raise refused
-    return twin.version, plan, manifests
+    return twin.version, plan
+
+
+def _drop(log: DeltaLog, metastore: Metastore, name: TableName, twin: Twin, directories: Sequence[str]) -> None:
+    """Drop partitions without files. Manifests are published meanwhile: one that gets files is there, or comes back."""
+
+    def live() -> set[str]:
+        state = read_state(log.store)
+        return state.live() if state is not None else set()
+
+    filled = live()
+    doomed = [directory for directory in directories if directory not in filled]
+    if not doomed:
+        return
+    metastore.drop_partitions(name.database, name.name, doomed)
+    filled = live()
+    metastore.add_partitions(
+        name.database, name.name, _entries(twin, name, [directory for directory in doomed if directory in filled])
+    )
 
 
 def _alter(

@@ -8,7 +8,7 @@
 """
 
 from pydelta.manifests.contents import MANIFEST_DIR, Manifest, check_publishable, manifests_of, values_of_directory
-from pydelta.manifests.lease import Lease, LeaseLostError, ManifestsBusyError
+from pydelta.manifests.lease import MANIFESTS, TWIN, Lease, LeaseLostError, ManifestsBusyError, is_doubted
 from pydelta.manifests.named import NamedFiles, named_files
 from pydelta.manifests.publish import (
     MANY_FILES,
@@ -27,8 +27,10 @@ from pydelta.manifests.versions import EMPTY_DIR, VersionedResult, publish_versi
 
 __all__ = [
     "EMPTY_DIR",
+    "MANIFESTS",
     "MANIFEST_DIR",
     "MANY_FILES",
+    "TWIN",
     "Lease",
     "LeaseLostError",
     "Manifest",
@@ -43,6 +45,7 @@ __all__ = [
     "forget_emptied",
     "forget_under",
     "holding",
+    "is_doubted",
     "manifests_of",
     "named_files",
     "publish",

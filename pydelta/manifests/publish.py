@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -34,7 +34,7 @@ from pydelta.manifests.contents import (
     manifests_of,
     values_of_directory,
 )
-from pydelta.manifests.lease import Lease, acquire
+from pydelta.manifests.lease import MANIFESTS, Lease, acquire, is_doubted
 from pydelta.manifests.state import STATE_PATH, ManifestState, read_state
 from pydelta.predicate import Expr, NotEvaluable, is_partition_only, parse_predicate, partition_mask
 from pydelta.protocol.partitions import partition_dir, typed_frame
@@ -139,12 +139,17 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
     snapshot = _newest(log)
     store = log.store
     before = read_state(store)
-    if options.where is None and not options.full and _is_current(before, snapshot, options):
+
+    def is_published(state: ManifestState | None) -> bool:
+        wanted = not options.full and options.where is None and _is_current(state, snapshot, options)
+        return wanted and not is_doubted(store, MANIFESTS)
+
+    if is_published(before):
         assert before is not None
         return PublishResult(version=before.version, previous=before.version)
 
     def published() -> bool:
-        return not options.full and options.where is None and _is_current(read_state(store), snapshot, options)
+        return is_published(read_state(store))
 
     with holding(log, wait_seconds=options.wait_seconds, done=published) as lease:
         if lease is None:
@@ -154,14 +159,15 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
 
 
 @contextmanager
-def holding(log: DeltaLog, *, wait_seconds: float, done: Callable[[], bool] = lambda: False) -> Iterator[Lease | None]:
-    """The table's lease for as long as the block lasts; None when ``done`` said so while this waited.
+def holding(
+    log: DeltaLog, name: str = MANIFESTS, *, wait_seconds: float, done: Callable[[], bool] = lambda: False
+) -> Iterator[Lease | None]:
+    """A lease of the table for as long as the block lasts; None when ``done`` said so while this waited.
 
     Raises:
         ManifestsBusyError: Another process held it all the time.
     """
-    store = log.store
-    lease = acquire(store, lambda: _generation(read_state(store)), wait_seconds=wait_seconds, done=done)
+    lease = acquire(log.store, name, wait_seconds=wait_seconds, done=done)
     try:
         yield lease
     finally:
@@ -176,6 +182,12 @@ def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tupl
         What was done, and the state that now lies beside the table.
     """
     state, snapshot = read_state(log.store), _newest(log)
+    if lease.is_doubted:
+        result, after = _publish(log, snapshot, state, replace(options, full=True, where=None), lease)
+        lease.settle()
+        return replace(
+            result, reason="a publisher was stopped for longer than its lease, and may have written late"
+        ), after
     if options.where is None and not options.full and _is_current(state, snapshot, options):
         assert state is not None
         return PublishResult(version=state.version, previous=state.version), state
@@ -188,10 +200,6 @@ def _newest(log: DeltaLog) -> Snapshot:
         raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.", table=log.uri)
     check_publishable(snapshot)
     return snapshot
-
-
-def _generation(state: ManifestState | None) -> int:
-    return state.generation if state else 0
 
 
 def _why_full(state: ManifestState | None, snapshot: Snapshot, options: ManifestOptions) -> str | None:
@@ -264,7 +272,7 @@ def _publish(
         table_id=snapshot.metadata.id,
         location=snapshot.table_uri,
         version=(known.version if known else -1) if plan.partial else snapshot.version,
-        generation=lease.generation,
+        generation=lease.number,
         partition_columns=snapshot.partition_columns,
         partition_types=types,
         schemes=dict(options.schemes),
@@ -485,7 +493,7 @@ def publish_ahead(log: DeltaLog, values: Mapping[str, str | None], options: Mani
     log.store.put(manifest_path(directory), b"")
     after = msgspec.structs.replace(
         state,
-        generation=lease.generation,
+        generation=lease.number,
         partitions={**state.partitions, directory: state.version},
         emptied=tuple(name for name in state.emptied if name != directory),
         ahead=tuple(sorted({*state.ahead, directory})),
@@ -525,7 +533,7 @@ def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tup
     delete_manifests(store, [manifest_path(name) for name in gone], lease)
     after = msgspec.structs.replace(
         state,
-        generation=lease.generation,
+        generation=lease.number,
         partitions={name: version for name, version in state.partitions.items() if name not in gone},
         emptied=tuple(name for name in state.emptied if name not in gone),
     )

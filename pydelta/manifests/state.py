@@ -24,7 +24,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         table_id: Id of the table in its metadata.
         location: Where the table lay: lines are absolute, so manifests that were copied with a table are of no use.
         version: Every partition is of this version at least.
-        generation: How often the lease was held until then.
+        generation: Number of the lease under which it was written.
         generator: See ``GENERATOR``.
         partition_columns: Of the table at that version.
         partition_types: Their types: with another one, a value has another directory.

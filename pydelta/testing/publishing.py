@@ -17,7 +17,7 @@ __all__ = ["ObservedStore", "generate"]
 
 
 class ObservedStore(_Wrapper):
-    """Tells an observer before it touches the lease, or the state of what is published.
+    """Tells an observer before it touches a lease, or the state of what is published.
 
     Manifests themselves are written by several threads at once, between these calls.
     """
@@ -27,7 +27,7 @@ class ObservedStore(_Wrapper):
         self._observer = observer
 
     def _call(self, verb: str, path: str, run: Callable[[], Any]) -> Any:
-        if path.startswith("_pydelta/manifest") and not path.startswith("_pydelta/manifests/"):
+        if path.startswith(("_pydelta/manifest", "_pydelta/leases")) and not path.startswith("_pydelta/manifests/"):
             self._observer.at(f"{verb} {path}")
         return run()
 

@@ -111,7 +111,7 @@ PAIRS = [(one, two) for one in PUBLICATIONS for two in (*CHANGES, *PUBLICATIONS)
 @pytest.mark.parametrize("atomic", [False, True], ids=["entry", "atomic entry"])
 @pytest.mark.parametrize(("one", "two"), PAIRS)
 def test_merged_steps_leave_what_the_next_sync_makes_right(one, two, atomic):
-    turns = {"generate": 7, "sync": 12, "atomic sync": 16}
+    turns = {"generate": 12, "sync": 28, "atomic sync": 32}
     for schedule in schedules(turns[one], turns.get(two, 5), seed=f"{one} {two}"):
         store, content = prepared(atomic=atomic)
         results = run_lockstep({"one": body(one, store, content), "two": body(two, store, content)}, schedule)
