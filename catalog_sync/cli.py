@@ -4,6 +4,7 @@
 
     catalog_sync sync TABLE…        manifests and metastore to the newest version
     catalog_sync status TABLE…      versions and lag
+    catalog_sync drop TABLE…        its twin goes, the table stays
     catalog_sync verify TABLE       every line, every partition
     catalog_sync preview TABLE      the first rows that readers of the manifests get
     catalog_sync add-partition TABLE day=2024-01-01
@@ -19,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Annotated, Any
 
@@ -28,11 +29,13 @@ import typer
 from catalog_sync.diff import SyncPlan, described
 from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.metastore import Metastore, MetastoreAddress
-from catalog_sync.native import sync_entries
+from catalog_sync.names import TableName
+from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
-from catalog_sync.targets import Target, find_targets
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import ENABLED_PROPERTY, Target, find_targets
 from pydelta.command_line import named_values, run_app, storage_options
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.settings import Settings
 
 __all__ = ["app", "main"]
@@ -102,7 +105,9 @@ def sync(
     twin: _TwinName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed, no more.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Drop partitions that somebody else added.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Drop partitions that somebody else added, and twins left behind.")
+    ] = False,
     adopt: Annotated[bool, typer.Option("--adopt", help="Take over the twin of an earlier table here.")] = False,
     atomic: Annotated[
         bool | None,
@@ -122,14 +127,46 @@ def sync(
     def once() -> int:
         with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
             targets = _targets(client, tables, database, table, twin, option)
-            return _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json)
+            rows, code = _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json)
+            if database:
+                gone = {row["twin"] for row in rows if row.get("error") == TableNotFoundError.code}
+                rows += _orphans(client, database, gone, how, option, as_json=as_json)
+        if as_json:
+            print(json.dumps(rows, ensure_ascii=False))
+        return code
 
     raise typer.Exit(once() if every is None else _repeat(once, every))
 
 
 def _sync_one(client: Metastore, target: Target, how: SyncOptions) -> dict[str, Any]:
-    result, changed = sync_entries(target.log, client, target.native, target.twin, how)
+    result, changed = sync_target(client, target, how)
     return _shown(target, result) | {"nativeEntryChanged": changed}
+
+
+def _orphans(
+    client: Metastore,
+    databases: Sequence[str],
+    gone: Collection[str],
+    how: SyncOptions,
+    storage: Sequence[str] | None,
+    *,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """The twins that tables have left behind: told, and dropped where that was asked for."""
+    rule, options = Settings.resolve().sync_name, storage_options(storage)
+    left = {TableName.parse(name) for name in gone}
+    orphans = find_orphans(client, databases, rule=rule, gone=left, options=options)
+    prunes = how.prune and not how.dry_run
+    dropped = prune_orphans(client, orphans, rule=rule, adopt=how.adopt) if prunes else []
+    rows = []
+    for orphan in orphans:
+        is_gone = orphan.twin in dropped
+        rows.append({"twin": str(orphan.twin), "table": orphan.location, "orphan": orphan.why, "dropped": is_gone})
+        if not as_json:
+            verdict = "would be dropped" if how.prune and how.dry_run and orphan.may_go(adopt=how.adopt) else "kept"
+            ending = "dropped" if is_gone else f"{verdict} (catalog_sync drop {orphan.twin})"
+            print(f"{orphan.twin} was left behind: {orphan.why}; {ending}")
+    return rows
 
 
 def _shown(target: Target, result: SyncResult) -> dict[str, Any]:
@@ -147,8 +184,10 @@ def _shown(target: Target, result: SyncResult) -> dict[str, Any]:
     }
 
 
-def _each(targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool) -> int:
-    """Do the work for each table; one that fails stops no other. The exit code of the worst."""
+def _each(
+    targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool
+) -> tuple[list[dict[str, Any]], int]:
+    """Do the work for each table; one that fails stops no other. What was done, and the exit code of the worst."""
     rows, code = [], 0
     for target in targets:
         try:
@@ -163,9 +202,7 @@ def _each(targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *
             print(f"{row['twin']}: version {row['version']}, {'; '.join(shown)} ({row['calls']} calls)")
             for directory, files in row["crowded"].items():
                 print(f"  {directory or 'it'} has {files} files; Trino plans slowly beyond 1000. Next: OPTIMIZE it.")
-    if as_json:
-        print(json.dumps(rows, ensure_ascii=False))
-    return code
+    return rows, code
 
 
 def _failed(target: Target, error: DeltaError) -> dict[str, Any]:
@@ -258,6 +295,54 @@ def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
                 f"catalog_sync drop {row['twin']}, and DROP TABLE of its own entry.",
                 file=sys.stderr,
             )
+
+
+@app.command()
+def drop(
+    tables: Annotated[
+        list[str], typer.Argument(help="Names of Delta tables or of their twins; or locations, with --table or --twin.")
+    ],
+    table: _Name = None,
+    twin: _TwinName = None,
+    adopt: Annotated[bool, typer.Option("--adopt", help="The twin of an earlier table here, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be dropped, no more.")] = False,
+    metastore: _MetastoreUri = None,
+    tls: _Tls = False,
+    ca: _Ca = None,
+    kerberos: _Kerberos = None,
+    as_json: _Json = False,
+    option: _Storage = None,
+) -> None:
+    """Drop twins that are this program's own; tables, their own entries and all data stay."""
+    if (table or twin) and len(tables) != 1:
+        raise InvalidArgumentError("A name was given, and not just one table.", hint="Drop twins one by one.")
+    rule, options = Settings.resolve().sync_name, storage_options(option)
+    rows: list[dict[str, Any]] = []
+    code = 0
+    with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
+        for text in tables:
+            try:
+                place: str | None
+                if "/" in text:
+                    name, place = twin_of_place(text, name=table, twin=twin, rule=rule, options=options)
+                else:
+                    name, place = twin_of_name(client, text, rule=rule, twin=twin)
+                found = drop_twin(client, name, location=place, adopt=adopt, dry_run=dry_run, options=options)
+            except MetastoreUnavailableError:
+                raise
+            except DeltaError as error:
+                code = max(code, error.exit_code)
+                print(f"Error: {error}", file=sys.stderr)
+                rows.append({"name": text, "error": error.code, "message": str(error)})
+                continue
+            rows.append({"name": text, "twin": str(name), "table": found.location, "dropped": not dry_run})
+            if not as_json:
+                print(f"{name}, the twin of {found.location}, {'would be' if dry_run else 'is'} dropped.")
+                if found.comes_back:
+                    print(f"  The next commit makes it anew, since the table's property {ENABLED_PROPERTY} is true.")
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -8,14 +8,12 @@ from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import twin_name
 from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
-from catalog_sync.targets import TABLE_PROPERTY, configured_name
+from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, configured_name, is_enabled
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
 from pydelta.txn import HookContext
 
-__all__ = ["ENABLED_PROPERTY", "sync_after_commit"]
-
-ENABLED_PROPERTY = "pydelta.sync.enabled"
+__all__ = ["sync_after_commit"]
 
 
 def sync_after_commit(context: HookContext) -> None:
@@ -28,10 +26,12 @@ def sync_after_commit(context: HookContext) -> None:
         InvalidArgumentError: The table does not say its name.
         DeltaError: What ``sync_entries`` raises; one that may be tried again says with which command.
     """
-    metadata = context.snapshot.metadata
-    if metadata is None or metadata.configuration.get(ENABLED_PROPERTY, "").strip().lower() != "true":
+    if not is_enabled(context.snapshot):
         return
-    native = configured_name(context.snapshot)
+    newest = context.log.update()  # a table that was renamed meanwhile says its new name there
+    if not is_enabled(newest):
+        return
+    native = configured_name(newest)
     if native is None:
         raise InvalidArgumentError(
             f"{ENABLED_PROPERTY} is true, and which name the table has in the metastore is not known.",

@@ -474,6 +474,11 @@ def found_table(entry: Any) -> FoundTable:
     )
 
 
+def is_symlink(entry: Any) -> bool:
+    """Whether readers of an entry take its files from manifests."""
+    return entry.sd is not None and entry.sd.inputFormat == _INPUT
+
+
 def _location(text: str | None) -> str:
     """A location in this project's spelling: the metastore writes ``file:/x`` for ``file:///x``."""
     found = (text or "").rstrip("/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.native_entry import twin_database
 
 __all__ = ["TableName", "twin_name"]
 
@@ -38,7 +39,7 @@ def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
     Raises:
         InvalidArgumentError: The rule gives the same database, which cannot hold two tables of one name.
     """
-    database = rule.replace("{database}", native.database).strip().lower()
+    database = twin_database(rule, native.database)
     if not database or database == native.database:
         raise InvalidArgumentError(
             f"By the rule {rule!r} the twin of {native} would have its name.",

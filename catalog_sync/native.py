@@ -16,7 +16,7 @@ from catalog_sync.errors import MetastoreUnavailableError, NotOursError
 from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
-from pydelta.errors import DeltaError
+from pydelta.errors import DeltaError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
@@ -40,8 +40,14 @@ def native_tables(metastore: Metastore, database: str) -> Iterator[tuple[TableNa
             yield TableName(database=database, name=entry.tableName), location
 
 
-def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bool:
+def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot, *, create: bool = True) -> bool:
     """Create the entry, or bring its columns to those of the snapshot.
+
+    Args:
+        metastore: Where it is.
+        name: Of the entry.
+        snapshot: Of the table.
+        create: Make one where there is none; else it was dropped, and stays so.
 
     Returns:
         Whether anything was changed.
@@ -52,6 +58,8 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
     """
     before = metastore.table(name.database, name.name)
     wanted = native_entry(name, snapshot, before=before)
+    if before is None and not create:
+        return False
     if before is None:
         if not metastore.database_exists(name.database):
             metastore.create_database(name.database, f"{snapshot.table_uri.rpartition('/')[0]}/{name.database}")
@@ -71,7 +79,13 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot) -> bo
 
 
 def sync_entries(
-    log: DeltaLog, metastore: Metastore, native: TableName | None, twin: TableName, options: SyncOptions
+    log: DeltaLog,
+    metastore: Metastore,
+    native: TableName | None,
+    twin: TableName,
+    options: SyncOptions,
+    *,
+    create: bool = True,
 ) -> tuple[SyncResult, bool]:
     """Bring the twin and the native entry to the newest version; a twin that cannot be made keeps no other back.
 
@@ -81,6 +95,7 @@ def sync_entries(
         native: Name of its own entry; None where it has none.
         twin: Name of its twin.
         options: How; with ``dry_run`` the native entry stays as it is.
+        create: Make a native entry where there is none.
 
     Returns:
         What was done to the twin, and whether the native entry was changed.
@@ -92,11 +107,13 @@ def sync_entries(
     failed: DeltaError | None = None
     try:
         result = sync_table(log, metastore, twin, options)
-    except MetastoreUnavailableError:
+    except (MetastoreUnavailableError, TableNotFoundError):
         raise
     except DeltaError as error:
         failed = error
-    changed = native is not None and not options.dry_run and sync_native(metastore, native, log.update())
+    changed = False
+    if native is not None and not options.dry_run:
+        changed = sync_native(metastore, native, log.update(), create=create)
     if failed is not None:
         raise failed
     assert result is not None

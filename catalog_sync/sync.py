@@ -30,9 +30,17 @@ from catalog_sync.diff import (
     plan_sync,
     why_full,
 )
-from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
+from catalog_sync.errors import MetastoreError, MetastoreUnavailableError, NotOursError
 from catalog_sync.limits import check_partitions, partition_directory
-from catalog_sync.metastore import Metastore, found_partition, found_table, hive_name, partition_entry, table_entry
+from catalog_sync.metastore import (
+    Metastore,
+    found_partition,
+    found_table,
+    hive_name,
+    is_symlink,
+    partition_entry,
+    table_entry,
+)
 from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
 from pydelta.deadline import Deadline
@@ -222,6 +230,11 @@ def _changes_atomic(options: SyncOptions, found: FoundTable) -> bool:
 def _entry(metastore: Metastore, name: TableName, wanted: Twin, options: SyncOptions) -> Any:
     """The entry as it is, or None; one that is not this table's is refused."""
     entry = metastore.table(name.database, name.name)
+    if entry is not None and not is_symlink(entry):  # a table's own entry names its location and id, too
+        raise NotOursError(
+            f"The metastore has a table {name} that is no twin (at {found_table(entry).location}).",
+            hint="Choose another name for the twin.",
+        )
     if entry is not None:
         check_ours(wanted, found_table(entry), str(name), adopt=options.adopt)
     return entry

@@ -18,10 +18,19 @@ from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.native_entry import TABLE_PROPERTY
 
-__all__ = ["TABLE_PROPERTY", "Target", "configured_name", "find_targets"]
+__all__ = [
+    "ENABLED_PROPERTY",
+    "TABLE_PROPERTY",
+    "Target",
+    "configured_name",
+    "find_targets",
+    "is_enabled",
+    "spark_scheme",
+]
 
-TABLE_PROPERTY: Final = "pydelta.sync.table"
+ENABLED_PROPERTY: Final = "pydelta.sync.enabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +41,13 @@ class Target:
         log: Its log.
         native: Name of its own entry; None where it has none.
         twin: Name of its twin.
+        registered: It was found by its own entry, which therefore has to be there still.
     """
 
     log: DeltaLog
     native: TableName | None
     twin: TableName
+    registered: bool = False
 
 
 def configured_name(snapshot: Snapshot) -> TableName | None:
@@ -44,6 +55,12 @@ def configured_name(snapshot: Snapshot) -> TableName | None:
     assert snapshot.metadata is not None
     text = snapshot.metadata.configuration.get(TABLE_PROPERTY)
     return TableName.parse(text) if text else None
+
+
+def is_enabled(snapshot: Snapshot) -> bool:
+    """Whether the table asks to be synced after each commit; one that is not there does not."""
+    configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+    return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "true"
 
 
 def find_targets(
@@ -97,13 +114,13 @@ def find_targets(
                     f"The metastore has no Delta table {native}.",
                     hint="Give its location and --table, which registers it.",
                 )
-            log = DeltaLog.for_table(_spark_scheme(location), options=options)
+            log = DeltaLog.for_table(spark_scheme(location), options=options)
         chosen = TableName.parse(twin) if twin else twin_name(_required(native), rule)
-        found.append(Target(log=log, native=native, twin=chosen))
+        found.append(Target(log=log, native=native, twin=chosen, registered="/" not in text))
     for database in databases:
         for native, location in native_tables(metastore, database):
-            log = DeltaLog.for_table(_spark_scheme(location), options=options)
-            found.append(Target(log=log, native=native, twin=twin_name(native, rule)))
+            log = DeltaLog.for_table(spark_scheme(location), options=options)
+            found.append(Target(log=log, native=native, twin=twin_name(native, rule), registered=True))
     return found
 
 
@@ -112,7 +129,7 @@ def _required(name: TableName | None) -> TableName:
     return name
 
 
-def _spark_scheme(location: str) -> str:
+def spark_scheme(location: str) -> str:
     """``s3://`` as Trino registers it is ``s3a://`` here: one table, one location."""
     scheme, separator, rest = location.partition("://")
     return f"s3a://{rest}" if separator and scheme in ("s3", "s3n") else location

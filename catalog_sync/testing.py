@@ -57,6 +57,16 @@ class MemoryMetastore(Metastore):
             raise _types().NoSuchObjectException(message="no such table")
         return _types().GetTableResult(table=self.entries[request.dbName, request.tblName])
 
+    def _get_all_databases(self) -> list[str]:
+        return sorted({database for database, _ in self.entries})
+
+    def _get_all_tables(self, database: str) -> list[str]:
+        return sorted(name for place, name in self.entries if place == database)
+
+    def _get_table_objects_by_name_req(self, request: Any) -> Any:
+        found = [self.entries[request.dbName, name] for name in request.tblNames]
+        return _types().GetTablesResult(tables=found)
+
     def _get_database(self, name: str) -> Any:
         return _types().Database(name=name)
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catalog_sync.metastore import Metastore, MetastoreAddress
-from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
+from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import Target, find_targets
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.job_entry import JobParser, JobReport, error_row, run_job
@@ -101,7 +101,7 @@ def _sync(
             found["purged_files"] = _purge(spark, target.log)
         if spark is not None and options.compact_first is not None:
             found["compacted_files"] = _compact(spark, target.log, options.compact_first)
-        result, _ = sync_entries(target.log, metastore, target.native, target.twin, how)
+        result, _ = sync_target(metastore, target, how)
     except DeltaError as error:
         return found | error_row(error)
     written = len(result.manifests.written) if result.manifests else 0

@@ -22,15 +22,19 @@ __all__ = [
     "PROPERTIES_KEY",
     "PROVIDER_KEY",
     "SCHEMA_KEY",
+    "TABLE_PROPERTY",
     "EntryColumn",
     "NativeEntry",
     "columns_to_keep_first",
+    "twin_database",
 ]
 
 PROVIDER_KEY: Final = "spark.sql.sources.provider"
 LOCATION_KEY: Final = "pydelta.table.location"
 ID_KEY: Final = "pydelta.table.id"
 SCHEMA_KEY: Final = "pydelta.sync.schemaHash"
+TABLE_PROPERTY: Final = "pydelta.sync.table"
+"""Property of a table: its name in the metastore, ``database.table``."""
 PROPERTIES_KEY: Final = "pydelta.entry.properties"
 """Which of the entry's parameters are properties of the table: a JSON list of names."""
 
@@ -177,3 +181,13 @@ def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | 
         if old != new:
             return position
     return None
+
+
+def twin_database(rule: str, database: str) -> str:
+    """Database of the twins of a database's tables, by the rule of ``spark.pydelta.sync.name``.
+
+    Example:
+        >>> twin_database("{database}_symlink", "lake")
+        'lake_symlink'
+    """
+    return rule.replace("{database}", database).strip().lower()

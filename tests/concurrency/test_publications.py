@@ -92,12 +92,17 @@ def lines_seen(store, content):
     return found
 
 
+def evenly(steps):
+    """A dozen of the places from 0 to the last step, both of them among these."""
+    return sorted({steps * number // 11 for number in range(12)})
+
+
 def schedules(first, second, *, seed):
-    """One inside the other at every step, and a dozen merges by chance: all of them are hundreds of millions."""
+    """One inside the other at a dozen steps, and a dozen merges by chance: all of them are hundreds of millions."""
     chance = random.Random(seed)
-    for at in range(first + 1):
+    for at in evenly(first):
         yield ["one"] * at + ["two"] * second + ["one"] * (first - at)
-    for at in range(second + 1):
+    for at in evenly(second):
         yield ["two"] * at + ["one"] * first + ["two"] * (second - at)
     for _ in range(12):
         merged = ["one"] * first + ["two"] * second

@@ -1,0 +1,307 @@
+"""Twins to be rid of: one that somebody names, and those that their tables have left behind.
+
+A twin goes only when it is provably this package's: its parameters name a table's location and id, its manifests are
+that table's, and at the location lies that table, or none any more. No data is touched; a sync makes a twin anew.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalog_sync.errors import NotOursError
+from catalog_sync.metastore import Metastore, found_table, is_symlink
+from catalog_sync.names import TableName, twin_name
+from catalog_sync.native import native_location, native_tables
+from catalog_sync.targets import configured_name, is_enabled, spark_scheme
+from catalog_sync.twin import ID_KEY, LOCATION_KEY
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.manifests import MANIFEST_DIR
+from pydelta.storage import normalize_uri
+
+__all__ = [
+    "Claim",
+    "DroppedTwin",
+    "Orphan",
+    "drop_twin",
+    "find_orphans",
+    "prune_orphans",
+    "twin_at",
+    "twin_of_name",
+    "twin_of_place",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedTwin:
+    """A twin that was dropped, or with ``dry_run`` would be.
+
+    Args:
+        twin: Name of the entry.
+        location: Of the Delta table.
+        comes_back: The table asks for a twin after each commit.
+    """
+
+    twin: TableName
+    location: str
+    comes_back: bool = False
+
+
+class Claim(enum.Enum):
+    """Whose a twin is, by what lies at its table's location now."""
+
+    OURS = "ours"
+    EARLIER = "earlier"
+    """Another table lies there."""
+    UNKNOWN = "unknown"
+    """The log there cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """A twin that its table has left behind.
+
+    Args:
+        twin: Name of the entry.
+        location: Where its table lay.
+        table_id: Of that table.
+        registered: The table is still registered by its name, and has no files.
+        claim: Whether it may be dropped.
+        why: As a phrase.
+    """
+
+    twin: TableName
+    location: str
+    table_id: str
+    registered: bool
+    claim: Claim
+    why: str
+
+    def may_go(self, *, adopt: bool = False) -> bool:
+        """Whether it is ours; with ``adopt``, or that of an earlier table at the same location."""
+        return self.claim is Claim.OURS or (adopt and self.claim is Claim.EARLIER)
+
+
+def twin_at(entry: Any) -> tuple[str, str] | None:
+    """Location and id of the table whose twin an entry is; None for an entry that is none."""
+    if not is_symlink(entry):
+        return None
+    found = found_table(entry)
+    location = found.parameters.get(LOCATION_KEY)
+    if location is None or found.location != f"{location}/{MANIFEST_DIR}":
+        return None  # a copy of a twin's parameters, or another's table
+    return location, found.parameters.get(ID_KEY, "")
+
+
+def twin_of_name(
+    metastore: Metastore, text: str, *, rule: str, twin: str | None = None
+) -> tuple[TableName, str | None]:
+    """What a name means: the table's own entry, which need not be there any more, or the twin itself.
+
+    Returns:
+        The twin's name, and where its table has to lie; None for anywhere.
+
+    Raises:
+        NotOursError: The name is that of something else.
+        TableNotFoundError: It is no name that the metastore has, nor has its twin.
+    """
+    named = TableName.parse(text)
+    entry = metastore.table(named.database, named.name)
+    if entry is None:
+        chosen = TableName.parse(twin) if twin else twin_name(named, rule)
+        if metastore.table(chosen.database, chosen.name) is None:
+            raise TableNotFoundError(
+                f"The metastore has no table {named}, and no twin {chosen}.",
+                hint="Check the name; nothing was dropped.",
+            )
+        return chosen, None
+    location = native_location(entry)
+    if location is not None:
+        return TableName.parse(twin) if twin else twin_name(named, rule), normalize_uri(spark_scheme(location))
+    if twin_at(entry) is None:
+        raise NotOursError(
+            f"{named} is no Delta table, and no twin that this made.", hint="Name the table, or its twin."
+        )
+    return named, None
+
+
+def twin_of_place(
+    location: str, *, name: str | None, twin: str | None, rule: str, options: Mapping[str, str] | None = None
+) -> tuple[TableName, str]:
+    """The twin of the table at a location, where there need not be one any more; and that location.
+
+    Raises:
+        InvalidArgumentError: Neither a name nor the table's property says which.
+    """
+    log = DeltaLog.for_table(location, options=options)
+    if twin:
+        return TableName.parse(twin), log.uri
+    snapshot = log.update() if name is None else None
+    configured = configured_name(snapshot) if snapshot is not None and snapshot.metadata is not None else None
+    native = TableName.parse(name) if name else configured
+    if native is None:
+        raise InvalidArgumentError(
+            f"Which name {location} has in the metastore is not known.", hint="Give --table database.name, or --twin."
+        )
+    return twin_name(native, rule), log.uri
+
+
+def drop_twin(
+    metastore: Metastore,
+    twin: TableName,
+    *,
+    location: str | None = None,
+    adopt: bool = False,
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DroppedTwin:
+    """Drop a twin; its table, and the table's own entry, stay as they are.
+
+    Args:
+        metastore: Where it is.
+        twin: Its name.
+        location: Where its table has to lie; None for anywhere.
+        adopt: Count the twin of an earlier table at the same location as ours.
+        dry_run: Look only.
+        options: Storage options.
+
+    Raises:
+        TableNotFoundError: There is no such entry.
+        NotOursError: It is something else's.
+        DeltaError: The log at its location cannot be read, so that nobody knows whose it is.
+    """
+    entry = metastore.table(twin.database, twin.name)
+    if entry is None:
+        raise TableNotFoundError(
+            f"The metastore has no table {twin}.", hint="Check the name; there is nothing to drop."
+        )
+    owner = twin_at(entry)
+    if owner is None:
+        raise NotOursError(
+            f"The metastore has a table {twin} that this did not make (at {found_table(entry).location}).",
+            hint="Drop it yourself, if it is of no use any more.",
+        )
+    place, table_id = owner
+    if location is not None and place != location:
+        raise NotOursError(
+            f"{twin} is the twin of the table at {place}, and not of {location}.",
+            hint=f"Name it itself, if it is to go: catalog_sync drop {twin}",
+        )
+    snapshot = DeltaLog.for_table(place, options=options).update()
+    claim, why = _claim(snapshot, table_id)
+    if claim is Claim.EARLIER and not adopt:
+        raise NotOursError(f"{twin} is the twin of an earlier table: {why}.", hint="Drop it with --adopt.")
+    if not dry_run:
+        metastore.drop(twin.database, twin.name)
+    return DroppedTwin(twin=twin, location=place, comes_back=claim is Claim.OURS and is_enabled(snapshot))
+
+
+def _claim(snapshot: Snapshot, table_id: str) -> tuple[Claim, str]:
+    """Whose a twin with a table's id is, and why so, as a phrase."""
+    if snapshot.version < 0 or snapshot.metadata is None:
+        return Claim.OURS, f"there is no table at {snapshot.table_uri} any more"
+    if snapshot.metadata.id != table_id:
+        return Claim.EARLIER, f"another table lies at {snapshot.table_uri} now (id {snapshot.metadata.id})"
+    return Claim.OURS, f"the table at {snapshot.table_uri} is there"
+
+
+def find_orphans(
+    metastore: Metastore,
+    databases: Sequence[str],
+    *,
+    rule: str,
+    gone: Collection[TableName] = (),
+    options: Mapping[str, str] | None = None,
+) -> list[Orphan]:
+    """Twins of some databases whose tables were dropped, renamed, or now lie elsewhere.
+
+    Args:
+        metastore: Where they are.
+        databases: Of the tables.
+        rule: See ``twin_name``; twins by other names than the rule's count as left behind.
+        gone: Twins whose tables are registered, and have no files any more.
+        options: Storage options.
+    """
+    found = []
+    for place in sorted({name for name in (_twin_database(item, rule) for item in databases) if name}):
+        if not metastore.database_exists(place):
+            continue
+        twins = {}
+        for entry in metastore.tables(place):  # before the tables: one that is made now is then registered
+            owner = twin_at(entry)
+            if owner is not None:
+                twins[TableName(database=place, name=entry.tableName)] = owner
+        tables: dict[str, dict[TableName, str]] = {}
+        for database in _databases_of(metastore, place, rule) if twins else ():
+            for name, location in native_tables(metastore, database):
+                tables.setdefault(name.name, {})[name] = normalize_uri(spark_scheme(location))
+        for twin, (location, table_id) in sorted(twins.items(), key=lambda item: item[0].name):
+            there = tables.get(twin.name, {})
+            if location not in there.values() or twin in gone:
+                found.append(_orphan(twin, location, table_id, there, options))
+    return found
+
+
+def _orphan(
+    twin: TableName, location: str, table_id: str, there: Mapping[TableName, str], options: Mapping[str, str] | None
+) -> Orphan:
+    registered = location in there.values()
+    if registered:
+        name = "its table is registered"
+    elif there:
+        name = " and ".join(f"{table} is the table at {where} now" for table, where in there.items())
+    else:
+        name = "its table is not registered any more"
+    try:
+        claim, why = _claim(DeltaLog.for_table(location, options=options).update(), table_id)
+    except DeltaError as error:
+        claim, why = Claim.UNKNOWN, f"what lies at {location} cannot be read ({error.message})"
+    return Orphan(
+        twin=twin, location=location, table_id=table_id, registered=registered, claim=claim, why=f"{name}; {why}"
+    )
+
+
+def prune_orphans(
+    metastore: Metastore, orphans: Sequence[Orphan], *, rule: str, adopt: bool = False
+) -> list[TableName]:
+    """Drop those that are ours, each looked at once more: one whose table was registered meanwhile stays.
+
+    Args:
+        metastore: Where they are.
+        orphans: As found.
+        rule: See ``twin_name``.
+        adopt: Count twins of earlier tables at the same locations as ours.
+
+    Returns:
+        What was dropped.
+    """
+    dropped = []
+    for orphan in orphans:
+        twin = orphan.twin
+        if not orphan.may_go(adopt=adopt):
+            continue
+        entry = metastore.table(twin.database, twin.name)
+        if entry is None or twin_at(entry) != (orphan.location, orphan.table_id):
+            continue
+        entries = (metastore.table(database, twin.name) for database in _databases_of(metastore, twin.database, rule))
+        locations = {native_location(item) for item in entries if item is not None} - {None}
+        registered = orphan.location in {normalize_uri(spark_scheme(str(item))) for item in locations}
+        if registered == orphan.registered:
+            metastore.drop(twin.database, twin.name)
+            dropped.append(twin)
+    return dropped
+
+
+def _databases_of(metastore: Metastore, place: str, rule: str) -> Iterator[str]:
+    """Databases whose tables have their twins in a database: several, when the rule gives one name for all."""
+    return (database for database in metastore.databases() if _twin_database(database, rule) == place)
+
+
+def _twin_database(database: str, rule: str) -> str | None:
+    try:
+        return twin_name(TableName(database=database, name="x"), rule).database
+    except InvalidArgumentError:  # by the rule it would be its own
+        return None
