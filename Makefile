@@ -77,6 +77,10 @@ test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the referenc
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
 
+.PHONY: mutants
+mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no test notice? (ARGS="--module masks")
+	@$(PY) -m tests.mutation $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 settings.register_profile("shared machine", deadline=None)  # how long a case takes is nothing to fail for
+settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 settings.load_profile("shared machine")
 
 

@@ -60,7 +60,7 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     """
     names = {name.lower(): name for name in frame.columns}
     try:
-        return frame.select(_broadcast(_value(expr, names))).to_series()
+        return frame.select(_in_every_row(_value(expr, names).cast(pl.Boolean))).to_series()
     except (pl.exceptions.PolarsError, OverflowError) as error:
         raise NotEvaluable(f"{_shown(expr)} cannot be compared: {str(error).splitlines()[0]}") from error
     except RecursionError:
@@ -74,9 +74,9 @@ def _shown(expr: Expr) -> str:
         return "A deep condition"
 
 
-def _broadcast(expr: pl.Expr) -> pl.Expr:
+def _in_every_row(condition: pl.Expr) -> pl.Expr:
     """A condition without a column still has one value a row."""
-    return pl.when(pl.int_range(pl.len()) >= 0).then(expr.cast(pl.Boolean)).otherwise(None).alias("mask")
+    return condition & pl.repeat(True, pl.len())
 
 
 def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
@@ -167,10 +167,9 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
     """
     try:
         possible = _possible(expr, stats.schema)[0].fill_null(True)
-        mask = stats.select(pl.when(pl.int_range(pl.len()) >= 0).then(possible).otherwise(True).alias("mask"))
+        return stats.select(_in_every_row(possible)).to_series()
     except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
-        return pl.repeat(True, stats.height, dtype=pl.Boolean, eager=True).alias("mask")
-    return mask.to_series()
+        return pl.repeat(True, stats.height, eager=True)
 
 
 def _possible(expr: Expr, schema: pl.Schema) -> Possible:
@@ -225,14 +224,12 @@ def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
     if right.value is None:
         return (is_null, is_value) if op == "<=>" else (_NO, _NO)
     low, high = _stat("min", left, schema), _stat("max", left, schema)
-    if low is None or high is None or not _has_bound(right.value):
+    # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
+    floating = high is not None and schema[stat_column("max", left.path)].is_float()
+    is_nan = right.value != right.value
+    if low is None or high is None or not _has_bound(right.value) or (floating and is_nan):
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
     value = _bound_literal(right, schema[stat_column("max", left.path)])
-    # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
-    floating = schema[stat_column("max", left.path)].is_float()
-    nan = isinstance(right.value, float) and right.value != right.value
-    if floating and nan:
-        return _YES, _YES
     within = (low <= value).fill_null(True) & (high >= value).fill_null(True)
     differs = _YES if floating else ~((low == value) & (high == value)).fill_null(False)
     above_or_equal = _YES if floating else (high >= value).fill_null(True)

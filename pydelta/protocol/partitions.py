@@ -63,6 +63,10 @@ def partition_dir(values: Mapping[str, str | None]) -> str:
     )
 
 
+def _cannot_partition(data_type: DataType) -> SchemaError:
+    return SchemaError(f"A column of type {data_type} cannot partition a table.", hint="Choose a flat column.")
+
+
 def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     """A Python value (as Arrow's ``as_py`` gives it) -> the log's text; None for null and for the empty string.
 
@@ -78,12 +82,12 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     if isinstance(data_type, DecimalType):
         return format(value, "f")
     if not isinstance(data_type, PrimitiveType):
-        raise SchemaError(f"A column of type {data_type} cannot partition a table.", hint="Choose a flat column.")
+        raise _cannot_partition(data_type)
     name = data_type.name
     if name == "boolean":
         return "true" if value else "false"
     if name == "binary":
-        return bytes(value).decode("utf-8") or None
+        return bytes(value).decode() or None
     if name in ("float", "double"):
         return _float_text(value)
     if name == "timestamp":
@@ -92,17 +96,15 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     if name == "timestamp_ntz":
         text: str = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
         return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
-    if name == "date":
-        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
-    return str(value) or None
+    return str(value) or None  # of a date: ISO 8601 with four digits of a year
+
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _float_text(value: float) -> str:
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(float(value))
+    text = repr(float(value))
+    return _NOT_FINITE.get(text, text)
 
 
 _TIMESTAMP: Final = re.compile(
@@ -115,14 +117,13 @@ def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
     if match is None:
         raise ValueError("no timestamp")
     year, month, day, hour, minute, second, fraction, offset = match.groups()
-    micros = int((fraction or "").ljust(6, "0")[:6] or 0)
+    micros = int((fraction or "").ljust(6, "0")[:6])
     value = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros)
     if offset is None:
         return value if zone is None else value.replace(tzinfo=zone).astimezone(_UTC)
     if zone is None:
         return value
-    own = _UTC if offset == "Z" else dt.datetime.strptime(offset.replace(":", ""), "%z").tzinfo
-    return value.replace(tzinfo=own).astimezone(_UTC)
+    return value.replace(tzinfo=dt.datetime.strptime(offset, "%z").tzinfo).astimezone(_UTC)
 
 
 def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: str = "UTC") -> Any:
@@ -135,15 +136,18 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
 
     Raises:
         LogCorruptedError: The text is no value of the type.
+        SchemaError: The type is none that can partition a table.
         InvalidArgumentError: There is no such time zone.
     """
+    if not isinstance(data_type, (DecimalType, PrimitiveType)):
+        raise _cannot_partition(data_type)
     if text is None or text == "":
         return None
     zone = zone_of(time_zone) if data_type == PrimitiveType("timestamp") else None
     try:
         if isinstance(data_type, DecimalType):
             return _fitting_decimal(text, data_type)
-        name = data_type.name if isinstance(data_type, PrimitiveType) else ""
+        name = data_type.name
         if name in _BITS:
             return _fitting_integer(text, _BITS[name])
         if name in ("float", "double"):
@@ -155,7 +159,7 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
         if name in ("timestamp", "timestamp_ntz"):
             return _parse_timestamp(text, zone)
         if name == "binary":
-            return text.encode("utf-8")
+            return text.encode()
     except (ValueError, KeyError, TypeError, InvalidOperation, OverflowError) as error:
         raise LogCorruptedError(f"The partition value {text!r} in the log is no {data_type}.") from error
     return text
@@ -173,11 +177,9 @@ def _fitting_integer(text: str, bits: int) -> int:
 def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
     """The value, when the type holds it as it is: whoever reads a rounded one would look in another partition."""
     value = Decimal(text)
-    if not value.is_finite():
-        raise ValueError("no number")
-    digits = "".join(map(str, value.as_tuple().digits)).lstrip("0")
+    digits = "".join(map(str, value.as_tuple().digits))
     kept = digits.rstrip("0")
-    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)
+    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)  # ValueError for what is no number
     if kept and (-exponent > data_type.scale or len(kept) + exponent > data_type.precision - data_type.scale):
         raise ValueError("beyond the type")
     return value
@@ -194,7 +196,7 @@ def zone_of(name: str) -> dt.tzinfo:
         sign, hours, minutes = match.groups()
         delta = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
         return dt.timezone(delta if sign == "+" else -delta)
-    if name in ("UTC", "Z", "GMT", "Etc/UTC"):
+    if name == "Z":
         return _UTC
     try:
         return ZoneInfo(name)
@@ -212,6 +214,7 @@ def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UT
 
     Raises:
         LogCorruptedError: A text that is no value of its type.
+        SchemaError: The type of a field is none that can partition a table.
     """
     import polars as pl
 
@@ -226,7 +229,7 @@ def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UT
             continue
         distinct = texts.unique()
         values = [parse_partition_value(text, field.data_type, time_zone=time_zone) for text in distinct]
-        lookup = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=dtype, strict=False)})
-        joined = texts.to_frame("text").join(lookup, on="text", how="left", nulls_equal=True, maintain_order="left")
+        lookup = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=dtype)})
+        joined = texts.to_frame("text").join(lookup, on="text", how="left", maintain_order="left")
         columns.append(joined.get_column("value").alias(field.name))
-    return pl.DataFrame(columns) if columns else frame.select()
+    return pl.DataFrame(columns)

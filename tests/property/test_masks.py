@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from decimal import Decimal
 
 import msgspec
@@ -28,6 +29,7 @@ from pydelta.predicate import (
 )
 from pydelta.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
 from pydelta.protocol.stats import json_bound, parse_stats_columns, truncate_max, truncate_min
+from tests.unit.predicate.row_by_row import evaluate, order_of
 
 TYPES = {
     "i": PrimitiveType("integer"),
@@ -44,7 +46,7 @@ SCHEMA = StructType(tuple(StructField(name, kind) for name, kind in TYPES.items(
 TEXTS = st.text(alphabet="abzÿ\U0010ffff\ud7ff\ue000 ", max_size=40)
 VALUES = {
     "i": st.integers(-5, 5),
-    "x": st.sampled_from([float("nan"), float("inf"), -1.5, -0.0, 0.0, 2.0, 1e300]),
+    "x": st.sampled_from([float("nan"), float("inf"), float("-inf"), -1.5, -0.0, 0.0, 2.0, 1e300]),
     "s": TEXTS,
     "d": st.dates(dt.date(2024, 1, 1), dt.date(2024, 1, 6)),
     "t": st.datetimes(dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 1)).map(
@@ -61,11 +63,22 @@ ROWS = st.lists(
 )
 
 
+NUMBERS = st.one_of(
+    st.sampled_from([-1.5, -0.5, 2.5, 2.0, float("nan"), float("inf"), float("-inf")]).map(
+        lambda v: Literal(v, "double")
+    ),
+    st.sampled_from([Decimal("-1.5"), Decimal("2.0"), Decimal("0.1")]).map(lambda v: Literal(v, "decimal(2,1)")),
+    st.integers(-2, 3).map(lambda v: Literal(v, "integer")),
+)
+
+
 def leaves() -> st.SearchStrategy[Expr]:
     def for_column(name: str) -> st.SearchStrategy[Expr]:
         column = Column((name,))
-        literal = (st.none() | VALUES[name]).map(
-            lambda value: Literal(value, None if value is None else str(TYPES[name]))
+        literal = st.one_of(
+            st.just(Literal(None)),
+            VALUES[name].map(lambda value: Literal(value, str(TYPES[name]))),
+            *([NUMBERS] if name in "ix" else []),  # of another type than the column
         )
         compare = st.builds(Compare, st.sampled_from(OPERATORS), st.just(column), literal)
         flipped = st.builds(lambda c: Compare(c.op, c.right, c.left), compare)
@@ -85,52 +98,6 @@ EXPRS = st.recursive(
 )
 
 
-def _order(value):
-    """Spark's order: NaN equals itself and is greater than any number; strings by their UTF-8 bytes."""
-    if isinstance(value, float):
-        return (1, 0.0) if value != value else (0, value + 0.0)
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-
-
-def evaluate(expr: Expr, row: dict):
-    if isinstance(expr, Literal):
-        return expr.value
-    if isinstance(expr, Column):
-        return row[expr.path[0]]
-    if isinstance(expr, Not):
-        value = evaluate(expr.child, row)
-        return None if value is None else not value
-    if isinstance(expr, (And, Or)):
-        left, right = evaluate(expr.left, row), evaluate(expr.right, row)
-        decisive = isinstance(expr, Or)
-        if decisive in (left, right):
-            return decisive
-        return None if None in (left, right) else not decisive
-    if isinstance(expr, IsNull):
-        return evaluate(expr.child, row) is None
-    if isinstance(expr, IsNotNull):
-        return evaluate(expr.child, row) is not None
-    if isinstance(expr, StartsWith):
-        value = evaluate(expr.child, row)
-        return None if value is None else value.startswith(expr.prefix)
-    if isinstance(expr, In):
-        value = evaluate(expr.child, row)
-        if value is None:
-            return None
-        if any(item is not None and _order(item) == _order(value) for item in expr.values):
-            return True
-        return None if None in expr.values else False
-    assert isinstance(expr, Compare)
-    left, right = evaluate(expr.left, row), evaluate(expr.right, row)
-    if expr.op == "<=>":
-        return (left is None) == (right is None) and (left is None or _order(left) == _order(right))
-    if left is None or right is None:
-        return None
-    left, right = _order(left), _order(right)
-    results = {"=": left == right, "<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
-    return results[expr.op]
-
-
 def frame_of(rows: list[dict]) -> pl.DataFrame:
     dtypes = {
         "i": pl.Int32, "x": pl.Float64, "s": pl.String, "d": pl.Date, "t": pl.Datetime("us", "UTC"),
@@ -145,8 +112,8 @@ def statistics_of(rows: list[dict]) -> str:
     for name in TYPES:
         values = [row[name] for row in rows if row[name] is not None]
         nulls[name] = len(rows) - len(values)
-        values = sorted((v for v in values if v == v and v not in (float("inf"), float("-inf"))), key=_order)
-        if name == "x" and any(row["x"] in (float("inf"), float("-inf")) for row in rows if row["x"] is not None):
+        values = sorted((v for v in values if v == v and v not in (float("inf"), float("-inf"))), key=order_of)
+        if name in "xf" and any(row[name] in (float("inf"), float("-inf")) for row in rows if row[name] is not None):
             continue  # JSON has no infinity
         if not values:
             continue
@@ -175,6 +142,47 @@ def test_a_file_that_holds_a_matching_row_is_never_skipped(expr, files):
     for keep, rows in zip(kept, files, strict=True):
         if any(evaluate(expr, row) is True for row in rows):
             assert keep, statistics_of(rows)
+
+
+SMALL = {
+    "i": (None, -3, 0, 2),
+    "x": (None, float("nan"), float("-inf"), -1.5, -0.0, 0.0, 2.0, float("inf")),
+    "f": (None, float("nan"), -0.0, 0.10000000149011612, 1.5, float("inf")),
+    "s": (None, "", "a", "ab", "b" * 40),
+    "d": (None, dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 1, 4)),
+    "t": (None, *(dt.datetime(2024, 1, 1, 0, 0, 0, micros, dt.UTC) for micros in (0, 999, 1000, 1001))),
+    "n": (None, Decimal("-999999999999999999.99"), Decimal("0.10"), Decimal("0.11")),
+    "m": (None, Decimal("0.999999999999999999"), Decimal(1), Decimal("1.000000000000000001")),
+}
+OTHERS = {
+    "i": (-2.5, 0.5, 2.5, -0.0, float("nan"), float("inf"), Decimal("0.5"), Decimal("2.0")),
+    "x": (1, 2, Decimal("-1.5"), Decimal("0.5"), 1.0),
+    "f": (0.1, 1.0, 1),
+    "s": ("aa", "b", "b" * 41),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_of_every_file_of_up_to_three_rows_each_that_matches_is_kept(name):
+    """All of them: two values and NaN, a value and null, zeros of both signs."""
+    column, kind = Column((name,)), str(TYPES[name])
+    files = [rows for count in (1, 2, 3) for rows in itertools.combinations_with_replacement(SMALL[name], count)]
+    texts = [statistics_of([dict.fromkeys(TYPES) | {name: value} for value in rows]) for rows in files]
+    stats = parse_stats_columns(pl.Series(texts, dtype=pl.String), [((name,), TYPES[name])])
+    constants = [*SMALL[name], *OTHERS.get(name, ())]
+    types = {int: "integer", float: "double", Decimal: "decimal(38,18)"}
+    literals = [Literal(value, kind if value in SMALL[name] else types.get(type(value), kind)) for value in constants]
+    found: list[Expr] = [
+        Compare(op, *sides) for op in OPERATORS for one in literals for sides in ((column, one), (one, column))
+    ]
+    found += [In(column, pair) for pair in itertools.pairwise(constants)]
+    found += [StartsWith(column, value) for value in constants if isinstance(value, str)]
+    for expr in found:
+        for asked in (expr, Not(expr)):
+            matches = {value: evaluate(asked, {name: value}) is True for value in SMALL[name]}
+            kept = skipping_mask(asked, stats).to_list()
+            lost = [rows for rows, keep in zip(files, kept, strict=True) if not keep and any(map(matches.get, rows))]
+            assert lost == [], asked
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -1,0 +1,20 @@
+"""The modules in which a wrong line loses rows, and the tests of each that start no Spark session."""
+
+from __future__ import annotations
+
+from typing import Final
+
+AREAS: Final[dict[str, tuple[str, ...]]] = {
+    "pydelta/predicate/masks.py": ("tests/unit/predicate",),
+    "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
+    "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
+    "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
+    "pydelta/commands/vacuum_needed.py": (
+        "tests/unit/commands/test_vacuum_plan.py",
+        "tests/unit/commands/test_vacuum.py",
+    ),
+    "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
+    "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
+    "pydelta/manifests/changes.py": ("tests/unit/manifests",),
+    "pydelta/manifests/contents.py": ("tests/unit/manifests",),
+}

@@ -1,0 +1,188 @@
+"""The tool behind ``make mutants``: what it changes, what it leaves alone, and what it says of each change."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.areas import AREAS
+from tests.mutation.operators import mutants_of
+from tests.mutation.survivors import compare, read_kept
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def changes(source):
+    """What becomes of what, in the order of the source."""
+    return [mutant.name.split(" | ")[2] for mutant in mutants_of(source, "m")]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = a < b", ["a < b -> <=", "a < b -> >="]),
+        ("x = a == b", ["a == b -> !="]),
+        ("x = a not in b", ["a not in b -> in"]),
+        ("x = a and b", ["a and b -> without part 1", "a and b -> without part 2"]),
+        ("x = a | b", ["a ¦ b -> left side", "a ¦ b -> right side"]),
+        ("x = not a", ["not a -> without its sign"]),
+        ("x = a + b", ["a + b -> -"]),
+        ("x = 7", ["7 -> 8", "7 -> 6"]),
+        ("x = True", ["True -> False"]),
+        ("x = 'min'", ["'min' -> 'min~'"]),
+        ("x = a.strip('0')", ["a.strip('0') -> without .strip()", "'0' -> '~'"]),
+        ("x = b if a else c", ["b if a else c -> always the first", "b if a else c -> always the second"]),
+        ("x = a[b:]", ["b: -> without lower"]),
+        ("x = sorted(a)", ["sorted(a) -> without sorted"]),
+        ("x = min(a, b)", ["min(a, b) -> max"]),
+        ("x = [a for a in b if a < c]", ["a < c -> True", "a < c -> False", "a < c -> <="]),
+        ("if a == b:\n    f(c)", ["condition -> True", "condition -> False"]),
+        ("if a and b:\n    f(c)", ["condition -> False", "a and b -> without part 1", "a and b -> without part 2"]),
+        ("def f():\n    g(c)\n    return c", ["statement -> dropped"]),
+        ("def f():\n    if a:\n        return b\n    return c", ["condition -> True", "condition -> False"]),
+        ("def f() -> int | None:\n    return c", ["value -> None"]),
+        ("for a in b:\n    g(a)\n    continue", ["statement -> dropped"] * 2 + ["continue -> break"]),
+        ("def f():\n    try:\n        return a\n    except E:\n        return b",
+         ["statement -> dropped", "except E -> raise on", "statement -> dropped"]),
+        ("def f(a):\n    a.b = c", ["statement -> dropped"]),
+    ],
+)  # fmt: skip
+def test_each_kind_of_change(source, found):
+    assert changes(source) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A docstring 1."""',
+        "import a.b as c",
+        "__all__ = ['x']",
+        "x: int",
+        "assert a < 7, 'seven'",
+        "x = f'{a + b} of 7'",
+        "x = 'a text for people'",
+        "x = E(hint='how')",
+        "_LOG.info('x', extra={'a': 1})",
+        "if TYPE_CHECKING:\n    import a",
+        "T: TypeAlias = tuple[int, 7]",
+    ],
+)
+def test_texts_for_people_and_declarations_are_left_alone(source):
+    assert changes(source) == []
+
+
+def test_an_error_is_raised_or_not_and_its_text_is_left_alone():
+    source = "def f():\n    if a < b:\n        raise E(f'{a + 1}', 'x')"
+    assert changes(source) == ["condition -> True", "condition -> False", "a < b -> <="]
+
+
+def test_each_mutant_of_the_modules_is_another_program_and_has_a_name_of_its_own():
+    for path in AREAS:
+        source = (ROOT / path).read_text()
+        found = mutants_of(source, path)
+        assert len({mutant.name for mutant in found}) == len(found) > 10
+        original = ast.unparse(ast.parse(source))
+        for mutant in found[:: max(1, len(found) // 5)]:
+            changed = mutant.source()
+            assert changed != original
+            compile(changed, path, "exec")
+        assert found[0].source() == found[0].source()
+
+
+def test_a_mutant_keeps_its_name_when_its_code_moves_or_is_laid_out_anew():
+    before = "def f(a):\n    return a + 1 if a else 0"
+    value = "(\n        a + 1  # one more\n        if a\n        else 0\n    )"
+    after = f'"""A module."""\n\nX = 5\n\n\ndef f(\n    a,\n):\n    return {value}'
+    names = [mutant.name for mutant in mutants_of(after, "m")]
+    assert [mutant.name for mutant in mutants_of(before, "m")] == names[2:]
+    assert mutants_of(after, "m")[2].line == 9
+
+
+def test_two_equal_places_have_two_names():
+    assert changes("x = f(7, 7)") == ["7 -> 8", "7 -> 6", "7 -> 8 #2", "7 -> 6 #2"]
+
+
+def test_a_kept_line_names_a_mutant_of_today_and_says_why():
+    names = {mutant.name for path in AREAS for mutant in mutants_of((ROOT / path).read_text(), path)}
+    kept = read_kept()
+    assert sorted(set(kept) - names) == []
+    assert [name for name, reason in kept.items() if len(reason.split()) < 4] == []
+
+
+def test_a_new_survivor_fails_and_so_does_a_line_whose_mutant_is_noticed():
+    kept = {"m.py:f | x | 1 -> 2": "why", "n.py:g | y | 3 -> 4": "why"}
+    assert compare(["m.py:f | x | 1 -> 2"], kept, ["m.py"]) == ([], [])
+    assert compare(["m.py:f | x | 1 -> 0"], kept, ["m.py"]) == (["m.py:f | x | 1 -> 0"], ["m.py:f | x | 1 -> 2"])
+    assert compare([], kept, ["n.py"]) == ([], ["n.py:g | y | 3 -> 4"])
+
+
+@pytest.mark.parametrize("text", ["m.py:f | x | 1 -> 2", "m.py:f | x | 1 -> 2 || ", "a || b\na || c"])
+def test_a_kept_line_without_a_reason_or_twice_there_is_refused(tmp_path, text):
+    (tmp_path / "kept.txt").write_text(f"# a comment\n\n{text}\n")
+    with pytest.raises(ValueError, match="reason"):
+        read_kept(tmp_path / "kept.txt")
+
+
+MODULE = """
+def total(values):
+    at, found = 0, 0
+    while at < len(values):
+        found += values[at]
+        at += 1
+    return found or 0
+"""
+TEST = """
+import sums
+
+def test_two():
+    assert sums.total([1, 2]) == 3
+
+def test_none():
+    assert sums.total([]) == 0
+"""
+SCRIPT = """
+import json, sys
+from pathlib import Path
+import pytest
+from tests.mutation.operators import mutants_of
+from tests.mutation.runner import Runner, copy_tree
+root, tree, scratch = map(Path, sys.argv[1:])
+copy_tree(root, tree)
+runner = Runner(tree, "sums.py", ["test_sums.py"], scratch, options=("-p", "no:cacheprovider"), spare=1)
+first = runner.baseline()
+found = mutants_of((tree / "sums.py").read_text(), "sums.py")
+three = ("found += values[at] | + -> -", "found or 0 -> without part 2", "at += 1 | statement -> dropped")
+chosen = [(mutant.name, mutant.source) for mutant in found if mutant.name.endswith(three)]
+outcomes = {name: (outcome.survived, outcome.by) for name, outcome in runner.run(chosen)}
+print(json.dumps([first.survived, outcomes, sorted(path.name for path in scratch.iterdir())]))
+"""
+
+
+def test_mutants_are_noticed_survive_or_are_stopped_and_the_working_tree_stays_as_it_is(tmp_path):
+    root, tree, scratch = (tmp_path / name for name in ("root", "tree", "scratch"))
+    for folder in (root, scratch):
+        folder.mkdir()
+    (root / "sums.py").write_text(MODULE)
+    (root / "test_sums.py").write_text(TEST)
+    (root / "ignored.txt").write_text("x")
+    (root / ".gitignore").write_text("ignored.txt\n__pycache__\n")
+    subprocess.run(["git", "init", "-q", root], check=True)
+    command = [sys.executable, "-c", SCRIPT, root, tree, scratch]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    passed, outcomes, left = json.loads(done.stdout)
+    assert (passed, left) == (True, [])
+    assert {name.split(" | ")[1]: outcome for name, outcome in outcomes.items()} == {
+        "found += values[at]": [False, "test_sums.py::test_two"],
+        "return found or 0": [True, ""],
+        "at += 1": [False, "signal 9"],  # it loops
+    }
+    assert (root / "sums.py").read_text() == MODULE
+    assert sorted(path.name for path in tree.iterdir() if path.is_file()) == [".gitignore", "sums.py", "test_sums.py"]
