@@ -80,12 +80,12 @@ def decode_bitmap(data: bytes) -> Positions:
     if magic != _MAGIC:
         raise _damaged(f"it begins with {magic} and not with {_MAGIC}")
     parts: list[Positions] = []
-    last = -1
+    keys: list[int] = []
     for _ in range(_count(reader.number("<q"), reader, "buckets")):
         key = reader.number("<I")
-        if not last < key <= _MAX_KEY:
-            raise _damaged(f"bucket {key} follows bucket {last}")
-        last = key
+        if key > _MAX_KEY or (keys and key <= keys[-1]):
+            raise _damaged(f"bucket {key} follows bucket {keys[-1] if keys else 'none'}")
+        keys.append(key)
         parts += [(np.uint64(key) << np.uint64(32)) | part.astype(np.uint64) for part in _bucket(reader)]
     if reader.left:
         raise _damaged(f"{reader.left} bytes follow its end")
@@ -199,7 +199,7 @@ def _encoded_container(low: npt.NDArray[np.uint16]) -> tuple[bytes, bool]:
     """A container and whether it is one of runs."""
     breaks = np.flatnonzero(np.diff(low.astype(np.int64)) != 1) + 1
     firsts, lasts = low[np.append(0, breaks)], low[np.append(breaks, len(low)) - 1]
-    if 2 + 4 * len(firsts) < min(2 * len(low), _BITMAP_BYTES):
+    if 1 + 2 * len(firsts) < min(len(low), _LARGEST_ARRAY):  # sizes in 16-bit numbers
         runs = np.column_stack([firsts, lasts - firsts]).astype("<u2")
         return struct.pack("<H", len(firsts)) + runs.tobytes(), True
     if len(low) > _LARGEST_ARRAY:

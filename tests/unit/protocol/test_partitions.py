@@ -118,8 +118,8 @@ def test_what_only_begins_as_a_zone_is_none(name):
     [
         ("decimal(5,2)", Decimal("1.50"), "1.50"), ("decimal(8,0)", Decimal("1E+5"), "100000"),
         ("boolean", True, "true"), ("float", 1.5, "1.5"), ("float", float("nan"), "NaN"),
-        ("float", float("inf"), "Infinity"), ("double", 1e300, "1e+300"), ("double", -0.0, "-0.0"), ("long", None, None),
-        ("decimal(5,2)", None, None), ("timestamp", None, None), ("binary", None, None),
+        ("float", float("inf"), "Infinity"), ("double", 1e300, "1e+300"), ("double", -0.0, "-0.0"),
+        ("long", None, None), ("decimal(5,2)", None, None), ("timestamp", None, None), ("binary", None, None),
         ("timestamp", dt.datetime(33, 4, 3, tzinfo=dt.UTC), "0033-04-03T00:00:00.000000Z"),
         ("timestamp_ntz", dt.datetime(33, 4, 3, 1), "0033-04-03 01:00:00"),
         ("timestamp_ntz", dt.datetime(2024, 1, 1, 10, 20, 30, 500_000), "2024-01-01 10:20:30.5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import uuid
 import zlib
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.actions import DeletionVectorDescriptor
-from pydelta.protocol.roaring import decode_bitmap, encode_bitmap
+from pydelta.protocol.roaring import ascending, decode_bitmap, encode_bitmap
 from pydelta.protocol.vectors import deleted_rows, inline_vector, pack_vectors, stored_range, vector_path
 
 # The rows 0 and 5, and the row 3 with a last group as Rust writes it: both are in tables that another engine wrote.
@@ -45,15 +46,66 @@ SHAPES = {
     "runs over containers": np.concatenate([np.arange(start, start + 300) for start in range(0, 400_000, 1000)]),
     "runs, few containers": [*range(10, 60_000), *range(65_541, 115_000), 140_000],
     "array, bitmap and run": [65_539, *range(131_072, 140_072, 2), 200_000, *range(300_000, 340_000), 400_000],
+    "one row": [7],
+    "a run as large as its array": [3, 4, 5],
+    "a run smaller than its array": [3, 4, 5, 6],
+    "two runs, one number smaller than their array": [*range(3), *range(10, 13)],
+    "as many runs as are smaller than a bitmap": [row for row in range(4 * 2047) if row % 4 != 3],
+    "one run more": [row for row in range(4 * 2048) if row % 4 != 3],
+    "three containers, one of runs": [1, *range(65_536, 65_600), 131_072],
+    "four containers, one of runs": [1, *range(65_536, 65_600), 131_072, 200_000],
+    "nine containers, the last of runs": [*range(0, 8 << 16, 1 << 16), *range(8 << 16, (8 << 16) + 9)],
+    "nine containers, all of runs": [row for start in range(0, 9 << 16, 1 << 16) for row in range(start, start + 9)],
+    "far containers": [0, 65_535, 65_536, 2**32 - 65_536, 2**32 - 1],
     "several buckets": [5, 2**32 - 1, 2**32, *range(2**33, 2**33 + 70_000), 2**62, 2**63 - 1],
     "half of a million": np.flatnonzero(np.random.default_rng(1).random(1_000_000) < 0.5),
 }
 
 
+def by_the_specification(rows):
+    """The portable format, one container at a time: an array, 65536 bits, or runs where they are smaller."""
+    buckets = [list(found) for _, found in itertools.groupby(sorted(set(map(int, rows))), key=lambda row: row >> 32)]
+    out = struct.pack("<iq", 1681511377, len(buckets))
+    for bucket in buckets:
+        parts = [list(found) for _, found in itertools.groupby(bucket, key=lambda row: row >> 16)]
+        flags, bodies = 0, []
+        for number, part in enumerate(parts):
+            lows = [row & 0xFFFF for row in part]
+            array = struct.pack(f"<{len(lows)}H", *lows)
+            bits = bytearray(8192)
+            for low in lows:
+                bits[low // 8] |= 1 << low % 8
+            plain = bytes(bits) if len(lows) > 4096 else array
+            held = set(lows)
+            starts = [low for low in lows if low - 1 not in held]
+            ends = [low for low in lows if low + 1 not in held]
+            pairs = [value for start, end in zip(starts, ends, strict=True) for value in (start, end - start)]
+            runs = struct.pack(f"<H{len(pairs)}H", len(starts), *pairs)
+            flags |= (len(runs) < len(plain)) << number
+            bodies.append(runs if len(runs) < len(plain) else plain)
+        if flags:
+            start = struct.pack("<I", 12347 + 65536 * (len(parts) - 1)) + flags.to_bytes(
+                (len(parts) + 7) // 8, "little"
+            )
+        else:
+            start = struct.pack("<II", 12346, len(parts))
+        header = b"".join(struct.pack("<HH", (part[0] >> 16) & 0xFFFF, len(part) - 1) for part in parts)
+        places = b""
+        if not flags or len(parts) >= 4:
+            at = len(start) + len(header) + 4 * len(parts)
+            for body in bodies:
+                places += struct.pack("<I", at)
+                at += len(body)
+        out += struct.pack("<I", bucket[0] >> 32) + start + header + places + b"".join(bodies)
+    return out
+
+
 @pytest.mark.parametrize("rows", SHAPES.values(), ids=list(SHAPES))
 def test_a_bitmap_of_every_shape_there_and_back(rows):
     expected = np.asarray(rows, dtype=np.uint64)
-    decoded = decode_bitmap(encode_bitmap(expected))
+    encoded = encode_bitmap(expected)
+    assert encoded == by_the_specification(rows)
+    decoded = decode_bitmap(encoded)
     assert decoded.dtype == np.uint64
     assert np.array_equal(decoded, expected)
 
@@ -96,19 +148,35 @@ def _runs(*pairs, size):
     return struct.pack(f"<IIBHHH{len(flat)}H", 0, 12347, 1, 0, size - 1, len(pairs), *flat)
 
 
+def _single_rows(*keys):
+    """Containers of one row each."""
+    headers = [number for key in keys for number in (key, 0)]
+    start = struct.pack(f"<III{len(headers)}H", 0, 12346, len(keys), *headers)
+    return start + bytes(4 * len(keys)) + bytes(2 * len(keys))
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
         (b"", "ends"),
         (struct.pack("<iq", 1681511376, 0), "begins with 1681511376"),
         (struct.pack("<iq", 1681511377, -1), "claims -1"),
-        (struct.pack("<iq", 1681511377, 2**62), "buckets"),
+        (struct.pack("<iq", 1681511377, 2**62), "claims 4611686018427387904 buckets in 0 bytes"),
+        (struct.pack("<iq", 1681511377, 1), "claims 1 buckets in 0 bytes"),
+        (struct.pack("<iqB", 1681511377, 1, 0), "ends at byte 13 where 4 more from byte 12"),
         (_bitmap(_array(1, 5), _array(1, 6)), "bucket 1 follows bucket 1"),
-        (_bitmap(_array(2**31, 5)), "bucket 2147483648"),
+        (_bitmap(_array(2, 5), _array(1, 6)), "bucket 1 follows bucket 2"),
+        (_bitmap(_array(2**31, 5)), "bucket 2147483648 follows bucket none"),
+        (_bitmap(_single_rows(1, 1)), "containers are out of order"),
+        (_bitmap(_single_rows(1, 2, 3, 2)), "containers are out of order"),
+        (_bitmap(_array(0, 5, 6, 7, 6)), "positions of a container are out of order"),
+        (_bitmap(_runs((0, 9), (5, 3), (40, 1), size=16)), "overlap"),
         (_bitmap(_array(0, 6, 5)), "out of order"),
         (_bitmap(_array(0, 5, 5)), "out of order"),
         (_bitmap(struct.pack("<II", 0, 4711)), "4711"),
-        (_bitmap(struct.pack("<III", 0, 12346, 2**31)), "containers"),
+        (_bitmap(struct.pack("<III", 0, 12346, 2**31)), "claims 2147483648 containers in 0 bytes"),
+        (_bitmap(struct.pack("<IIH", 0, 12345, 1)), "12345 begins no bitmap"),
+        (_bitmap(struct.pack("<II", 0, 12346 + 65_536)), "77882 begins no bitmap"),
         (_bitmap(_runs((0, 9), (5, 3), size=14)), "overlap"),
         (_bitmap(_runs((65_535, 1), size=2)), "overlap"),
         (_bitmap(_runs((0, 9), size=11)), "holds 10 positions and claims 11"),
@@ -123,6 +191,17 @@ def test_a_damaged_bitmap_is_refused_with_the_reason(data, why):
 def test_the_bitmaps_made_by_hand_are_right_where_nothing_is_wrong():
     assert decode_bitmap(_bitmap(_array(0, 5, 6), _array(1, 7, low_key=2))).tolist() == [5, 6, 2**32 + 2 * 65_536 + 7]
     assert decode_bitmap(_bitmap(_runs((0, 2), (10, 0), size=4))).tolist() == [0, 1, 2, 10]
+    assert decode_bitmap(_bitmap(_runs((0, 2), (3, 0), size=4))).tolist() == [0, 1, 2, 3]  # runs that touch
+    assert decode_bitmap(_bitmap(_single_rows(1, 2, 4))).tolist() == [65_536, 2 * 65_536, 4 * 65_536]
+
+
+@pytest.mark.parametrize(
+    ("given", "once"), [([], []), ([3], [3]), ([1, 2, 5], [1, 2, 5]), ([5, 1, 2, 1], [1, 2, 5]), ([1, 1, 2, 2], [1, 2])]
+)
+def test_positions_in_any_order_are_put_in_order_and_each_kept_once(given, once):
+    found = ascending(np.array(given, dtype=np.int64))
+    assert (found.tolist(), found.dtype) == (once, np.uint64)
+    assert encode_bitmap(given) == by_the_specification(once)
 
 
 def test_a_vector_in_the_log_is_decoded_with_either_filling():
