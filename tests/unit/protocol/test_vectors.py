@@ -113,9 +113,10 @@ def test_a_bitmap_of_every_shape_there_and_back(rows):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 200_000), max_size=50), st.integers(0, 70_000))
 def test_any_rows_in_any_order_there_and_back(rows, run):
-    given_rows = [*rows, *range(100_000, 100_000 + run)]
-    decoded = decode_bitmap(encode_bitmap(np.array(given_rows, dtype=np.uint64)))
-    assert np.array_equal(decoded, np.unique(np.array(given_rows, dtype=np.uint64)))
+    start = np.uint64(100_000)
+    given_rows = np.concatenate([np.array(rows, dtype=np.uint64), np.arange(start, start + np.uint64(run))])
+    decoded = decode_bitmap(encode_bitmap(given_rows))
+    assert np.array_equal(decoded, np.unique(given_rows))
 
 
 @pytest.mark.parametrize("rows", [[-1], [2**63]])
@@ -227,6 +228,56 @@ def test_a_damaged_vector_in_the_log_is_refused_with_the_reason(text, size, card
         deleted_rows(inline(text, size, cardinality))
 
 
+# https://rfc.zeromq.org/spec/32
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def in_z85(number, digits):
+    return "".join(Z85[number // 85**power % 85] for power in range(digits - 1, -1, -1))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_last_group_holds_as_many_bytes_as_are_not_filled_up(width):
+    filler = "#" * (4 - width)
+    greatest = filler + in_z85(256**width - 1, width + 1)
+    for text, size in ((greatest, width), ("00000" + greatest, 4 + width)):
+        with pytest.raises(LogCorruptedError, match=r"ends at byte|begins with"):  # the bytes are read, and no bitmap
+            deleted_rows(inline(text, size, 1))
+        with pytest.raises(LogCorruptedError, match=f"stands for {size} bytes"):
+            deleted_rows(inline(text, size + 1, 1))
+    for text in (filler + in_z85(256**width, width + 1), greatest + "00000" if filler else "%nSc1"):
+        with pytest.raises(LogCorruptedError, match="is no Z85 text"):
+            deleted_rows(inline(text, width, 1))
+
+
+@pytest.mark.parametrize("text", ["####0", "#####", "0000", "000000", "00 00", "0000~"])
+def test_what_is_no_group_of_five_digits_is_refused(text):
+    with pytest.raises(LogCorruptedError, match="is no Z85 text"):
+        deleted_rows(inline(text, 4, 1))
+
+
+@pytest.mark.parametrize("starts", [[0], [0, 65_536], [0, 65_536, 131_072], range(0, 4 << 16, 1 << 16)])
+def test_a_vector_for_the_log_of_any_length_is_filled_up_to_whole_groups(starts):
+    rows = np.array([start + low for start in starts for low in range(9)], dtype=np.uint64)
+    bitmap = by_the_specification(rows)
+    vector = inline_vector(rows)
+    assert (vector.size_in_bytes, vector.cardinality) == (len(bitmap), len(rows))
+    padded = bitmap + bytes(-len(bitmap) % 4)
+    groups = [int.from_bytes(padded[at : at + 4], "big") for at in range(0, len(padded), 4)]
+    assert vector.path_or_inline_dv == "".join(in_z85(group, 5) for group in groups)
+    assert deleted_rows(vector).tolist() == rows.tolist()
+    with pytest.raises(LogCorruptedError, match=f"stands for {len(padded)} bytes"):
+        deleted_rows(vector.replace(size_in_bytes=len(padded) - 4))
+
+
+def test_the_lengths_tried_leave_every_rest_by_four():
+    rests = {
+        len(by_the_specification([s + low for s in range(0, n << 16, 1 << 16) for low in range(9)])) % 4 for n in (1, 2)
+    }
+    arrays = {len(by_the_specification(range(0, 2 * n, 2))) % 4 for n in (1, 2)}
+    assert rests | arrays == {0, 1, 2, 3}
+
+
 def test_a_vector_in_a_file_is_checked_against_log_and_checksum():
     bitmap = encode_bitmap([1, 2, 70_000])
     vector, stored = in_file(bitmap, 3)
@@ -255,26 +306,51 @@ def test_bytes_are_asked_for_where_there_are_some_and_only_there():
 def test_a_vector_file_is_named_by_its_uuid_under_its_prefix():
     vector, _ = in_file(b"", 0)
     assert vector_path(vector) == "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
-    with pytest.raises(LogCorruptedError, match="names no file"):
-        vector_path(vector.replace(path_or_inline_dv="#" + "0" * 19))
+    text = vector.path_or_inline_dv
+    assert vector_path(vector.replace(path_or_inline_dv=text[2:])) == (
+        "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    )
+    assert vector_path(vector.replace(path_or_inline_dv="a b%" + text[2:])) == (
+        "a%20b%25/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    )
+    assert vector_path(vector.replace(storage_type="p", path_or_inline_dv="s3://b/x%20y")) == "s3://b/x%20y"
+    assert vector_path(inline(THREE, 34, 1)) is None
+    for wrong in (
+        vector.replace(path_or_inline_dv="#" + "0" * 19),
+        vector.replace(path_or_inline_dv=text[3:]),
+        vector.replace(storage_type="x"),
+    ):
+        with pytest.raises(LogCorruptedError, match="names no file"):
+            vector_path(wrong)
 
 
 def test_a_vector_for_the_log_is_the_text_that_another_engine_writes():
     assert inline_vector(np.array([5, 0], dtype=np.uint64)) == inline(ZERO_AND_FIVE, 36, 2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 100_000), min_size=1, max_size=60), min_size=1, max_size=6), st.uuids())
 def test_many_vectors_in_one_file_there_and_back(sets, file_id):
     vectors = [np.array(sorted(rows), dtype=np.uint64) for rows in sets]
     data, described = pack_vectors(vectors, file_id=file_id, folder="ab")
     assert data[0] == 1
+    bitmaps = [by_the_specification(rows) for rows in vectors]
+    framed = [struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap)) for bitmap in bitmaps]
+    assert data[1:] == b"".join(framed)
     for rows, vector in zip(vectors, described, strict=True):
+        assert (vector.storage_type, vector.cardinality) == ("u", len(rows))
         start, length = stored_range(vector)
         assert deleted_rows(vector, data[start : start + length]).tolist() == rows.tolist()
         assert vector_path(vector) == f"ab/deletion_vector_{file_id}.bin"
     assert len({vector.unique_id for vector in described}) == len(vectors)
     assert stored_range(described[-1])[0] + stored_range(described[-1])[1] == len(data)
+
+
+def test_rows_of_a_packed_vector_may_come_in_any_order_and_twice():
+    data, (vector,) = pack_vectors([np.array([5, 1, 5])], file_id=uuid.UUID(int=7))
+    assert (vector.cardinality, vector.path_or_inline_dv) == (2, "0" * 19 + "7")
+    assert deleted_rows(vector, data[1:]).tolist() == [1, 5]
+    assert inline_vector(np.array([5, 1, 5])).cardinality == 2
 
 
 def test_the_example_of_the_protocol_names_its_file():
