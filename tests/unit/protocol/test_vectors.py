@@ -113,8 +113,8 @@ def test_a_bitmap_of_every_shape_there_and_back(rows):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 200_000), max_size=50), st.integers(0, 70_000))
 def test_any_rows_in_any_order_there_and_back(rows, run):
-    start = np.uint64(100_000)
-    given_rows = np.concatenate([np.array(rows, dtype=np.uint64), np.arange(start, start + np.uint64(run))])
+    many = np.arange(100_000, 100_000 + run, dtype=np.uint64)
+    given_rows = np.concatenate([np.array(rows, dtype=np.uint64), many])
     decoded = decode_bitmap(encode_bitmap(given_rows))
     assert np.array_equal(decoded, np.unique(given_rows))
 
