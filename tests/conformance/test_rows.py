@@ -55,16 +55,19 @@ def _rows_of(spark: Any, case: dict[str, Any]) -> pa.Table:
 
 
 def _as_arrow(frame: Any) -> pa.Table:
-    """Rows as Arrow; a column with a variant anywhere inside as JSON text."""
+    return frame.select(*with_json(frame)).toArrow()
+
+
+def with_json(frame: Any) -> list[Any]:
+    """The columns; one with a variant anywhere inside as JSON text."""
     from pyspark.sql import functions as F
 
-    columns = [
+    return [
         F.to_json(frame[f"`{field.name}`"]).alias(field.name)
         if "variant" in field.dataType.simpleString()
         else frame[f"`{field.name}`"]
         for field in frame.schema.fields
     ]
-    return frame.select(*columns).toArrow()
 
 
 def test_the_corpus_is_there_and_whole():

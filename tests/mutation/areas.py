@@ -18,4 +18,5 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
     "pydelta/manifests/changes.py": ("tests/unit/manifests",),
     "pydelta/manifests/contents.py": ("tests/unit/manifests",),
+    "catalog_sync/diff.py": ("tests/unit/sync",),
 }
