@@ -29,7 +29,7 @@ from pydelta.errors import (
     UnsafeOperationError,
     UnsupportedFeatureError,
 )
-from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, NativeEntry, columns_to_keep_first
+from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog_definitions import hive_table, session_table
@@ -43,6 +43,7 @@ from pydelta.spark.catalog_objects import (
 )
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.refresh import forget_cached
+from pydelta.spark.twins import drop_twin, rename_twin
 from pydelta.storage.uris import normalize_uri, scheme_of
 
 if TYPE_CHECKING:
@@ -247,6 +248,9 @@ def _types(table: Any) -> list[str]:
 def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = False, purge: bool = False) -> bool:
     """DROP TABLE: the entry goes, and the files with it where the catalog owns them; others stay where they are.
 
+    Its twin for Trino and Presto goes first, so that none is left behind whatever happens, and once more at the end,
+    since a sync may have made it anew in between.
+
     Args:
         spark: The session.
         parts: The table's name.
@@ -268,6 +272,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
     identifier = session_identifier(jvm, entry.qualifier)
     forget_cached(spark, normalize_uri(entry.location))
     catalog = jvm.session.sessionState().catalog()
+    drop_twin(spark, entry.qualifier, entry.location)
     catalog.invalidateCachedTable(identifier)
     catalog.dropTable(identifier, if_exists, purge)
     if entry.managed:
@@ -275,11 +280,14 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
         files = place.getFileSystem(jvm.hadoop_conf())
         if files.exists(place):  # a metastore that may not delete there only says so in its log
             files.delete(place, True)
+    drop_twin(spark, entry.qualifier, entry.location)
     return True
 
 
 def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) -> None:
     """ALTER TABLE … RENAME TO, within one database. The files of a managed table move along, as Spark has it.
+
+    Its twin for Trino and Presto gets the new name, and so does the property by which it is synced after commits.
 
     Raises:
         TableNotFoundError: No such table.
@@ -321,9 +329,31 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         _rename_in_place(jvm, source, target, entry)
     else:
         catalog.renameTable(source, target)
+    rename_twin(spark, entry.qualifier, new, entry.location, moved=moves)
     renamed = look_up(spark, (database, new[-1]))
     if isinstance(renamed, DeltaEntry):
         follow(spark, renamed.qualifier, log_for_path(spark, renamed.location).update())
+        _rename_in_log(spark, entry, renamed)
+
+
+def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -> None:
+    """Where the table's own property names the entry, let it give the new name: commits would make the old one anew."""
+    from pydelta.commands.alter import alter_table
+    from pydelta.commands.alter_changes import SetProperties
+    from pydelta.spark.engine import SparkEngine
+    from pydelta.spark.facade import log_for_path
+
+    log = log_for_path(spark, after.location)
+    metadata = log.update().metadata
+    old, new = name_of(before.qualifier[1:]), name_of(after.qualifier[1:])
+    said = metadata.configuration.get(TABLE_PROPERTY, "") if metadata is not None else ""
+    if said.replace("`", "").strip().lower() != old.lower():
+        return
+    engine = SparkEngine(spark)
+    engine.committed(alter_table(log, SetProperties(properties={TABLE_PROPERTY: new}), engine=engine).snapshot)
+    again = look_up(spark, before.qualifier)
+    if isinstance(again, DeltaEntry) and not again.managed and _same_place(again.location, after.location):
+        drop_table(spark, before.qualifier)  # by a commit that went by the property as it was
 
 
 def _rename_in_place(jvm: Jvm, source: Any, target: Any, entry: DeltaEntry) -> None:
@@ -388,6 +418,8 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
         wanted = _wanted(snapshot)
         client.alterTable(database, name, hive_table(jvm, raw, wanted, wanted.kept(parameters) | _NO_STATISTICS))
     catalog.invalidateCachedTable(identifier)
+    if not _same_place(entry.location, log.uri):
+        drop_twin(spark, entry.qualifier, entry.location)  # the next sync makes one of the table that is meant now
 
 
 def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:

@@ -83,6 +83,33 @@ def test_statements_that_would_change_it_through_hive_are_refused(found):
     assert found["described"] == [True, 4]
 
 
+def test_a_table_that_goes_or_gets_another_name_takes_its_twin_along(found):
+    lake, twins = "twin_in_spark", "twin_in_spark_symlink"
+    taken = found["taken along"]
+    names = ("drop", "hooked", "managed", "moved", "place", "rename")
+    assert [item[0] for item in taken["before"]] == [
+        f"{place}.take_{name}" for place in (lake, twins) for name in names
+    ]
+    after = {item[0]: item[1:] for item in taken["after"]}
+    assert set(after) == {
+        f"{lake}.take_gone_there",
+        f"{lake}.take_hook",
+        f"{lake}.take_place",
+        f"{lake}.take_renamed",
+        f"{twins}.take_hook",
+        f"{twins}.take_renamed",
+    }, "a twin whose manifests are elsewhere now is made anew by the next sync"
+    assert after[f"{twins}.take_renamed"] == ["1", ["p=a"]], "with its partitions"
+    assert taken["property"] == f"{lake}.take_hook"
+    assert {item[0] for item in taken["after a commit"]} == {f"{lake}.take_hook", f"{twins}.take_hook"}
+    assert [item[2] for item in taken["after a commit"]] == [[], ["p=a", "p=b"]]
+    assert taken["of other tables"] == [f"{twins}.take_earlier"], "the twin of another table is not ours to drop"
+
+
+def test_msck_brings_no_partition_back(found):
+    assert found["msck"] == [["day=0", "day=1", "day=2"]] * 2
+
+
 def test_other_tables_of_the_metastore_stay_with_hive(found):
     assert found["a table of Hive's own"] == [["1"], ["2"]]
 

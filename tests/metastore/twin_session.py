@@ -6,12 +6,13 @@ Arguments: the metastore's address, a database, a folder. Prints one JSON docume
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pydelta
 from catalog_sync import Metastore, MetastoreAddress, TableName, sync_table, twin_name
-from catalog_sync.native import sync_native
+from catalog_sync.native import native_location, sync_native
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.spark.refresh import indexes_in
@@ -75,9 +76,9 @@ def entry():
 )  # fmt: skip
 log = DeltaLog.for_table(root)
 with Metastore(MetastoreAddress.parse(uri)) as metastore:
-    name = TableName.parse(native)
-    sync_table(log, metastore, twin_name(name))
-    sync_native(metastore, name, log.update())
+    name_of_orders = TableName.parse(native)
+    sync_table(log, metastore, twin_name(name_of_orders))
+    sync_native(metastore, name_of_orders, log.update())
 
 by_path = spark.read.format("delta").load(root)
 found["expected"] = rows(by_path)
@@ -158,11 +159,80 @@ found["described"] = [
     spark.sql(f"SHOW PARTITIONS {twin}").count(),
 ]
 
+
+def known():
+    """Names in both databases, and where each twin's table lies."""
+    with Metastore(MetastoreAddress.parse(uri)) as client:
+        names = []
+        for place in (database, f"{database}_symlink"):
+            for item in client.tables(place):
+                twin_parts = client.partition_names(place, item.tableName) if place.endswith("_symlink") else []
+                names.append([f"{place}.{item.tableName}", item.parameters.get("pydelta.sync.version"), twin_parts])
+        return sorted(item for item in names if item[0].rpartition(".")[2].startswith("take_"))
+
+
+def with_twin(name, location, *, managed=False, **properties):
+    listed = "".join(f", '{key}' = '{value}'" for key, value in properties.items())
+    place = "" if managed else f"LOCATION '{location}'"
+    spark.sql(
+        f"CREATE TABLE {database}.{name} (id BIGINT, p STRING) USING delta PARTITIONED BY (p) {place} "
+        f"TBLPROPERTIES ('delta.appendOnly' = 'false'{listed})"
+    )
+    spark.sql(f"INSERT INTO {database}.{name} VALUES (1, 'a')")
+    entry = TableName(database=database, name=name)
+    with Metastore(MetastoreAddress.parse(uri)) as client:
+        found_at = native_location(client.table(database, name))
+        sync_table(DeltaLog.for_table(found_at), client, twin_name(entry))
+
+
+found["taken along"] = {}
+with_twin("take_drop", f"{folder}/take_drop")
+with_twin("take_managed", "", managed=True)
+with_twin("take_rename", f"{folder}/take_rename")
+with_twin("take_moved", "", managed=True)
+with_twin("take_place", f"{folder}/take_place")
+hooked = {"pydelta.sync.enabled": "true", "pydelta.sync.table": f"{database}.take_hooked"}
+with_twin("take_hooked", f"{folder}/take_hooked", **hooked)
+found["taken along"]["before"] = known()
+spark.sql(f"DROP TABLE {database}.take_drop")
+spark.sql(f"DROP TABLE {database}.take_managed")
+spark.sql(f"ALTER TABLE {database}.take_rename RENAME TO {database}.take_renamed")
+spark.sql(f"ALTER TABLE {database}.take_moved RENAME TO {database}.take_gone_there")
+spark.sql(f"ALTER TABLE {database}.take_hooked RENAME TO {database}.take_hook")
+spark.sql(f"CREATE TABLE delta.`{folder}/take_elsewhere` (id BIGINT, p STRING) USING delta PARTITIONED BY (p)")
+spark.sql(f"ALTER TABLE {database}.take_place SET LOCATION '{folder}/take_elsewhere'")
+found["taken along"]["after"] = known()
+spark.sql(f"INSERT INTO {database}.take_hook VALUES (2, 'b')")
+found["taken along"]["after a commit"] = [item for item in known() if "hook" in item[0]]
+found["taken along"]["property"] = (
+    DeltaLog.for_table(f"{folder}/take_hooked").update().metadata.configuration["pydelta.sync.table"]
+)
+
+# The twin of an earlier table, and one whose table's folder is gone.
+with_twin("take_earlier", f"{folder}/take_earlier")
+with_twin("take_vanished", f"{folder}/take_vanished")
+for name in ("take_earlier", "take_vanished"):
+    shutil.rmtree(f"{folder}/{name}")
+DeltaLog.clear_cache()
+spark.range(1).selectExpr("id", "'a' AS p").write.format("delta").partitionBy("p").save(f"{folder}/take_earlier")
+spark.sql(f"DROP TABLE {database}.take_earlier")
+spark.sql(f"DROP TABLE {database}.take_vanished")
+found["taken along"]["of other tables"] = [item[0] for item in known() if "earlier" in item[0] or "vanished" in item[0]]
+
+# MSCK lists folders: one that lost its files must not come back.
+spark.sql(f"DELETE FROM {native} WHERE Day = 3")
+with Metastore(MetastoreAddress.parse(uri)) as metastore:
+    sync_table(log, metastore, twin_name(name_of_orders))
+    found["msck"] = [metastore.partition_names(f"{database}_symlink", "orders")]
+
 spark.sql(f"CREATE TABLE {database}.plain (a INT) STORED AS PARQUET")
 spark.sql(f"INSERT INTO {database}.plain VALUES (1), (2)")
 found["a table of Hive's own"] = rows(spark.table(f"{database}.plain"))
 
 pydelta.disable(spark)
+spark.sql(f"MSCK REPAIR TABLE {twin}")
+with Metastore(MetastoreAddress.parse(uri)) as metastore:
+    found["msck"].append(metastore.partition_names(f"{database}_symlink", "orders"))
 for setting in ("true", "false"):
     spark.conf.set("spark.sql.hive.convertMetastoreParquet", setting)
     try:
