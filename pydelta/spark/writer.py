@@ -202,6 +202,7 @@ def write_files(
         adds=tuple(add_of(record) for record in of_table),
         num_rows=sum(record["num_rows"] for record in of_table),
         changes=tuple(change_of(record) for record in records if record["change"]),
+        num_changes=sum(record["num_rows"] for record in records if record["change"]),
     )
 
 
