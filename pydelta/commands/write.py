@@ -66,6 +66,7 @@ class WriteTarget:
         options: For compression, file sizes and the like.
         settings: The session's settings.
         record_inserts: Write the rows a second time, into change files, because others of the commit are there.
+        condition: The predicate as it was bound to find the rows that go: the check of the new ones sees its clock.
     """
 
     table_uri: str
@@ -74,6 +75,7 @@ class WriteTarget:
     options: WriteOptions
     settings: Settings
     record_inserts: bool = False
+    condition: BoundCondition | None = None
 
 
 class RowSource(Protocol):
@@ -226,6 +228,7 @@ class _Write:
                 options=self.options,
                 settings=self.settings,
                 record_inserts=bool(kept.changes),
+                condition=condition,
             )
             written = self.source.write(target)
             staged += written.files

@@ -84,6 +84,8 @@ class DataFrameSource:
         lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]
         rows, values = with_identities(self._spark, self._df, lacking)
         rows = conform(rows, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        if target.condition is not None:
+            rows = target.condition.native.binding.moment.frame(rows)
         rows = _spread(self._spark, rows, target)
         change_column = None
         if target.record_inserts:

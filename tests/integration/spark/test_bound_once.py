@@ -119,6 +119,19 @@ def test_a_delete_by_the_age_of_rows_reads_no_file_that_statistics_rule_out(spar
     assert asked == [1]
 
 
+def test_replace_where_by_the_clock_leaves_no_old_row_beside_the_new_ones(spark, tmp_path):
+    path = str(tmp_path / "t")
+    around_now(spark, path)
+    new = spark.range(1).selectExpr("-1L AS id", "current_timestamp() AS ts", "1L AS v")
+    new.write.format("delta").mode("overwrite").option("replaceWhere", "ts <= current_timestamp()").save(path)
+    rows = spark.read.format("delta").load(path).collect()
+    (instant,) = (row["ts"] for row in rows if row["v"] == 1)
+    old = [row for row in rows if row["v"] == 0]
+    assert old
+    assert all(row["ts"] > instant for row in old)
+    assert sorted(row["id"] for row in old) == list(range(6000 - len(old), 6000))
+
+
 # --- what was not to change ------------------------------------------------------------------------------------
 
 
