@@ -38,6 +38,7 @@
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
+    ├ RowsDoNotAddUpError               a command's own counts contradict each other: nothing was committed
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
     └ CatalogSyncError                the metastore; its kinds are in catalog_sync.errors
 
@@ -95,6 +96,7 @@ __all__ = [
     "ParseError",
     "ProtocolChangedException",
     "ProtocolError",
+    "RowsDoNotAddUpError",
     "SchemaError",
     "SchemaMismatchError",
     "SqlError",
@@ -438,6 +440,12 @@ class CannotVacuumLiteError(UnsafeOperationError):
     """The log no longer tells everything that VACUUM LITE would have to delete."""
 
     code = "DELTA_CANNOT_VACUUM_LITE"
+
+
+class RowsDoNotAddUpError(DeltaError):
+    """A command found, hid, copied and wrote numbers of rows that contradict each other; it committed nothing."""
+
+    code = "DELTA_ROWS_DO_NOT_ADD_UP"
 
 
 class DeltaEnvironmentError(DeltaError):

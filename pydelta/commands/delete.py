@@ -5,7 +5,7 @@
     no condition ----------------------> remove every file          no data read
     partition columns only ------------> remove matching files      no data read
     anything else -> candidates (partition values, statistics)
-                  -> files with a matching row (reads the condition's columns)
+                  -> matching rows of files (reads the condition's columns, once)
                        none -> no commit
                        some -> rewrite them without the rows -> remove + add in one commit
                             -> or, where the table enables deletion vectors: hide the rows, rewrite nothing
@@ -24,11 +24,17 @@ from typing import Any
 
 import msgspec
 
-from pydelta.commands.candidates import read_candidates
-from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.candidates import (
+    counted,
+    existing_table,
+    find_rows,
+    read_candidates,
+    refuse_append_only,
+)
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
-from pydelta.errors import DeltaError, UnsafeOperationError
+from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.settings import Settings
@@ -113,8 +119,10 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
         Counts and times; ``version`` is None when no row matched.
 
     Raises:
+        TableNotFoundError: There is no table.
         UnsafeOperationError: The table is append-only.
         ParseError, BindError, InvalidArgumentError: The condition cannot be used; see ``Engine.bind_condition``.
+        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
 
@@ -122,13 +130,8 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
     """
     started = time.monotonic()
     txn = start_transaction(log)
-    snapshot = txn.snapshot
-    if snapshot.properties.append_only:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), so no row can be deleted from it.",
-            hint="Set delta.appendOnly to false first, if deleting is really meant.",
-            table=snapshot.table_uri,
-        )
+    snapshot = existing_table(txn.snapshot)
+    refuse_append_only(snapshot, "no row can be deleted from it")
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
     if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):
@@ -173,7 +176,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
             }
         if deleted_rows is not None:
             metrics["numDeletedRows"] = deleted_rows
-        version = _commit(txn, engine, plan, removed, RewriteOutput(adds=(), num_rows=0), metrics)
+        version = _commit(txn, engine, plan, removed, NOTHING_WRITTEN, metrics)
     return DeleteResult(
         condition=plan.condition.sql if plan.condition else None,
         num_files_total=snapshot.num_files,
@@ -191,21 +194,23 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
 def _delete_rows(
     txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, started: float, settings: Settings | None
 ) -> DeleteResult:
-    """Find the files with a matching row, rewrite just those."""
+    """Find the matching rows, rewrite just their files."""
     assert plan.condition is not None
     snapshot = txn.snapshot
-    candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
-    touched = engine.count_matches(snapshot, candidates, plan.condition) if candidates.height else candidates.head(0)
+    touched = find_rows(txn, engine, plan.condition)
     scanned = _elapsed_ms(started)
-    version, rewritten, rewrite_ms, deleted_rows = None, RewriteOutput(adds=(), num_rows=0), 0, 0
-    if touched.height:
-        deleted_rows = int(touched["matched"].sum())
-        removed = snapshot.files.adds(touched.drop("matched"))
-        rewritten = engine.rewrite_without(snapshot, removed, touched.drop("matched"), plan.condition)
+    version, rewritten, rewrite_ms, deleted_rows = None, NOTHING_WRITTEN, 0, touched.num_rows or 0
+    if touched.rows:
+        try:
+            rewritten = engine.write_without(snapshot, touched.frame, touched.rows)
+            counted(txn, touched, written=rewritten, updates=False)
+        except DeltaError:
+            engine.discard(snapshot, rewritten.files)
+            raise
         rewrite_ms = _elapsed_ms(started) - scanned
         metrics = {
-            "numRemovedFiles": len(removed),
-            "numRemovedBytes": sum(add.size for add in removed),
+            "numRemovedFiles": len(touched.adds),
+            "numRemovedBytes": sum(add.size for add in touched.adds),
             "numAddedFiles": len(rewritten.adds),
             "numAddedBytes": sum(add.size for add in rewritten.adds),
             "numAddedChangeFiles": len(rewritten.changes),
@@ -215,11 +220,11 @@ def _delete_rows(
             "rewriteTimeMs": rewrite_ms,
             "executionTimeMs": _elapsed_ms(started),
         }
-        version = _commit(txn, engine, plan, removed, rewritten, metrics, settings)
+        version = _commit(txn, engine, plan, touched.adds, rewritten, metrics, settings)
     return DeleteResult(
         condition=plan.condition.sql,
         num_files_total=snapshot.num_files,
-        num_touched_files=touched.height,
+        num_touched_files=len(touched.adds),
         num_rewritten_files=len(rewritten.adds),
         num_deleted_rows=deleted_rows,
         num_copied_rows=rewritten.num_rows,
@@ -237,30 +242,27 @@ def _hide_rows(
     assert plan.condition is not None
     snapshot, log = txn.snapshot, txn.log
     txn.rows_stand_alone()
-    candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
-    positions = engine.match_rows(snapshot, candidates, plan.condition)
+    touched = find_rows(txn, engine, plan.condition)
     scanned = _elapsed_ms(started)
     version, output, write_ms = None, VectorOutput(), 0
-    if positions:
-        places = sorted(positions)
-        adds = snapshot.files.adds(candidates[places])
-        found = {number: positions[place] for number, place in enumerate(places)}
-        output = mark_deleted(snapshot, log.store, adds, found, options=log.options)
-        write_ms = _elapsed_ms(started) - scanned
-        metrics = {
-            "numRemovedFiles": output.num_removed_files,
-            "numRemovedBytes": output.removed_bytes,
-            "numAddedFiles": 0,
-            "numAddedBytes": 0,
-            "numAddedChangeFiles": 0,
-            "numDeletedRows": output.num_deleted_rows,
-            "numCopiedRows": 0,
-            **output.metrics,
-            "scanTimeMs": scanned,
-            "rewriteTimeMs": write_ms,
-            "executionTimeMs": _elapsed_ms(started),
-        }
+    if touched.adds:
         try:
+            output = mark_deleted(snapshot, log.store, touched.adds, touched.positions(), options=log.options)
+            counted(txn, touched, hidden=output, updates=False)
+            write_ms = _elapsed_ms(started) - scanned
+            metrics = {
+                "numRemovedFiles": output.num_removed_files,
+                "numRemovedBytes": output.removed_bytes,
+                "numAddedFiles": 0,
+                "numAddedBytes": 0,
+                "numAddedChangeFiles": 0,
+                "numDeletedRows": output.num_deleted_rows,
+                "numCopiedRows": 0,
+                **output.metrics,
+                "scanTimeMs": scanned,
+                "rewriteTimeMs": write_ms,
+                "executionTimeMs": _elapsed_ms(started),
+            }
             committed = txn.commit(output.actions, _operation(plan, metrics))
         except DeltaError:
             if txn.surely_not_landed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -16,17 +16,17 @@ from pydelta.commands.optimize_plan import Layout
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import RowSet
 
-__all__ = ["BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
+__all__ = ["NOTHING_WRITTEN", "BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCondition:
-    """A user's condition after its names were resolved against the table.
+    """A user's condition, resolved against the table once: with the clock, the zone and the functions of that moment.
 
     Args:
-        sql: Normalised text, as it goes into ``operationParameters.predicate``.
+        sql: Normalised text, as it goes into ``operationParameters.predicate``. Nothing parses it.
         conjuncts: The condition's conjuncts as far as they can be understood without Spark; what cannot is
             ``Unknown`` and matches any file.
         references: Logical names of the top-level columns it reads.
@@ -47,18 +47,24 @@ class RewriteOutput:
         adds: Data files.
         num_rows: Rows in the data files.
         changes: Files of the change data feed; the caller adds them to the commit.
+        num_changes: Rows in these.
         marks: By identity column, the value given out last; the caller's commit moves the table's marks there.
     """
 
     adds: tuple[AddFile, ...]
     num_rows: int
     changes: tuple[AddCDCFile, ...] = ()
+    num_changes: int = 0
     marks: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[AddFile | AddCDCFile, ...]:
         """Everything written, as the actions of a commit and as what a failed command discards."""
         return (*self.adds, *self.changes)
+
+
+NOTHING_WRITTEN: Final = RewriteOutput(adds=(), num_rows=0)
+"""Of a command that has written nothing, or not yet."""
 
 
 class Engine(Protocol):
@@ -79,26 +85,22 @@ class Engine(Protocol):
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
         """The rows of ``files`` whose partition values make a partition-only condition true. Opens no data file."""
 
-    def count_matches(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """Which of ``files`` hold rows for which the condition is true.
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
+        """Which live rows of ``files`` the condition is true for: asked once a command, and what all else goes by.
 
         Returns:
-            The rows of ``files`` that do, with one more column ``matched`` (Int64, rows that match, > 0).
+            Rows of the file by its place in ``files``; files without one are absent.
         """
 
-    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
-        """Which live rows of ``files`` the condition is true for.
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """Write the live rows of ``files`` but those given into new files (``dataChange`` true), as they are.
 
-        Returns:
-            Positions in the file, from 0 and ascending, by the file's place in ``files``; files without one are absent.
-        """
+        Where the table records a change data feed, the rows given go to ``changes`` as ``delete``.
 
-    def rewrite_without(
-        self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
-    ) -> RewriteOutput:
-        """Write the rows of ``files`` for which the condition is not true into new files (``dataChange`` true).
-
-        Where the table records a change data feed, the other rows go to ``changes`` as ``delete``.
+        Args:
+            snapshot: The table.
+            files: Rows of its file table.
+            rows: By place in ``files``; every place is there.
         """
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from pydelta.commands.candidates import existing_table
 from pydelta.commands.engine import Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, writes_vectors
@@ -191,6 +192,7 @@ def merge(
             values that this one meant to.
 
     Raises:
+        TableNotFoundError: There is no table.
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
         ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or clauses cannot be used.
         ConstraintViolatedError: A row that the table does not allow. Nothing was changed.
@@ -219,7 +221,7 @@ def _merge_once(
     settings: Settings,
     started: float,
 ) -> MergeResult:
-    snapshot = txn.snapshot
+    snapshot = existing_table(txn.snapshot)
     changes_rows = any(clause.on is not ClauseOn.NOT_MATCHED for clause in clauses)
     if snapshot.properties.append_only and changes_rows:
         raise UnsafeOperationError(

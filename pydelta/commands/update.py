@@ -2,9 +2,9 @@
 
 ::
 
-    candidates (partition values, statistics) -> files with a matching row (reads the condition's columns)
+    candidates (partition values, statistics) -> matching rows of files (reads the condition's columns, once)
         none -> no commit
-        some -> rewrite them, matching rows with their new values -> remove + add in one commit
+        some -> rewrite the files, matching rows with their new values -> remove + add in one commit
              -> or, where the table enables deletion vectors: hide the matching rows, write them anew, copy nothing
 
 A row is updated when the condition is true; one for which it is false or null stays as it is.
@@ -20,44 +20,65 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from pydelta.commands.candidates import read_candidates
-from pydelta.commands.engine import BoundCondition, Engine, RewriteOutput
+from pydelta.commands.candidates import Touched, counted, existing_table, find_rows, refuse_append_only
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
-from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
+from pydelta.protocol.row_sets import RowSet
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["UpdateResult", "UpdatingEngine", "update"]
+__all__ = ["BoundUpdate", "UpdateResult", "UpdatingEngine", "update"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundUpdate:
+    """Condition and assignments of one UPDATE, resolved together: they see one clock and one zone.
+
+    Args:
+        condition: Which rows change; None for all.
+        native: The engine's own form of the assignments.
+    """
+
+    condition: BoundCondition | None
+    native: Any
 
 
 @runtime_checkable
 class UpdatingEngine(Engine, Protocol):
     """An engine that also computes new values for rows."""
 
-    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, Any]) -> Any:
-        """Resolve assignments against the table; the engine's own form of them comes back.
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Mapping[str, Any]) -> BoundUpdate:
+        """Resolve condition (or None) and assignments against the table.
 
         Raises:
-            BindError: A column that is not there, as a target or in an expression.
+            ParseError: A text is no expression.
+            BindError: A column that is not there, in the condition, as a target or in a value.
             SchemaMismatchError: A value of a type that its column cannot hold.
-            InvalidArgumentError: Nothing is set, something is set twice.
+            InvalidArgumentError: The condition cannot be one, nothing is set, something is set twice.
         """
 
     def write_updated(
         self,
         snapshot: Snapshot,
-        frame: pl.DataFrame,
-        condition: BoundCondition | None,
-        assignments: Any,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
         *,
         copy_others: bool,
     ) -> RewriteOutput:
-        """Write the matching rows of files with their new values, and with ``copy_others`` the other rows as well.
+        """Write rows of files with their new values, and with ``copy_others`` the other rows as they are.
 
-        Where the table records a change data feed, both images of each matching row go to ``changes``.
+        Where the table records a change data feed, both images of each changed row go to ``changes``.
+
+        Args:
+            snapshot: The table.
+            files: Rows of its file table.
+            rows: The rows that change, by place in ``files``, where every place is there; None for all.
+            bound: What they change to.
+            copy_others: Whether the other rows are written as well.
         """
 
 
@@ -94,11 +115,13 @@ def update(
         settings: The session's, for auto-compaction afterwards; None for no auto-compaction.
 
     Raises:
+        TableNotFoundError: There is no table.
         UnsafeOperationError: The table is append-only.
         ParseError, BindError, InvalidArgumentError: Condition or assignments cannot be used.
         SchemaMismatchError: A value of a type that its column cannot hold.
         ConstraintViolatedError: A new row that the table's constraints do not allow, or a value too large for its
             column. Nothing was changed.
+        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
 
@@ -106,104 +129,74 @@ def update(
     """
     started = time.monotonic()
     txn = begin(log)
-    snapshot = txn.snapshot
-    if snapshot.properties.append_only:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), so no row of it can be updated.",
-            hint="Set delta.appendOnly to false first, if changing rows is really meant.",
-            table=snapshot.table_uri,
-        )
-    bound = engine.bind_update(snapshot, assignments)
-    where = None if condition is None else engine.bind_condition(snapshot, condition)
-    positions = None
-    if where is None:
-        txn.read_whole_table()
-        touched = snapshot.files.core
-    else:
-        if writes_vectors(snapshot):
-            txn.rows_stand_alone()
-        candidates = read_candidates(txn, where, time_zone=engine.time_zone())
-        if writes_vectors(snapshot):
-            positions = engine.match_rows(snapshot, candidates, where)
-            touched = candidates[sorted(positions)]
-            positions = {number: positions[place] for number, place in enumerate(sorted(positions))}
-        else:
-            counted = engine.count_matches(snapshot, candidates, where) if candidates.height else None
-            touched = candidates.head(0) if counted is None else counted.drop("matched")
+    snapshot = existing_table(txn.snapshot)
+    refuse_append_only(snapshot, "no row of it can be updated")
+    bound = engine.bind_update(snapshot, condition, assignments)
+    vectors = bound.condition is not None and writes_vectors(snapshot)
+    if vectors:
+        txn.rows_stand_alone()
+    touched = _find(txn, engine, bound.condition)
     scanned = _elapsed_ms(started)
-    if not touched.height:
+    text = bound.condition.sql if bound.condition else None
+    if not touched.adds:
         return UpdateResult(
-            condition=where.sql if where else None,
+            condition=text,
             num_touched_files=0,
             num_updated_rows=0,
             num_copied_rows=0,
             execution_time_ms=_elapsed_ms(started),
             version=None,
         )
-    written = engine.write_updated(snapshot, touched, where, bound, copy_others=positions is None)
-    hidden = VectorOutput()
-    adds = snapshot.files.adds(touched)
+    written, hidden = NOTHING_WRITTEN, VectorOutput()
     try:
-        if positions is not None:
-            hidden = mark_deleted(snapshot, log.store, adds, positions, options=log.options)
-    except DeltaError:
-        engine.discard(snapshot, written.files)
+        written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
+        if vectors:
+            hidden = mark_deleted(snapshot, log.store, touched.adds, touched.positions(), options=log.options)
+        counts = counted(txn, touched, written=written, hidden=hidden if vectors else None, updates=True)
+        now_ms = time.time_ns() // 1_000_000
+        going: list[Action] = (
+            list(hidden.actions) if vectors else [add.remove(deletion_timestamp=now_ms) for add in touched.adds]
+        )
+        metrics = {
+            "numRemovedFiles": hidden.num_removed_files if vectors else len(touched.adds),
+            "numRemovedBytes": hidden.removed_bytes if vectors else sum(add.size for add in touched.adds),
+            "numAddedFiles": len(written.adds),
+            "numAddedBytes": sum(add.size for add in written.adds),
+            "numAddedChangeFiles": len(written.changes),
+            "numUpdatedRows": counts.updated,
+            "numCopiedRows": counts.copied,
+            **(hidden.metrics if vectors else {}),
+            "scanTimeMs": scanned,
+            "rewriteTimeMs": _elapsed_ms(started) - scanned,
+            "executionTimeMs": _elapsed_ms(started),
+        }
+        predicate = json.dumps([text] if text else [])
+        operation = Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
+        committed = txn.commit([*going, *written.files], operation)
+    except Exception:
+        if txn.surely_not_landed:
+            engine.discard(snapshot, written.files)
+            log.store.delete_many(hidden.files_written)
         raise
-    if positions is not None or where is None:
-        updated, copied = written.num_rows, 0
-    else:
-        assert counted is not None
-        updated = int(counted["matched"].sum())
-        copied = written.num_rows - updated
-    now_ms = time.time_ns() // 1_000_000
-    going: list[Action] = (
-        [add.remove(deletion_timestamp=now_ms) for add in adds] if positions is None else list(hidden.actions)
-    )
-    metrics = {
-        "numRemovedFiles": len(adds) if positions is None else hidden.num_removed_files,
-        "numRemovedBytes": sum(add.size for add in adds) if positions is None else hidden.removed_bytes,
-        "numAddedFiles": len(written.adds),
-        "numAddedBytes": sum(add.size for add in written.adds),
-        "numAddedChangeFiles": len(written.changes),
-        "numUpdatedRows": updated,
-        "numCopiedRows": copied,
-        **(hidden.metrics if positions is not None else {}),
-        "scanTimeMs": scanned,
-        "rewriteTimeMs": _elapsed_ms(started) - scanned,
-        "executionTimeMs": _elapsed_ms(started),
-    }
-    predicate = json.dumps([where.sql] if where else [])
-    operation = Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
-    committed = _commit(txn, engine, [*going, *written.files], operation, written, hidden)
+    engine.committed(committed.snapshot)
     compact_after_change(log, engine, settings, committed, written.adds)
     return UpdateResult(
-        condition=where.sql if where else None,
-        num_touched_files=touched.height,
-        num_updated_rows=updated,
-        num_copied_rows=copied,
+        condition=text,
+        num_touched_files=len(touched.adds),
+        num_updated_rows=counts.updated,
+        num_copied_rows=counts.copied,
         execution_time_ms=_elapsed_ms(started),
         version=committed.version,
         committed=committed,
     )
 
 
-def _commit(
-    txn: OptimisticTransaction,
-    engine: Engine,
-    actions: list[Action],
-    operation: Operation,
-    written: RewriteOutput,
-    hidden: VectorOutput,
-) -> Committed:
-    try:
-        committed = txn.commit(actions, operation)
-    except DeltaError:
-        if txn.surely_not_landed:
-            engine.discard(txn.snapshot, written.files)
-            txn.log.store.delete_many(hidden.files_written)
-        raise
-    engine.committed(committed.snapshot)
-    return committed
+def _find(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition | None) -> Touched:
+    if condition is not None:
+        return find_rows(txn, engine, condition)
+    txn.read_whole_table()
+    files = txn.snapshot.files
+    return Touched(frame=files.core, adds=files.adds(files.core), rows=None)
 
 
 def _elapsed_ms(started: float) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,17 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import StorageError
-from pydelta.log import Snapshot
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vectors import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.storage import Store
 
-__all__ = ["VectorOutput", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
+__all__ = ["VectorOutput", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
 
 _TAIL_BYTES: Final = 64 * 1024
 _FOOTER_BYTES: Final = 8
+_READERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +112,11 @@ def mark_deleted(
     kept: list[tuple[AddFile, int]] = []
     united: list[Positions] = []
     deleted = removed_files = removed_bytes = 0
-    for place in touched:
+    counts = _row_counts([adds[place] for place in touched], store=store, root=root, options=options)
+    for place, count in zip(touched, counts, strict=True):
         add = adds[place]
         old = before.get(place, np.empty(0, dtype=np.uint64))
         rows = ascending(np.concatenate([old, positions[place].astype(np.uint64)]))
-        count = physical_rows(add, store=store, root=root, options=options)
         deleted += len(rows) - len(old)
         removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))
         if len(rows) >= count:
@@ -149,18 +151,61 @@ def loose_stats(stats: str | None, num_records: int) -> str:
     return msgspec.json.encode(changed).decode()
 
 
+def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False) -> int:
+    """Rows in data files that no deletion vector hides.
+
+    Args:
+        adds: The files.
+        log: Of their table.
+        by_footer: Ask the files themselves, whatever their statistics say.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    hidden = sum(add.deletion_vector.cardinality for add in adds if add.deletion_vector is not None)
+    return sum(_row_counts(adds, store=log.store, root=log.uri, options=log.options, by_footer=by_footer)) - hidden
+
+
 def physical_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> int:
     """Rows in a data file, deleted ones counted: from its statistics, or else from its footer.
 
     Raises:
         StorageError: The file cannot be read.
     """
+    return _row_counts([add], store=store, root=root, options=options)[0]
+
+
+def _row_counts(
+    adds: Sequence[AddFile],
+    *,
+    store: Store,
+    root: str,
+    options: Mapping[str, str] | None,
+    by_footer: bool = False,
+) -> list[int]:
+    """Rows in each file; the footers that are needed are read side by side."""
+
+    def footer(add: AddFile) -> int:
+        return _footer_rows(add, store=store, root=root, options=options)
+
+    counts = [None if by_footer else _recorded_rows(add) for add in adds]
+    missing = [place for place, count in enumerate(counts) if count is None]
+    found = dict.fromkeys(missing, 0)
+    if missing:
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(missing))) as pool:
+            found = dict(zip(missing, pool.map(footer, [adds[place] for place in missing]), strict=True))
+    return [found[place] if count is None else count for place, count in enumerate(counts)]
+
+
+def _recorded_rows(add: AddFile) -> int | None:
     try:
         count = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw]).get("numRecords")
-        if count is not None:
-            return msgspec.json.decode(count, type=int)
+        return None if count is None else msgspec.json.decode(count, type=int)
     except msgspec.DecodeError:
-        pass
+        return None
+
+
+def _footer_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None) -> int:
     holder, path = place_of(add.path, store=store, root=root, options=options)
     tail = holder.read_range(path, max(0, add.size - _TAIL_BYTES), min(add.size, _TAIL_BYTES))
     length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES

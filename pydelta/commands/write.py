@@ -17,8 +17,9 @@ from typing import Final, Protocol
 
 import polars as pl
 
+from pydelta.commands.candidates import counted, find_rows, read_candidates
 from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_of_write
-from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
@@ -30,7 +31,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog
-from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or, columns, is_partition_only
+from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
 from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata, SetTransaction
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.identity import only_marks_moved, with_marks
@@ -65,6 +66,7 @@ class WriteTarget:
         options: For compression, file sizes and the like.
         settings: The session's settings.
         record_inserts: Write the rows a second time, into change files, because others of the commit are there.
+        condition: The predicate as it was bound to find the rows that go: the check of the new ones sees its clock.
     """
 
     table_uri: str
@@ -73,6 +75,7 @@ class WriteTarget:
     options: WriteOptions
     settings: Settings
     record_inserts: bool = False
+    condition: BoundCondition | None = None
 
 
 class RowSource(Protocol):
@@ -213,7 +216,7 @@ class _Write:
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
         going: list[AddFile] = []
-        kept = RewriteOutput(adds=(), num_rows=0)
+        kept = NOTHING_WRITTEN
         if condition is not None:
             going, kept = self._rows_that_go(condition)
         staged = list(kept.files)
@@ -225,6 +228,7 @@ class _Write:
                 options=self.options,
                 settings=self.settings,
                 record_inserts=bool(kept.changes),
+                condition=condition,
             )
             written = self.source.write(target)
             staged += written.files
@@ -274,23 +278,21 @@ class _Write:
         """``replaceWhere``: files that go, and files with those of their rows that stay."""
         snapshot = self.txn.snapshot
         partitions = tuple(snapshot.partition_columns)
-        of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
-        of_data = [part for part in condition.conjuncts if part not in of_partition]
-        candidates = self.txn.read_files(
-            partition_filters=of_partition, data_filters=of_data, time_zone=self.engine.time_zone()
-        )
-        none = RewriteOutput(adds=(), num_rows=0)
         if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
+            candidates = read_candidates(self.txn, condition, time_zone=self.engine.time_zone())
             doomed = self.engine.match_partitions(snapshot, candidates, condition)
             self.txn.mark_read(doomed)
-            return snapshot.files.adds(doomed), none
-        if not candidates.height:
-            return [], none
-        touched = self.engine.count_matches(snapshot, candidates, condition).drop("matched")
-        if not touched.height:
-            return [], none
-        going = snapshot.files.adds(touched)
-        return going, self.engine.rewrite_without(snapshot, going, touched, condition)
+            return snapshot.files.adds(doomed), NOTHING_WRITTEN
+        touched = find_rows(self.txn, self.engine, condition)
+        if not touched.rows:
+            return [], NOTHING_WRITTEN
+        kept = self.engine.write_without(snapshot, touched.frame, touched.rows)
+        try:
+            counted(self.txn, touched, written=kept, updates=False)
+        except DeltaError:
+            self.engine.discard(snapshot, kept.files)
+            raise
+        return touched.adds, kept
 
     def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
         """Live files in the partitions that the new files belong to, compared by typed values.

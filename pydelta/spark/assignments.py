@@ -7,8 +7,9 @@ bound, and a value that does not fit its column fails the job, whatever the sess
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError, UnsafeOperationError
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
+from pydelta.spark.binding import BoundExpression, Moment, bind_values
 from pydelta.spark.catalog import parse_identifier
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import cast_parts, ddl, raised, same_type
@@ -39,11 +41,13 @@ class Assignment:
         path: Names as the table spells them, from the column inwards.
         value: The expression.
         text: The expression as the user wrote it, for messages.
+        expression: What ``value`` is, once it was resolved.
     """
 
     path: tuple[str, ...]
     value: Column
     text: str
+    expression: BoundExpression | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class BoundAssignments:
         found = {}
         for field in schema.fields:
             own = [
-                (item.path[1:], self._stored(number))
+                (item.path[1:], self.stored(number))
                 for number, item in enumerate(self.items)
                 if item.path[0] == field.name
             ]
@@ -83,7 +87,13 @@ class BoundAssignments:
             found[field.name] = _assigned(before, field.data_type, own)
         return found
 
-    def _stored(self, number: int) -> Column:
+    @property
+    def expressions(self) -> tuple[BoundExpression, ...]:
+        """The values that were resolved."""
+        return tuple(item.expression for item in self.items if item.expression is not None)
+
+    def stored(self, number: int) -> Column:
+        """A value as the type of its target."""
         item, source, target = self.items[number], self.types[number], self.target_types[number]
         return _store(item.value, source, target, ".".join(item.path))
 
@@ -110,6 +120,7 @@ def bind_assignments(
     given: Mapping[str, Any],
     frame: DataFrame,
     *,
+    moment: Moment | None = None,
     qualifiers: Iterable[str] = (),
     where: str = "UPDATE",
 ) -> BoundAssignments:
@@ -120,6 +131,8 @@ def bind_assignments(
         schema: The table's.
         given: Target (``name``, ``struct.field``, possibly qualified) -> SQL text or Column.
         frame: Rows that the expressions see.
+        moment: When the command happens: the values are resolved here and now, for frames whose columns have the ids of
+            those of ``frame``. None to resolve them anew wherever they are used.
         qualifiers: Names by which the table may be qualified.
         where: The clause, for messages.
 
@@ -137,7 +150,10 @@ def bind_assignments(
         path, _ = _target(spark, schema, key, known)
         items.append(Assignment(path=path, value=to_column(value, f"The value of {key!r}"), text=str(value)))
     _refuse_overlap(items, where)
-    types = _types_of(frame, items, where)
+    with _explained(frame, where):
+        if moment is not None:
+            items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
+        types = _types_of(frame, items)
     targets = tuple(_type_at(schema, item.path) for item in items)
     problems = [
         f"  - {'.'.join(item.path)} is {target}, and {item.text} is {source}"
@@ -149,7 +165,15 @@ def bind_assignments(
             f"{where} sets columns to values of types that they cannot hold:\n" + "\n".join(problems),
             hint="Cast the value to the column's type.",
         )
-    return BoundAssignments(items=tuple(items), types=types, target_types=targets)
+    bound = BoundAssignments(items=tuple(items), types=types, target_types=targets)
+    if moment is None:
+        return bound
+    stored = bind_values(moment, frame, [bound.stored(number) for number in range(len(items))])
+    return BoundAssignments(items=tuple(_with_values(items, stored)), types=targets, target_types=targets)
+
+
+def _with_values(items: Sequence[Assignment], values: Sequence[BoundExpression]) -> list[Assignment]:
+    return [replace(item, value=value.column, expression=value) for item, value in zip(items, values, strict=True)]
 
 
 def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool) -> None:
@@ -215,9 +239,16 @@ def _refuse_overlap(items: Sequence[Assignment], where: str) -> None:
                 )
 
 
-def _types_of(frame: DataFrame, items: Sequence[Assignment], where: str) -> tuple[DataType, ...]:
+def _types_of(frame: DataFrame, items: Sequence[Assignment]) -> tuple[DataType, ...]:
+    selected = frame.select(*[item.value.alias(f"v{number}") for number, item in enumerate(items)])
+    return tuple(field.data_type for field in from_spark(selected.schema).fields)
+
+
+@contextmanager
+def _explained(frame: DataFrame, where: str) -> Iterator[None]:
+    """What Spark says of values that do not resolve, as the engine's own errors."""
     try:
-        selected = frame.select(*[item.value.alias(f"v{number}") for number, item in enumerate(items)])
+        yield
     except ParseException as error:
         raise ParseError(f"A value in {where} does not parse: {_first_line(error)}") from error
     except AnalysisException as error:
@@ -225,7 +256,6 @@ def _types_of(frame: DataFrame, items: Sequence[Assignment], where: str) -> tupl
             f"A value in {where} does not fit: {_first_line(error)}",
             hint=f"The columns there are: {', '.join(name for name in frame.columns if not name.startswith('__'))}.",
         ) from error
-    return tuple(field.data_type for field in from_spark(selected.schema).fields)
 
 
 def _first_line(error: Exception) -> str:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
 
@@ -27,7 +29,7 @@ from pydelta.spark.refresh import PlanFunction, transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_values"]
+__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_values", "folded"]
 
 _ATTRIBUTE: Final = "_pydelta_binding"
 _NANOS_DIGITS: Final = 9
@@ -213,6 +215,15 @@ def _bound(rows: DataFrame, expression: Any, below: Any, sql: str) -> BoundExpre
         expression, below = rules.without_alias(expression, below), below.child()
     column: Column = ClassicColumn(jvm.column_of(expression))
     return BoundExpression(expression=expression, column=column, sql=sql)
+
+
+def folded(spark: SparkSession, bound: BoundExpression) -> Any:
+    """A bound condition with its constant parts computed, for those who look into it; as it is where one fails."""
+    jvm = Jvm.of(spark)
+    try:
+        return _Rules.of(jvm).folded(jvm.filter(bound.expression, jvm.no_rows())).condition()
+    except (PySparkException, Py4JError):  # it will fail in the query, where that can be explained
+        return bound.expression
 
 
 def _of_several_rows(found: str) -> InvalidArgumentError:

@@ -34,13 +34,14 @@ from pydelta.spark.index import VECTOR_COLUMNS, HiddenColumn
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import make_relation, project
 from pydelta.spark.travel import TimeTravel, epoch_ms
-from pydelta.spark.vectors import make_bitmap
+from pydelta.spark.vectors import bitmap_columns, make_bitmap
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from pydelta.log import DeltaLog, Snapshot
     from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import RowSet
 
 __all__ = ["changes_from_options", "read_changes"]
 
@@ -156,7 +157,7 @@ def _scan(
         hidden=tuple(hidden),
         subset=f"{subset}+{kind.value}",
         tracked=tracked,
-        vectors=_Vectors(log, files) if kind in (_Kind.WITHOUT, _Kind.ONLY) else None,
+        bitmaps={VECTOR_COLUMNS: _Vectors(log, files)} if kind in (_Kind.WITHOUT, _Kind.ONLY) else {},
         shared=False,
         prune=_keep_all,
     )
@@ -214,13 +215,8 @@ class _Vectors:
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
         """See ``VectorReader``."""
-        bitmaps = [make_bitmap(rows) for rows in self._rows([self._files[number] for number in files[_NUMBER]])]
-        columns = [
-            pa.array([item.bits for item in bitmaps], type=pa.binary()),
-            pa.array([item.start for item in bitmaps], type=pa.int64()),
-            pa.array([item.end for item in bitmaps], type=pa.int64()),
-        ]
-        return pa.Table.from_arrays(columns, names=list(VECTOR_COLUMNS))
+        rows = self._rows([self._files[number] for number in files[_NUMBER]])
+        return bitmap_columns([make_bitmap(RowSet.of(item)) for item in rows], VECTOR_COLUMNS)
 
     def _rows(self, files: Sequence[ChangedFile]) -> list[Positions]:
         pairs = [file.only or (file.hides, None) for file in files]

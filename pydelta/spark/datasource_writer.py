@@ -180,13 +180,10 @@ class _WithoutSpark:
     def match_partitions(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
         raise NotImplementedError
 
-    def count_matches(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
-        raise NotImplementedError
-
     def match_rows(self, snapshot: Snapshot, files: Any, condition: Any) -> Any:
         raise NotImplementedError
 
-    def rewrite_without(self, snapshot: Snapshot, files: Any, frame: Any, condition: Any) -> Any:
+    def write_without(self, snapshot: Snapshot, files: Any, rows: Any) -> Any:
         raise NotImplementedError
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:

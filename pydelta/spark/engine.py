@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,22 +13,31 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.optimize_plan import Layout
+from pydelta.commands.update import BoundUpdate
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
-from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered
+from pydelta.spark.assignments import bind_assignments, refuse_numbered
+from pydelta.spark.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.catalog_entries import follow_names
-from pydelta.spark.filters import conjuncts_of
+from pydelta.spark.filters import conjuncts_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
 from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.rules import check_default, rows_against
-from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.scan import (
+    FILE_ROW_COLUMN,
+    MATCHED_COLUMN,
+    ROW_INDEX_COLUMN,
+    matching_partitions,
+    scan_dataframe,
+    scan_matched,
+)
 from pydelta.spark.update import write_updated
-from pydelta.spark.vectors import collect_positions
+from pydelta.spark.vectors import collect_rows
 from pydelta.spark.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
@@ -36,7 +46,28 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkEngine"]
 
-_ORDINAL = "__pydelta_ordinal"
+
+@dataclass(frozen=True, slots=True)
+class SparkBinding:
+    """What the expressions of one command were resolved with.
+
+    Args:
+        moment: Its clock, zone, user.
+        rows: What they were resolved against.
+        columns: Which of its columns they read.
+    """
+
+    moment: Moment
+    rows: DataFrame
+    columns: TableColumns
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCondition:
+    """``BoundCondition.native`` of this engine."""
+
+    bound: BoundExpression
+    binding: SparkBinding
 
 
 class SparkEngine:
@@ -53,6 +84,10 @@ class SparkEngine:
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``Engine.bind_condition``."""
+        rows = self._scan(snapshot, None)
+        return self._bind(snapshot, condition, SparkBinding(Moment(self._spark), rows, TableColumns(rows)))
+
+    def _bind(self, snapshot: Snapshot, condition: Any, binding: SparkBinding) -> BoundCondition:
         if isinstance(condition, str):
             self._refuse_subquery(self._parse(condition), condition)
             column = F.expr(condition)
@@ -64,26 +99,25 @@ class SparkEngine:
                 hint='For example: delete("day < \'2024-01-01\'") or delete(F.col("id") == 5).',
             )
         try:
-            filtered = self._scan(snapshot, None).filter(column)
+            bound = bind_condition(binding.moment, binding.rows, column)
         except ParseException as error:
             raise ParseError(f"The condition does not parse: {error.getMessage()}") from error
         except AnalysisException as error:
             raise self._explain(error, snapshot, condition) from error
-        analyzed = filtered._jdf.queryExecution().analyzed()
-        expression = analyzed.condition()
-        self._refuse_subquery(expression, condition)
-        if not expression.deterministic():
+        self._refuse_subquery(bound.expression, condition)
+        if not bound.expression.deterministic():
             raise InvalidArgumentError(
-                f"The condition is not deterministic: {expression.sql()}.",
-                hint="It is evaluated more than once, so it must give the same answer each time. "
-                "Compute rand() or uuid() into a column first.",
+                f"The condition is not deterministic: {bound.sql}.",
+                hint="It chooses files before it chooses rows, so it must give the same answer each time. Compute "
+                "rand() or uuid() into a column first.",
             )
-        references = {name.lower() for name in Jvm.of(self._spark).reference_names(expression)}
+        binding.columns.used_in(bound)
+        references = {name.lower() for name in Jvm.of(self._spark).reference_names(bound.expression)}
         return BoundCondition(
-            sql=expression.sql(),
-            conjuncts=conjuncts_of(self._spark, filtered),
+            sql=bound.sql,
+            conjuncts=conjuncts_in(folded(self._spark, bound)),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
-            native=column,
+            native=SparkCondition(bound, binding),
         )
 
     def time_zone(self) -> str:
@@ -91,60 +125,34 @@ class SparkEngine:
         return Jvm.of(self._spark).time_zone()
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``Engine.match_partitions``. The distinct partition rows are filtered by Spark, locally."""
-        if files.height == 0:
-            return files
-        keys = [name for name in files.columns if name.startswith("pv:")]
-        if not keys:  # a constant condition over an unpartitioned table
-            rows = self._spark.range(1)
-            return files if rows.filter(condition.native).count() else files.head(0)
-        distinct = files.unique(subset=keys, maintain_order=True)
-        typed = snapshot.files.partition_frame(distinct, time_zone=self.time_zone())
-        typed = typed.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ORDINAL))
-        frame = self._spark.createDataFrame(typed.to_arrow(compat_level=pl.CompatLevel.oldest()))
-        frame = frame.alias(self._alias) if self._alias else frame
-        kept = {row[0] for row in frame.filter(condition.native).select(_ORDINAL).collect()}
-        matching = distinct.with_row_index(_ORDINAL).filter(pl.col(_ORDINAL).is_in(list(kept))).select(keys)
-        return files.join(matching, on=keys, how="semi", nulls_equal=True, maintain_order="left")
+        """See ``Engine.match_partitions``. Spark reads partition values as a scan does, and filters them locally."""
+        bound: BoundExpression = condition.native.bound
+        if not snapshot.partition_columns:  # a constant condition
+            row = Jvm.of(self._spark).one_row([bound.column.alias("holds")]).first()
+            return files if row is not None and row["holds"] else files.head(0)
+        return matching_partitions(self._spark, snapshot, files, bound.expression) if files.height else files
 
-    def count_matches(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``Engine.count_matches``. The job reads the condition's columns and nothing else."""
-        counted = (
-            self._scan(snapshot, files, with_file_identity=True)
-            .filter(condition.native)
-            .groupBy(FILE_ROW_COLUMN)
-            .agg(F.count(F.lit(1)).alias("matched"))
-            .toArrow()
-        )
-        matched = pl.DataFrame(
-            {"__row": counted.column(0).to_pylist(), "matched": counted.column(1).to_pylist()},
-            schema={"__row": pl.UInt32, "matched": pl.Int64},
-        )
-        numbered = files.with_row_index("__row")
-        return numbered.join(matched, on="__row", how="inner", maintain_order="left").drop("__row")
-
-    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
         """See ``Engine.match_rows``. One job, which reads the condition's columns and nothing else."""
         if not files.height:
             return {}
-        rows = self._scan(snapshot, files, with_file_identity=True, with_row_index=True).filter(condition.native)
-        return collect_positions(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
+        native: SparkCondition = condition.native
+        rows = native.binding.columns.over(self._scan(snapshot, files, with_file_identity=True, with_row_index=True))
+        return collect_rows(rows.filter(native.bound.column), file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
 
-    def rewrite_without(
-        self, snapshot: Snapshot, files: Sequence[AddFile], frame: pl.DataFrame, condition: BoundCondition
-    ) -> RewriteOutput:
-        """See ``Engine.rewrite_without``."""
-        rows = self._scan(snapshot, frame, with_row_tracking=snapshot.properties.enable_row_tracking)
-        goes = condition.native.eqNullSafe(F.lit(True))
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """See ``Engine.write_without``."""
+        tracking = snapshot.properties.enable_row_tracking
+        live = scan_matched(self._spark, snapshot, files, rows, with_row_tracking=tracking)
         change_column = None
         if snapshot.properties.enable_change_data_feed:
             change_column = CHANGE_COLUMN
-            rows = rows.withColumn(CHANGE_COLUMN, F.when(goes, F.lit("delete")))
+            live = live.withColumn(CHANGE_COLUMN, F.when(F.col(MATCHED_COLUMN), F.lit("delete")))
         else:
-            rows = rows.filter(~goes)
+            live = live.filter(~F.col(MATCHED_COLUMN))
         return write_files(
             self._spark,
-            rows,
+            live,
             change_column=change_column,
             table_uri=snapshot.table_uri,
             schema=snapshot.schema,
@@ -152,26 +160,39 @@ class SparkEngine:
             properties=snapshot.properties,
         )
 
-    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, Any]) -> BoundAssignments:
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Mapping[str, Any]) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
+        rows = self._scan(snapshot, None)
+        binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
-        frame = self._scan(snapshot, None)
-        bound = bind_assignments(self._spark, snapshot.schema, assignments, frame, qualifiers=qualifiers)
-        refuse_numbered(snapshot.schema, bound.columns, inserts=False)
-        return bound
+        values = bind_assignments(
+            self._spark, snapshot.schema, assignments, rows, moment=binding.moment, qualifiers=qualifiers
+        )
+        refuse_numbered(snapshot.schema, values.columns, inserts=False)
+        where = None if condition is None else self._bind(snapshot, condition, binding)
+        binding.columns.used_in(*values.expressions)
+        return BoundUpdate(condition=where, native=(binding, values))
 
     def write_updated(
         self,
         snapshot: Snapshot,
-        frame: pl.DataFrame,
-        condition: BoundCondition | None,
-        assignments: BoundAssignments,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
         *,
         copy_others: bool,
     ) -> RewriteOutput:
         """See ``UpdatingEngine.write_updated``."""
-        rows = self._scan(snapshot, frame, with_row_tracking=snapshot.properties.enable_row_tracking)
-        return write_updated(self._spark, snapshot, rows, condition, assignments, copy_others=copy_others)
+        binding, values = bound.native
+        tracking = snapshot.properties.enable_row_tracking
+        if rows is None:
+            live = self._scan(snapshot, files, with_row_tracking=tracking).withColumn(MATCHED_COLUMN, F.lit(True))
+        else:
+            live = scan_matched(self._spark, snapshot, files, rows, with_row_tracking=tracking)
+        live = binding.columns.over(live)
+        if not copy_others:
+            live = live.filter(F.col(MATCHED_COLUMN))
+        return write_updated(self._spark, snapshot, live, values, binding.moment)
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int

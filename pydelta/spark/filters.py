@@ -32,7 +32,7 @@ from pydelta.predicate import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["conjuncts_of", "convert", "to_expressions"]
+__all__ = ["conjuncts_in", "conjuncts_of", "convert", "to_expressions"]
 
 _EPOCH_DATE: Final = dt.date(1970, 1, 1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -81,7 +81,12 @@ def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
         Each conjunct; ``Unknown`` with its SQL text where it has no counterpart.
     """
     del spark
-    return tuple(split_conjuncts(_from_jvm(filtered._jdf.queryExecution().analyzed().condition())))
+    return conjuncts_in(filtered._jdf.queryExecution().analyzed().condition())
+
+
+def conjuncts_in(condition: Any) -> tuple[Expr, ...]:
+    """The conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
+    return tuple(split_conjuncts(_from_jvm(condition)))
 
 
 def _from_jvm(expression: Any) -> Expr:

@@ -15,7 +15,8 @@ import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -27,7 +28,16 @@ from pydelta.spark.filters import to_expressions
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 
-__all__ = ["VECTOR_COLUMNS", "DeltaFileIndex", "HiddenColumn", "IndexIdentity", "ScanFiles", "find_index"]
+__all__ = [
+    "MATCH_COLUMNS",
+    "VECTOR_COLUMNS",
+    "DeltaFileIndex",
+    "HiddenColumn",
+    "IndexIdentity",
+    "ScanFiles",
+    "VectorReader",
+    "find_index",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +46,15 @@ _SERIALS: Final = itertools.count(1)
 _LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
 _TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
 _ROWS_BYTES: Final = 32 * 1024 * 1024
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 
 
 VECTOR_COLUMNS: Final = ("__pydelta_vector", "__pydelta_vector_start", "__pydelta_vector_end")
 """Hidden columns of files with a deletion vector: bits (binary), row of the first bit, row behind the last (bigint)."""
+
+MATCH_COLUMNS: Final = ("__pydelta_match", "__pydelta_match_start", "__pydelta_match_end")
+"""The same for the rows of a file that a command's condition matched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +90,10 @@ class HiddenColumn:
 
 
 class VectorReader(Protocol):
-    """Reads the deletion vectors of files, when it is known which files a query is left with."""
+    """Makes the bitmaps of files, when it is known which files a query is left with."""
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
-        """Columns ``VECTOR_COLUMNS`` for rows of a scan's frame, in their order."""
+        """Three columns (bits, start, end) for rows of a scan's frame, in their order."""
 
 
 class Pruner(Protocol):
@@ -102,7 +116,8 @@ class ScanFiles:
         size_bytes: Sum of the sizes.
         pinned: The version was asked for by the user: never replaced by a later one.
         prune: Narrows by statistics.
-        vectors: Every file has a deletion vector, and this reads them; None for a scan of files without.
+        bitmaps: What gives each file a bitmap of its own: the names of its three columns, and their reader. With
+            ``VECTOR_COLUMNS``, every file has a deletion vector.
         shared: A whole table's files, so that other scans of the version may use the same partition rows.
     """
 
@@ -113,7 +128,7 @@ class ScanFiles:
     size_bytes: int
     pinned: bool
     prune: Pruner
-    vectors: VectorReader | None = None
+    bitmaps: Mapping[tuple[str, str, str], VectorReader] = field(default_factory=dict)
     shared: bool = False
 
 
@@ -170,35 +185,37 @@ class DeltaFileIndex:
         jvm, files = self._jvm, self.files
         frame = files.frame
         rows = None
-        if self._columns():
+        filters = self._decidable(partitionFilters)
+        if not self._columns():
+            if not self._constant(filters):  # as a table without partition columns may have
+                frame = frame.head(0)
+        elif filters or not files.bitmaps:  # with bitmaps, each file gets a row of its own below
             partitions = self._load_partitions()
             rows = partitions.rows
             ordinals = partitions.ordinals
             frame = frame.with_columns(ordinals.alias(_ORDINAL))
-            filters = self._decidable(partitionFilters)
             if filters:
                 kept = self._matching(filters, partitions)
                 if len(kept) < partitions.count:
                     frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
-        elif not self._constant(self._decidable(partitionFilters)):  # as a table without partition columns may have
-            frame = frame.head(0)
         frame = self._skip(frame, dataFilters)
-        if files.vectors is not None:
-            rows, frame = self._rows_with_vectors(frame, files.vectors)
+        if files.bitmaps:
+            rows, frame = self._rows_with_bitmaps(frame)
         uris = file_uris(frame["path"], self._root)
         owners = None if rows is None else frame[_ORDINAL]
         blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
         _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
         return jvm.directories(blocks, frame.height, rows)
 
-    def partition_matches(self, filters: Sequence[Any]) -> pl.DataFrame:
+    def partition_matches(self, filters: Sequence[Any], names: Mapping[str, str] | None = None) -> pl.DataFrame:
         """The files of the partitions for which Spark finds all filters true.
 
         Args:
             filters: Catalyst expressions over partition columns alone.
+            names: What the filters call a partition column -> what it is called here, where these differ.
         """
         partitions = self._load_partitions()
-        kept = self._matching(filters, partitions)
+        kept = self._matching(filters, partitions, names or {})
         chosen = pl.Series(kept, dtype=pl.UInt32).implode()
         return self.files.frame.filter(partitions.ordinals.is_in(chosen))
 
@@ -267,24 +284,24 @@ class DeltaFileIndex:
         return all(bool(item.eval(row)) for item in filters)
 
     def _decidable(self, partition_filters: Any) -> list[Any]:
-        """Filters over partition columns, without those that Spark infers from the test of a vector itself."""
+        """Filters over partition columns, without those that Spark infers from the test of a bitmap itself."""
         filters = self._jvm.to_list(partition_filters)
-        if self.files.vectors is None:
-            return filters
-        return [item for item in filters if not set(self._jvm.reference_names(item)) & set(VECTOR_COLUMNS)]
+        own = {name for names in self.files.bitmaps for name in names}
+        return [item for item in filters if not own or not set(self._jvm.reference_names(item)) & own]
 
-    def _rows_with_vectors(self, frame: pl.DataFrame, read: VectorReader) -> tuple[Any, pl.DataFrame]:
-        """A partition row a file, with its bitmap, and the frame numbered accordingly."""
+    def _rows_with_bitmaps(self, frame: pl.DataFrame) -> tuple[Any, pl.DataFrame]:
+        """A partition row a file, with its bitmaps, and the frame numbered accordingly."""
         jvm = self._jvm
         frame = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
         names, arrays, casts = self._row_columns(frame)
-        vectors = read(frame)
-        table = pa.Table.from_arrays([*arrays, *vectors.columns], names=[*names, *VECTOR_COLUMNS])
+        for columns, read in self.files.bitmaps.items():
+            arrays, names, casts = [*arrays, *read(frame).columns], [*names, *columns], [*casts, "", "", ""]
+        table = pa.Table.from_arrays(arrays, names=names)
         rows = jvm.new_list()
         step = max(1, frame.height * _ROWS_BYTES // max(table.nbytes, 1))
         for start in range(0, frame.height, step):  # what one job may hand to the driver is limited
             part = table.slice(start, step)
-            rows.addAll(jvm.rows_list(jvm.rows_of(part, [*casts, *("" for _ in VECTOR_COLUMNS)])))
+            rows.addAll(jvm.rows_list(jvm.rows_of(part, casts)))
         return rows, frame
 
     def _row_columns(self, frame: pl.DataFrame) -> tuple[list[str], list[pa.Array], list[str]]:
@@ -296,12 +313,14 @@ class DeltaFileIndex:
         names = [f"c{position}" for position in range(len(columns))]
         return names, arrays, [*self.files.partition_types.values(), *("" for _ in self.files.hidden)]
 
-    def _matching(self, filters: Sequence[Any], partitions: _Partitions) -> list[int]:
+    def _matching(
+        self, filters: Sequence[Any], partitions: _Partitions, names: Mapping[str, str] = _NO_NAMES
+    ) -> list[int]:
         """Positions of the partitions for which Spark finds all filters true."""
         by_name: dict[str, Any] = {}
         for item in filters:
             for attribute in self._jvm.to_list(item.references().toSeq()):
-                by_name[str(attribute.name())] = attribute
+                by_name[names.get(str(attribute.name()), str(attribute.name()))] = attribute
         own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
         attributes = [by_name.get(str(attribute.name()), attribute) for attribute in own]
         if self._ordinal_attribute is None:

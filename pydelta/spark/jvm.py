@@ -341,9 +341,13 @@ class Jvm:
         nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
         return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
 
+    def no_rows(self) -> Any:
+        """The plan without a column and without a row."""
+        return self.local_relation.apply(self.struct_type())
+
     def nothing(self) -> DataFrame:
         """The DataFrame without a column and without a row that a command gives."""
-        return self.frame(self.local_relation.apply(self.struct_type()))
+        return self.frame(self.no_rows())
 
     def bound(self, query: Any) -> Any:
         """A statement with parameters -> the same with their values in place."""

@@ -12,11 +12,15 @@ The projection is there only when it does something: column mapping, void column
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,9 +29,11 @@ from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
 from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
-from pydelta.protocol.schema import logical_to_physical, physical_name
+from pydelta.protocol.row_sets import RowSet
+from pydelta.protocol.schema import logical_to_physical, physical_name, physical_partition_columns
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
 from pydelta.spark.index import (
+    MATCH_COLUMNS,
     VECTOR_COLUMNS,
     DeltaFileIndex,
     HiddenColumn,
@@ -35,15 +41,27 @@ from pydelta.spark.index import (
     Pruner,
     ScanFiles,
     VectorReader,
+    find_index,
 )
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.row_tracking import TRACKING_HIDDEN, tracked_fields, tracking_columns
-from pydelta.spark.vectors import SnapshotVectors, vector_scan
+from pydelta.spark.vectors import SnapshotVectors, bitmap_columns, make_bitmap, vector_scan
 
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
-__all__ = ["FILE_ROW_COLUMN", "ROW_INDEX_COLUMN", "make_relation", "physical_scan", "project", "scan_dataframe"]
+__all__ = [
+    "FILE_ROW_COLUMN",
+    "MATCHED_COLUMN",
+    "NO_BITMAPS",
+    "ROW_INDEX_COLUMN",
+    "make_relation",
+    "matching_partitions",
+    "physical_scan",
+    "project",
+    "scan_dataframe",
+    "scan_matched",
+]
 
 FILE_ROW_COLUMN: Final = "__pydelta_file_row"
 """Column that ``with_file_identity`` adds: the file's position in the frame that was given."""
@@ -51,8 +69,14 @@ FILE_ROW_COLUMN: Final = "__pydelta_file_row"
 ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
 """Column that ``with_row_index`` adds: the row's position in its file, deleted rows counted."""
 
-_VECTOR_TYPES: Final = ("binary", "long", "long")
+MATCHED_COLUMN: Final = "__pydelta_matched"
+"""Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
+
+NO_BITMAPS: Final[Mapping[tuple[str, str, str], VectorReader]] = MappingProxyType({})
+_BITMAP_TYPES: Final = ("binary", "long", "long")
 _DROPPED_METADATA: Final = ("delta.", "EXISTS_DEFAULT")
+_PLACE: Final = "__pydelta_place"
+_SERIALS: Final = itertools.count(1)
 _FIELD_ID: Final = "parquet.field.id"
 
 
@@ -106,6 +130,83 @@ def scan_dataframe(
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
 
 
+def scan_matched(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    files: pl.DataFrame,
+    rows: Mapping[int, RowSet],
+    *,
+    with_row_tracking: bool = False,
+) -> DataFrame:
+    """The live rows of files, each with whether it is one of those that were found before.
+
+    Args:
+        spark: A classic session.
+        snapshot: The table.
+        files: Rows of ``snapshot.files.core``.
+        rows: The rows that were found, by place in ``files``; every place is there.
+        with_row_tracking: See ``scan_dataframe``.
+
+    Returns:
+        The table's columns, ``MATCHED_COLUMN``, and the columns of ``with_row_tracking``.
+    """
+    numbered = files.with_row_index(_PLACE)
+    if with_row_tracking:
+        numbered = with_row_ids(snapshot.files, numbered)
+    has_vector = numbered["dv_id"].is_not_null()
+    parts = [part for part in (numbered.filter(~has_vector), numbered.filter(has_vector)) if part.height]
+    found = [_scan_matched(spark, snapshot, part, rows, with_row_tracking=with_row_tracking) for part in parts]
+    return reduce(DataFrame.union, found)  # of the finished columns: above a union a bitmap would be copied a row
+
+
+def _scan_matched(
+    spark: SparkSession, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet], *, with_row_tracking: bool
+) -> DataFrame:
+    """See ``scan_matched``; of files that all have a deletion vector, or none of which has."""
+
+    def read(files: pl.DataFrame) -> pa.Table:
+        return bitmap_columns([make_bitmap(rows[place]) for place in files[_PLACE]], MATCH_COLUMNS)
+
+    jvm = Jvm.of(spark)
+    scanned = physical_scan(
+        spark,
+        snapshot,
+        pinned=True,
+        frame=files,
+        hidden=TRACKING_HIDDEN if with_row_tracking else (),
+        subset=f"{_subset_text(files)}+matched={next(_SERIALS)}",
+        tracked=tracked_fields(snapshot.properties) if with_row_tracking else (),
+        bitmaps={MATCH_COLUMNS: read},
+    )
+    bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
+    row = scanned.metadataColumn("_metadata").getField("row_index")
+    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
+    # no AND: Spark may compute both sides of one beforehand, and the test of a bit beyond the last reads anything
+    matched = F.when((row >= start) & (row < end), is_set).otherwise(F.lit(False)).alias(MATCHED_COLUMN)
+    extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
+    return project(scanned, snapshot.schema, snapshot.column_mapping_mode, (), (matched, *extra))
+
+
+def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataFrame, condition: Any) -> pl.DataFrame:
+    """The files whose partition values make a condition true, as Spark reads and evaluates them.
+
+    Args:
+        spark: A classic session.
+        snapshot: The table.
+        files: Rows of ``snapshot.files.core``.
+        condition: A Catalyst expression over partition columns, by their logical names.
+    """
+    relation = make_relation(
+        Jvm.of(spark), snapshot, pinned=True, frame=files, hidden=(), subset=_subset_text(files), tracked=(),
+        bitmaps=NO_BITMAPS, shared=False,
+    )  # fmt: skip
+    index = find_index(relation.location())
+    assert index is not None
+    logical = [field.name for name in snapshot.partition_columns if (field := snapshot.schema.field(name)) is not None]
+    physical = physical_partition_columns(snapshot.schema, logical, snapshot.column_mapping_mode)
+    return index.partition_matches([condition], dict(zip(logical, physical, strict=True)))
+
+
 def physical_scan(
     spark: SparkSession,
     snapshot: Snapshot,
@@ -116,6 +217,7 @@ def physical_scan(
     subset: str = "",
     tracked: tuple[StructField, ...] = (),
     ids: dict[str, Any] | None = None,
+    bitmaps: Mapping[tuple[str, str, str], VectorReader] = NO_BITMAPS,
 ) -> DataFrame:
     """The live rows of files, with physical names.
 
@@ -130,25 +232,27 @@ def physical_scan(
         subset: What tells the scan from others of the version; empty for a plain one of all files.
         tracked: Data columns beside the table's.
         ids: Ids that the columns shall have if there are vectors, by name.
+        bitmaps: See ``ScanFiles``; beside those of deletion vectors.
     """
     jvm = Jvm.of(spark)
     frame = snapshot.files.core if frame is None else frame
 
-    def relation(files: pl.DataFrame, subset: str, *, vectors: VectorReader | None, shared: bool) -> Any:
+    def relation(files: pl.DataFrame, subset: str, more: Mapping[tuple[str, str, str], VectorReader]) -> Any:
         return make_relation(
-            jvm, snapshot, pinned=pinned, frame=files, hidden=hidden, subset=subset, tracked=tracked, vectors=vectors,
-            shared=shared,
+            jvm, snapshot, pinned=pinned, frame=files, hidden=hidden, subset=subset, tracked=tracked, shared=shared,
+            bitmaps={**bitmaps, **more},
         )  # fmt: skip
+
+    shared = not subset
 
     has_vector = frame["dv_id"].is_not_null()
     if not has_vector.any():
-        plain = relation(frame, subset, vectors=None, shared=not subset)
-        return DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)
-    bitmaps = SnapshotVectors(jvm, snapshot)
-    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors=bitmaps, shared=not subset)
+        return DataFrame(jvm.session.baseRelationToDataFrame(relation(frame, subset, {})), spark)
+    vectors = {VECTOR_COLUMNS: SnapshotVectors(jvm, snapshot)}
+    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors)
     if has_vector.all():
         return vector_scan(jvm, plain=None, marked=marked, ids=ids)
-    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", vectors=None, shared=not subset)
+    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", {})
     return vector_scan(jvm, plain=plain, marked=marked, ids=ids)
 
 
@@ -161,11 +265,11 @@ def make_relation(
     hidden: tuple[HiddenColumn, ...],
     subset: str,
     tracked: tuple[StructField, ...],
-    vectors: VectorReader | None,
+    bitmaps: Mapping[tuple[str, str, str], VectorReader],
     shared: bool,
     prune: Pruner | None = None,
 ) -> Any:
-    """A ``HadoopFsRelation`` over files of a snapshot; with ``vectors``, ``VECTOR_COLUMNS`` are its last columns.
+    """A ``HadoopFsRelation`` over files of a snapshot; the columns of ``bitmaps`` (see ``ScanFiles``) are its last.
 
     Files that are not the snapshot's own come with a ``prune`` of their own.
     """
@@ -180,8 +284,8 @@ def make_relation(
     partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
     assert len(partition_fields) == len(logical_names)
     beside = [(item.name, item.spark_type) for item in hidden]
-    if vectors is not None:
-        beside += zip(VECTOR_COLUMNS, _VECTOR_TYPES, strict=True)
+    for names in bitmaps:
+        beside += zip(names, _BITMAP_TYPES, strict=True)
     extra = tuple({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in beside)
     identity = IndexIdentity(
         table_id=snapshot.metadata.id, location=snapshot.table_uri, version=snapshot.version, subset=subset
@@ -197,7 +301,7 @@ def make_relation(
             size_bytes=int(frame["size"].sum() or 0),
             pinned=pinned,
             prune=prune or _pruner(jvm, snapshot, mode),
-            vectors=vectors,
+            bitmaps=bitmaps,
             shared=shared,
         ),
         partition_schema,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F
 
+from pydelta.commands.candidates import existing_table
 from pydelta.commands.delete import delete as run_delete
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, Merging
 from pydelta.commands.merging import merge as run_merge
@@ -73,7 +74,7 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
         return None
     log = nodes.log(target)
     with error_context(table=log.uri):
-        schema = log.update().schema
+        schema = existing_table(log.update()).schema
         assignments = _assignments(nodes, node.assignments(), (target,), schema)
         where = nodes.optional(node.condition())
         result = run_update(
@@ -96,7 +97,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     sides = (target,) if relation is None else (target, relation)
     log = nodes.log(target)
     with error_context(table=log.uri):
-        schema = log.update().schema
+        schema = existing_table(log.update()).schema
         clauses = [
             _clause(nodes, on, action, sides, schema)
             for on, field in _CLAUSES

@@ -5,7 +5,7 @@
     files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
     files with one --> scan + bitmap a file --filter: bit of the row not set----+
 
-The other way round, ``collect_positions`` makes vectors of the rows that a query found. No row goes through Python.
+The other way round, ``collect_rows`` gives the rows that a query found. No row goes through Python.
 Protocol: "Reader Requirement for Deletion Vectors".
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.vectors import read_deleted_rows
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import WORD_BITS, RowSet
 from pydelta.spark.index import VECTOR_COLUMNS
 from pydelta.spark.jvm import Jvm
 from pydelta.storage import open_store
@@ -32,18 +32,25 @@ from pydelta.storage import open_store
 if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
-__all__ = ["Bitmap", "SnapshotVectors", "collect_positions", "is_vector_scan", "make_bitmap", "vector_scan"]
+__all__ = [
+    "Bitmap",
+    "SnapshotVectors",
+    "bitmap_columns",
+    "collect_rows",
+    "is_vector_scan",
+    "make_bitmap",
+    "vector_scan",
+]
 
 _METADATA: Final = "_metadata"
-_WORD_BITS: Final = 64
-_MAX_BITS: Final = (1 << 31) - _WORD_BITS
+_MAX_BITS: Final = (1 << 31) - WORD_BITS
 _CACHE_BYTES: Final = 128 * 1024 * 1024
 _MARK: Final = "pydelta.vectors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bitmap:
-    """Deleted rows as bits.
+    """Rows of a file as bits.
 
     Args:
         bits: Words of 64 bits, little-endian.
@@ -56,25 +63,29 @@ class Bitmap:
     end: int
 
 
-def make_bitmap(rows: Positions) -> Bitmap:
-    """Positions of deleted rows -> the bits between the first and the last of them. Pure.
+def make_bitmap(rows: RowSet) -> Bitmap:
+    """Rows of a file -> the bits between the first and the last of them. Pure.
 
     Raises:
         UnsupportedFeatureError: They are further apart than Spark's function can address.
     """
-    if not len(rows):
-        return Bitmap(bits=bytes(_WORD_BITS // 8), start=0, end=_WORD_BITS)
-    start = int(rows[0]) // _WORD_BITS * _WORD_BITS
-    end = (int(rows[-1]) // _WORD_BITS + 1) * _WORD_BITS
-    if end - start > _MAX_BITS:
+    if rows.end - rows.start > _MAX_BITS:
         raise UnsupportedFeatureError(
-            f"A deletion vector deletes rows from {rows[0]} to {rows[-1]} of one file, too far apart to be applied.",
-            features=("deletionVectors",),
+            f"Rows between {rows.start} and {rows.end} of one file are deleted or to be changed: too far apart.",
+            features=("files of more than 2^31 rows",),
             hint="Rewrite the file in the engine that wrote it (REORG TABLE … APPLY (PURGE)).",
         )
-    bits = np.zeros(end - start, dtype=np.uint8)
-    bits[(rows - np.uint64(start)).astype(np.int64)] = 1
-    return Bitmap(bits=np.packbits(bits, bitorder="little").tobytes(), start=start, end=end)
+    return Bitmap(bits=rows.dense() or bytes(WORD_BITS // 8), start=rows.start, end=rows.end)
+
+
+def bitmap_columns(bitmaps: Sequence[Bitmap], names: Sequence[str]) -> pa.Table:
+    """Bitmaps as the three columns of a ``VectorReader``."""
+    columns = [
+        pa.array([item.bits for item in bitmaps], type=pa.binary()),
+        pa.array([item.start for item in bitmaps], type=pa.int64()),
+        pa.array([item.end for item in bitmaps], type=pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, names=list(names))
 
 
 class _Recent:
@@ -120,13 +131,7 @@ class SnapshotVectors:
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
         """Columns ``VECTOR_COLUMNS``, a row a file."""
-        bitmaps = self._bitmaps(files)
-        columns = [
-            pa.array([item.bits for item in bitmaps], type=pa.binary()),
-            pa.array([item.start for item in bitmaps], type=pa.int64()),
-            pa.array([item.end for item in bitmaps], type=pa.int64()),
-        ]
-        return pa.Table.from_arrays(columns, names=list(VECTOR_COLUMNS))
+        return bitmap_columns(self._bitmaps(files), VECTOR_COLUMNS)
 
     def _bitmaps(self, files: pl.DataFrame) -> list[Bitmap]:
         root = self._snapshot.table_uri
@@ -142,7 +147,7 @@ class SnapshotVectors:
                 vectors, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True
             ):
                 key = (root, vector.unique_id)
-                found[key] = make_bitmap(rows)
+                found[key] = make_bitmap(RowSet.of(rows))
                 _RECENT.put(key, found[key])
         return [found[key] for key in keys]
 
@@ -197,7 +202,7 @@ def is_vector_scan(jvm: Jvm, node: Any) -> bool:
     return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
 
 
-def collect_positions(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, Positions]:
+def collect_rows(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, RowSet]:
     """Which rows of which files a frame holds, gathered by Spark as words of 64 bits.
 
     Args:
@@ -206,20 +211,17 @@ def collect_positions(rows: DataFrame, *, file_column: str, row_column: str) -> 
         row_column: Position of the row in the file (bigint), as ``ROW_INDEX_COLUMN``.
 
     Returns:
-        Ascending positions by file; each once, however often the frame holds it.
+        The rows by file; each once, however often the frame holds it.
     """
     row = F.col(row_column)
-    word, bit = F.shiftright(row, 6), row.bitwiseAND(F.lit(_WORD_BITS - 1)).cast("int")
+    word, bit = F.shiftright(row, 6), row.bitwiseAND(F.lit(WORD_BITS - 1)).cast("int")
     one = F.call_function("shiftleft", F.lit(1).cast("bigint"), bit)
     words = (
         rows.groupBy(F.col(file_column).alias("file"), word.alias("word")).agg(F.bit_or(one).alias("bits")).toArrow()
     )
     frame = pl.from_arrow(words)
     assert isinstance(frame, pl.DataFrame)
-    found: dict[int, Positions] = {}
-    for (file,), part in frame.sort("file", "word").group_by("file", maintain_order=True):
-        bits = np.unpackbits(part["bits"].to_numpy().astype("<i8").view(np.uint8), bitorder="little")
-        at = np.flatnonzero(bits)
-        starts = part["word"].to_numpy().astype(np.uint64) * np.uint64(_WORD_BITS)
-        found[int(str(file))] = starts[at // _WORD_BITS] + (at % _WORD_BITS).astype(np.uint64)
-    return found
+    return {
+        int(str(file)): RowSet(part["word"].to_numpy().astype("<u8"), part["bits"].to_numpy().astype("<i8").view("<u8"))
+        for (file,), part in frame.sort("file", "word").group_by("file", maintain_order=True)
+    }

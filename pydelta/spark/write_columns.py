@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -71,6 +71,8 @@ def conform(
     configuration: Mapping[str, str],
     predicate: str | None = None,
     carried: Sequence[str] = (),
+    copied: str | None = None,
+    recomputed: Collection[str] = (),
 ) -> DataFrame:
     """Bring rows into the table's shape and guard them.
 
@@ -80,6 +82,9 @@ def conform(
         configuration: Table properties, for ``delta.constraints.*``.
         predicate: SQL that each row must satisfy (``replaceWhere``).
         carried: Other columns of ``df`` that go along untouched, behind those of the table.
+        copied: A boolean column of ``df``, never null: rows for which it is true are in the table already, and stay as
+            they are. Nothing of them is computed, trimmed or checked.
+        recomputed: Generated columns that ``df`` brings as they were, and that other rows get anew.
 
     Returns:
         The table's columns in the table's order; running it raises on the first bad row.
@@ -94,14 +99,22 @@ def conform(
     for field in schema.fields:
         given = data.field(field.name)
         column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
-        first.append(_sized(column, field, checks).alias(field.name))
-    extra = [name(column) for column in carried]
+        first.append(_unless(copied, column, _sized(column, field, checks)).alias(field.name))
+    extra = [name(column) for column in (*carried, *([copied] if copied else ()))]
     shaped = _select(df, [*first, *extra], schema)
     generated = [field for field in schema.fields if _GENERATION in field.metadata]
     if generated:
-        shaped = _generate(shaped, schema, data, checks, extra)
+        shaped = _generate(shaped, schema, data, checks, extra, copied=copied, recomputed=recomputed)
     checks += _checks(schema, configuration, predicate)
-    return _guarded(shaped, schema, checks, extra) if checks else shaped
+    if copied:
+        checks = [_Check(check.message, name(copied) | check.holds) for check in checks]
+    shaped = _guarded(shaped, schema, checks, extra) if checks else shaped
+    return shaped.drop(copied) if copied else shaped
+
+
+def _unless(copied: str | None, old: Column, new: Column) -> Column:
+    """The new value, or the old one in rows that are copied."""
+    return new if copied is None or new is old else F.when(name(copied), old).otherwise(new)
 
 
 def raised(*parts: Column) -> Column:
@@ -137,7 +150,14 @@ def absent(field: StructField) -> Column:
 
 
 def _generate(
-    df: DataFrame, schema: StructType, data: StructType, checks: list[_Check], extra: Sequence[Column]
+    df: DataFrame,
+    schema: StructType,
+    data: StructType,
+    checks: list[_Check],
+    extra: Sequence[Column],
+    *,
+    copied: str | None,
+    recomputed: Collection[str],
 ) -> DataFrame:
     """Compute what the data does not bring; check what it does."""
     columns = []
@@ -149,6 +169,8 @@ def _generate(
         computed = F.expr(str(expression)).cast(ddl(field.data_type))
         if data.field(field.name) is None:
             columns.append(computed.alias(field.name))
+        elif field.name in recomputed:
+            columns.append(_unless(copied, name(field.name), computed).alias(field.name))
         else:
             columns.append(name(field.name))
             message = f"Column {field.name!r} must equal its generation expression {expression}"

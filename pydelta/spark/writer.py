@@ -84,6 +84,8 @@ class DataFrameSource:
         lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]
         rows, values = with_identities(self._spark, self._df, lacking)
         rows = conform(rows, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        if target.condition is not None:
+            rows = target.condition.native.binding.moment.frame(rows)
         rows = _spread(self._spark, rows, target)
         change_column = None
         if target.record_inserts:
@@ -202,6 +204,7 @@ def write_files(
         adds=tuple(add_of(record) for record in of_table),
         num_rows=sum(record["num_rows"] for record in of_table),
         changes=tuple(change_of(record) for record in records if record["change"]),
+        num_changes=sum(record["num_rows"] for record in records if record["change"]),
     )
 
 

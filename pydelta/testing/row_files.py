@@ -16,11 +16,12 @@ import polars as pl
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.merging import MergeMatches
+from pydelta.commands.update import BoundUpdate
 from pydelta.log import Snapshot
 from pydelta.log.vectors import read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata, encode_json
-from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import StructType
 from pydelta.storage import open_store
 
@@ -90,12 +91,15 @@ def written_values(add: AddFile) -> list[int]:
 
 def live_values(add: AddFile, root: str) -> list[int]:
     """Values in the file, without those that its deletion vector hides."""
-    values = written_values(add)
+    gone = _hidden_rows(add, root)
+    return [value for position, value in enumerate(written_values(add)) if position not in gone]
+
+
+def _hidden_rows(add: AddFile, root: str) -> set[int]:
     if add.deletion_vector is None:
-        return values
+        return set()
     (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root)
-    gone = set(hidden.tolist())
-    return [value for position, value in enumerate(values) if position not in gone]
+    return set(hidden.tolist())
 
 
 def rows_of(snapshot: Snapshot) -> Rows:
@@ -139,30 +143,59 @@ class LogEngine:
                 adds.append(add_file(members[0].partition_values["p"] or "", values))
         return RewriteOutput(adds=tuple(adds), num_rows=0)
 
-    def bind_update(self, snapshot: Snapshot, assignments: Mapping[str, int]) -> int:
+    def bind_update(self, snapshot: Snapshot, condition: Expr, assignments: Mapping[str, int]) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
-        return assignments["x"]
+        return BoundUpdate(condition=self.bind_condition(snapshot, condition), native=assignments["x"])
 
-    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, Positions]:
+    def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, RowSet]:
         """See ``Engine.match_rows``."""
         found = {}
         for place, add in enumerate(snapshot.files.adds(files)):
             live = set(live_values(add, snapshot.table_uri))
             rows = [at for at, item in enumerate(written_values(add)) if item == condition.native and item in live]
             if rows:
-                found[place] = np.array(rows, dtype=np.uint64)
+                found[place] = RowSet.of(np.array(rows, dtype=np.uint64))
         return found
 
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """See ``Engine.write_without``."""
+        return self._rewritten(snapshot, files, rows, None, copy_others=True)
+
     def write_updated(
-        self, snapshot: Snapshot, frame: pl.DataFrame, condition: BoundCondition, value: int, *, copy_others: bool
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
+        *,
+        copy_others: bool,
     ) -> RewriteOutput:
         """See ``UpdatingEngine.write_updated``."""
-        adds, rows = [], 0
-        for add in snapshot.files.adds(frame):
-            count = live_values(add, snapshot.table_uri).count(condition.native)
-            adds.append(add_file(add.partition_values["p"] or "", [value] * count))
-            rows += count
-        return RewriteOutput(adds=tuple(adds), num_rows=rows)
+        assert rows is not None
+        return self._rewritten(snapshot, files, rows, bound.native, copy_others=copy_others)
+
+    def _rewritten(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet],
+        value: int | None,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """The files with a value in place of the rows given (None: without them), and with the others if wanted."""
+        adds, written = [], 0
+        for place, add in enumerate(snapshot.files.adds(files)):
+            count = len(rows[place])
+            values = [] if value is None else [value] * count
+            if copy_others:
+                given = set(rows[place].positions().tolist())
+                hidden = _hidden_rows(add, snapshot.table_uri)
+                values += [item for at, item in enumerate(written_values(add)) if at not in given | hidden]
+            if values:
+                adds.append(add_file(add.partition_values["p"] or "", values))
+            written += len(values)
+        return RewriteOutput(adds=tuple(adds), num_rows=written)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """There are no bytes."""
@@ -200,7 +233,8 @@ class LogUpsert:
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
         condition = BoundCondition(sql="", conjuncts=(), references=frozenset({"x"}), native=self._value)
-        positions = LogEngine().match_rows(self._snapshot, files, condition)
+        rows = LogEngine().match_rows(self._snapshot, files, condition)
+        positions = {place: found.positions() for place, found in rows.items()}
         self._matches = MergeMatches(positions=positions, updated=sum(len(rows) for rows in positions.values()))
         return self._matches
 

@@ -12,7 +12,7 @@ from pydelta.commands.delete import delete
 from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.vectors import collect_positions
+from pydelta.spark.vectors import collect_rows
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -158,8 +158,8 @@ def test_a_partitioned_table_and_a_checkpoint_keep_their_vectors(spark, tmp_path
 def test_positions_are_gathered_as_they_are(spark):
     rows = [(0, 0), (0, 63), (0, 64), (3, 2**33), (3, 5), (3, 5), (1, 127)]
     frame = spark.createDataFrame(rows, "f long, r long").withColumn("x", F.lit(1))
-    found = collect_positions(frame, file_column="f", row_column="r")
-    assert {file: positions.tolist() for file, positions in found.items()} == {
+    found = collect_rows(frame, file_column="f", row_column="r")
+    assert {file: rows.positions().tolist() for file, rows in found.items()} == {
         0: [0, 63, 64],
         1: [127],
         3: [5, 2**33],

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
+from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.refresh import refresh_after_commit
@@ -238,7 +239,7 @@ def test_the_data_source_of_last_resort_leaves_deleted_rows_out(spark, tmp_path)
 
 @pytest.mark.parametrize("rows", [[0], [63], [64], [5, 1_000_000], [4096, 4097], list(range(64, 256))])
 def test_a_bitmap_covers_what_lies_between_the_first_and_the_last_deleted_row(rows):
-    bitmap = make_bitmap(np.array(rows, dtype=np.uint64))
+    bitmap = make_bitmap(RowSet.of(np.array(rows, dtype=np.uint64)))
     assert bitmap.start % 64 == 0 and bitmap.start <= rows[0] < bitmap.start + 64
     assert len(bitmap.bits) * 8 == bitmap.end - bitmap.start
     bits = np.unpackbits(np.frombuffer(bitmap.bits, dtype=np.uint8), bitorder="little")

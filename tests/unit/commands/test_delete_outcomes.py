@@ -7,17 +7,18 @@ import datetime as dt
 import itertools
 from dataclasses import dataclass, field
 
-import polars as pl
+import numpy as np
 import pyarrow as pa
 import pytest
 from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.errors import CommitStateUnknownError, StorageError
+from pydelta.errors import CommitStateUnknownError, RowsDoNotAddUpError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import AddCDCFile
+from pydelta.protocol.row_sets import RowSet
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.operations import add_file, create_table
 from pydelta.testing.tables import TableBuilder
@@ -28,7 +29,7 @@ _NAMES = itertools.count()
 
 @dataclass
 class LogEngine:
-    """An engine over files without bytes: every candidate matches once, and is rewritten into one file."""
+    """An engine over files without bytes: the first row of every candidate matches, one file holds the others."""
 
     condition: BoundCondition
     discarded: list[str] = field(default_factory=list)
@@ -40,10 +41,10 @@ class LogEngine:
     def match_partitions(self, snapshot, files, condition):
         return files
 
-    def count_matches(self, snapshot, files, condition):
-        return files.with_columns(matched=pl.lit(1, dtype=pl.Int64))
+    def match_rows(self, snapshot, files, condition):
+        return {place: RowSet.of(np.array([0], dtype=np.uint64)) for place in range(files.height)}
 
-    def rewrite_without(self, snapshot, files, frame, condition):
+    def write_without(self, snapshot, files, rows):
         new = add_file("1", [2])
         self.written.append(new.path)
         return RewriteOutput(adds=(new,), num_rows=1)
@@ -110,9 +111,9 @@ def test_a_refusal_after_a_lost_reply_settles_nothing(inner):
 
 def test_change_files_are_part_of_the_commit_or_are_given_back(inner):
     class Recording(LogEngine):
-        def rewrite_without(self, snapshot, files, frame, condition):
+        def write_without(self, snapshot, files, rows):
             changes = (AddCDCFile(path="_change_data/c", partition_values={"p": "1"}, size=1),)
-            return dataclasses.replace(super().rewrite_without(snapshot, files, frame, condition), changes=changes)
+            return dataclasses.replace(super().write_without(snapshot, files, rows), changes=changes, num_changes=1)
 
     engine = Recording(x_is(1))
     with pytest.raises(StorageError):
@@ -123,8 +124,27 @@ def test_change_files_are_part_of_the_commit_or_are_given_back(inner):
     assert DeltaLog(inner).history(1)[0].commit_info.fields["operationMetrics"]["numAddedChangeFiles"] == "1"
 
 
+def test_rows_that_got_lost_on_the_way_leave_the_table_as_it_was(inner):
+    class Losing(LogEngine):
+        def write_without(self, snapshot, files, rows):
+            return dataclasses.replace(super().write_without(snapshot, files, rows), num_rows=0)
+
+    engine = Losing(x_is(1))
+    with pytest.raises(RowsDoNotAddUpError, match="0 rows were written where 0 updated, 1 copied") as caught:
+        delete(DeltaLog(inner), engine, "x = 1")
+    assert engine.discarded == engine.written != []
+    assert DeltaLog(inner).update().version == 0
+    assert caught.value.table == DeltaLog(inner).uri
+
+
 @pytest.mark.parametrize("stats", ["{truncated", "null", '{"numRecords":"many"}'])
 def test_statistics_that_make_no_sense_leave_the_count_open(stats):
     store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
     create_table(DeltaLog(store), [add_file("1", [1, 2]).replace(stats=stats)])
     assert delete(DeltaLog(store), LogEngine(x_is(1))).num_deleted_rows is None
+
+
+def test_no_table_is_an_error_and_not_a_delete_of_nothing():
+    store = MemoryStore(f"memory://deleted{next(_NAMES)}/t")
+    with pytest.raises(TableNotFoundError, match="no Delta table"):
+        delete(DeltaLog(store), LogEngine(x_is(1)), "x = 1")

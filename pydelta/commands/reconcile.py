@@ -1,0 +1,120 @@
+"""What a command counted on its way in; nothing out when it adds up, else an error before anything is committed.
+
+::
+
+    rows in the touched files   = deleted + updated + copied
+    rows in the new files       = updated + copied + inserted
+    rows that new vectors hide  = deleted + updated              (then nothing is copied)
+    rows of the change feed     = deleted + 2 · updated + inserted
+
+The numbers come from different places: what matched from the job that looked for it, what was written from the job
+that wrote, what there was from the log. A difference means that rows were lost or doubled on the way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydelta.errors import RowsDoNotAddUpError, StorageError
+
+__all__ = ["RowCounts", "check_rows", "reconcile"]
+
+_log = logging.getLogger(__name__)
+_HINT: Final = (
+    "The table is as it was. Run the command again; if it fails again, report it with this message, and leave the "
+    "table to another engine until it is answered."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """Numbers of rows.
+
+    Args:
+        live: In the touched files before, without those that deletion vectors hid.
+        deleted: Of these, the ones found to go.
+        updated: Of these, the ones found to change.
+        inserted: New ones.
+        written: In the new data files.
+        hidden: That new deletion vectors hide; None where the touched files were rewritten.
+        changes: In the new files of the change data feed; None where none are written.
+    """
+
+    live: int
+    written: int
+    deleted: int = 0
+    updated: int = 0
+    inserted: int = 0
+    hidden: int | None = None
+    changes: int | None = None
+
+    @property
+    def copied(self) -> int:
+        """Rows that went into new files as they were."""
+        return 0 if self.hidden is not None else self.live - self.deleted - self.updated
+
+
+def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
+    """Nothing, when the counts add up. Pure.
+
+    Args:
+        counts: What the command counted.
+        table: For the message.
+
+    Raises:
+        RowsDoNotAddUpError: They do not; the message names each sum that is wrong.
+    """
+    wrong = []
+    if counts.copied < 0:
+        wrong.append(f"{counts.deleted + counts.updated} rows matched in files that hold {counts.live}")
+    expected = counts.updated + counts.copied + counts.inserted
+    if counts.written != expected:
+        wrong.append(
+            f"{counts.written} rows were written where {counts.updated} updated, {counts.copied} copied and "
+            f"{counts.inserted} inserted ones make {expected}"
+        )
+    found = counts.deleted + counts.updated
+    if counts.hidden is not None and counts.hidden != found:
+        wrong.append(f"deletion vectors hide {counts.hidden} rows where {found} matched")
+    recorded = counts.deleted + 2 * counts.updated + counts.inserted
+    if counts.changes is not None and counts.changes != recorded:
+        wrong.append(f"the change data feed has {counts.changes} rows where it should have {recorded}")
+    if wrong:
+        raise RowsDoNotAddUpError(
+            f"The rows do not add up: {'; '.join(wrong)}. Nothing was committed, and the files written for it are "
+            "removed.",
+            hint=_HINT,
+            table=table,
+        )
+
+
+def check_rows(counts: RowCounts, recount: Callable[[], int], *, table: str | None = None) -> RowCounts:
+    """The counts when they add up, by the files' own footers if not by the log.
+
+    Args:
+        counts: What the command counted; ``live`` by the log, whose ``numRecords`` is what some writer said.
+        recount: Live rows of the touched files by their footers. Called only if the counts do not add up.
+        table: For the message.
+
+    Raises:
+        RowsDoNotAddUpError: They do not add up either way.
+    """
+    try:
+        reconcile(counts, table=table)
+    except RowsDoNotAddUpError as wrong:
+        try:
+            recounted = replace(counts, live=recount())
+        except StorageError as error:
+            raise wrong from error
+        if recounted == counts:
+            raise
+        reconcile(recounted, table=table)
+        _log.warning(
+            "the log says that the touched files of %s hold %d live rows, and their footers say %d",
+            table, counts.live, recounted.live,
+        )  # fmt: skip
+        return recounted
+    return counts
