@@ -35,6 +35,7 @@
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    ├ RowCountMismatchError             what a command read and wrote does not add up; not committed
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
@@ -95,6 +96,7 @@ __all__ = [
     "ParseError",
     "ProtocolChangedException",
     "ProtocolError",
+    "RowCountMismatchError",
     "SchemaError",
     "SchemaMismatchError",
     "SqlError",
@@ -426,6 +428,15 @@ class ChangeDataNotRecordedError(DeltaError):
     """A version in the range that was asked for was made while the change data feed was off."""
 
     code = "DELTA_MISSING_CHANGE_DATA"
+
+
+class RowCountMismatchError(DeltaError):
+    """What a command read, hid, copied and wrote does not add up: rows were lost or doubled, so nothing was committed.
+
+    The input cannot cause it, so it is a defect of the engine; the rows in the table are as they were.
+    """
+
+    code = "DELTA_ROW_COUNT_MISMATCH"
 
 
 class UnsafeOperationError(DeltaError):

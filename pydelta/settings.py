@@ -144,6 +144,14 @@ def _ratio(text: str, *, name: str) -> float:
     return value
 
 
+def _isolation_level(text: str, *, name: str) -> str:
+    """A level that a table may ask for; snapshot isolation in an old log counts as the default, which is stronger."""
+    if text.strip().lower() == _SNAPSHOT_ISOLATION.lower():
+        return "Serializable"
+    return _choice("Serializable", "WriteSerializable")(text, name=name)
+
+
+_SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
     "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
@@ -155,7 +163,7 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointPolicy": ("checkpoint_policy", _choice("classic", "v2")),
     "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", _integer),
     "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", _columns),
-    "delta.isolationLevel": ("isolation_level", _choice("WriteSerializable", "Serializable", "SnapshotIsolation")),
+    "delta.isolationLevel": ("isolation_level", _isolation_level),
     "delta.enableInCommitTimestamps": ("in_commit_timestamps_enabled", parse_bool),
     "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", _integer),
     "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", _integer),
@@ -220,7 +228,7 @@ class TableProperties:
     checkpoint_policy: str = "classic"
     data_skipping_num_indexed_cols: int = 32
     data_skipping_stats_columns: tuple[str, ...] | None = None
-    isolation_level: str = "WriteSerializable"
+    isolation_level: str = "Serializable"
     in_commit_timestamps_enabled: bool = False
     in_commit_timestamp_enablement_version: int | None = None
     in_commit_timestamp_enablement_timestamp_ms: int | None = None
@@ -274,6 +282,12 @@ def check_property_names(configuration: Mapping[str, str]) -> None:
                 hint=f"Did you mean {known[close[0]]!r}?"
                 if close
                 else "Names of your own must not begin with 'delta.'.",
+            )
+        if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
+            raise InvalidArgumentError(
+                f"{name} is {configuration[name]!r}: two writers that change rows could lose each other's changes.",
+                hint="Set it to Serializable, which is the default, or to WriteSerializable. Commits that change no "
+                "row, such as OPTIMIZE, take snapshot isolation by themselves.",
             )
     TableProperties.parse(configuration)
 
