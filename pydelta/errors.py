@@ -35,10 +35,10 @@
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
-    ├ RowCountMismatchError             what a command read and wrote does not add up; not committed
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
+    ├ RowsDoNotAddUpError               a command's own counts contradict each other: nothing was committed
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
     └ CatalogSyncError                the metastore; its kinds are in catalog_sync.errors
 
@@ -96,7 +96,7 @@ __all__ = [
     "ParseError",
     "ProtocolChangedException",
     "ProtocolError",
-    "RowCountMismatchError",
+    "RowsDoNotAddUpError",
     "SchemaError",
     "SchemaMismatchError",
     "SqlError",
@@ -430,15 +430,6 @@ class ChangeDataNotRecordedError(DeltaError):
     code = "DELTA_MISSING_CHANGE_DATA"
 
 
-class RowCountMismatchError(DeltaError):
-    """What a command read, hid, copied and wrote does not add up: rows were lost or doubled, so nothing was committed.
-
-    The input cannot cause it, so it is a defect of the engine; the rows in the table are as they were.
-    """
-
-    code = "DELTA_ROW_COUNT_MISMATCH"
-
-
 class UnsafeOperationError(DeltaError):
     """An operation that the table's own rules forbid."""
 
@@ -449,6 +440,12 @@ class CannotVacuumLiteError(UnsafeOperationError):
     """The log no longer tells everything that VACUUM LITE would have to delete."""
 
     code = "DELTA_CANNOT_VACUUM_LITE"
+
+
+class RowsDoNotAddUpError(DeltaError):
+    """A command found, hid, copied and wrote numbers of rows that contradict each other; it committed nothing."""
+
+    code = "DELTA_ROWS_DO_NOT_ADD_UP"
 
 
 class DeltaEnvironmentError(DeltaError):

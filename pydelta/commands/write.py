@@ -25,6 +25,7 @@ from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaError,
+    InvalidArgumentError,
     MetadataChangedException,
     UnsafeOperationError,
     error_context,
@@ -210,6 +211,7 @@ class _Write:
         condition = None
         if plan.kind is WriteKind.REPLACE_WHERE:
             condition = self.engine.bind_condition(snapshot, self.options.replace_where)
+            self._refuse_data_columns(condition)
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
         going: list[AddFile] = []
@@ -221,7 +223,7 @@ class _Write:
             target = WriteTarget(
                 table_uri=snapshot.table_uri,
                 plan=plan,
-                predicate=self.options.replace_where,
+                predicate=self.options.replace_where if self.options.replace_where_check else None,
                 options=self.options,
                 settings=self.settings,
                 record_inserts=bool(kept.changes),
@@ -260,6 +262,18 @@ class _Write:
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
         )
+
+    def _refuse_data_columns(self, condition: BoundCondition) -> None:
+        """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
+        partitions = self.txn.snapshot.partition_columns
+        others = condition.references - set(partitions)
+        if others and not self.settings.replace_where_data_columns:
+            raise InvalidArgumentError(
+                f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
+                f"{', '.join(partitions) or 'nothing'}.",
+                hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
+                "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",
+            )
 
     def _refuse_append_only(self) -> None:
         """Before any row is written; the transaction would refuse the commit anyway."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pydelta.errors import RowCountMismatchError, SchemaError
+from pydelta.errors import RowsDoNotAddUpError, SchemaError
 from pydelta.protocol.partitions import serialize_partition_value
 from pydelta.protocol.types import DataType
 
@@ -47,7 +47,7 @@ def split_by_partition(
 
     Raises:
         SchemaError: A value that has no text in the log.
-        RowCountMismatchError: Some row would come under values that are not its own.
+        RowsDoNotAddUpError: Some row would come under values that are not its own.
     """
     if not data.num_rows:
         return
@@ -91,7 +91,7 @@ def check_runs(starts: Any, codes: Sequence[Any], rows: int) -> None:
         rows: How many rows there are.
 
     Raises:
-        RowCountMismatchError: Some row is in no run, or among those of other values.
+        RowsDoNotAddUpError: Some row is in no run, or among those of other values.
     """
     own = np.ones(rows - starts[0] if len(starts) else 0, dtype=bool)
     lengths = np.diff(np.append(starts, rows))
@@ -99,7 +99,7 @@ def check_runs(starts: Any, codes: Sequence[Any], rows: int) -> None:
         own &= part[starts[0] :] == np.repeat(part[starts], lengths)
     placed = int(np.count_nonzero(own))
     if placed != rows:
-        raise RowCountMismatchError(
+        raise RowsDoNotAddUpError(
             f"Only {placed} of {rows} rows of a batch were to be written under their own partition values.",
             hint="This is a defect of the engine; report it with the partition columns and their types.",
         )

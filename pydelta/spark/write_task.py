@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pydelta.errors import RowCountMismatchError
+from pydelta.errors import RowsDoNotAddUpError
 from pydelta.protocol.partitions import partition_dir
 from pydelta.spark.write_arrow import file_batch, float_leaves, leaf_names
 from pydelta.spark.write_split import PartitionColumn, split_by_partition
@@ -188,7 +188,7 @@ def run_task(
     Raises:
         StorageError: The store refused (full, read-only, no permission).
         SchemaError: A batch cannot be held by the files' schema.
-        RowCountMismatchError: The files hold other rows than came in.
+        RowsDoNotAddUpError: The files hold other rows than came in.
     """
     tasks = task.halves() if task.change_data else (task,)
     writers = [TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
@@ -213,11 +213,11 @@ def check_rows(given: int, records: Sequence[FileRecord]) -> None:
     """Compare the rows that came in with what the footers of the files say.
 
     Raises:
-        RowCountMismatchError: Rows were lost or doubled on the way.
+        RowsDoNotAddUpError: Rows were lost or doubled on the way.
     """
     written = sum(record.num_rows for record in records)
     if written != given:
-        raise RowCountMismatchError(
+        raise RowsDoNotAddUpError(
             f"{given} rows came to a task of the write, and {written} are in its files.",
             hint="This is a defect of the engine; report it with the types of the columns.",
         )

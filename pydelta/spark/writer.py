@@ -22,7 +22,7 @@ from pyspark.util import PythonEvalType
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
-from pydelta.errors import DeltaError, RowCountMismatchError
+from pydelta.errors import DeltaError, RowsDoNotAddUpError
 from pydelta.protocol.identity import identities
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.protocol.schema import StructType
@@ -219,14 +219,14 @@ def _reconcile(counted: RowCounts, of_table: int, of_feed: int) -> None:
     """Compare what Spark handed to the tasks with what their files hold.
 
     Raises:
-        RowCountMismatchError: Rows were lost or doubled on the way.
+        RowsDoNotAddUpError: Rows were lost or doubled on the way.
     """
     for what, given, written in (
         ("rows", counted.rows - counted.marked, of_table),
         ("rows of the change data feed", counted.marked, of_feed),
     ):
         if given != written:
-            raise RowCountMismatchError(
+            raise RowsDoNotAddUpError(
                 f"Spark counted that {given} {what} went into the write, and {written} are in its files.",
                 hint="This is a defect of the engine or of a disk; report it with the plan of the rows (df.explain).",
             )
@@ -280,7 +280,7 @@ def make_write_task(
         properties=properties,
         options=options,
         settings=settings,
-        timestamp_type=spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
+        timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
         session_codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
         change_data=change_data,
@@ -307,7 +307,7 @@ def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
     """
     try:
         yield
-    except RowCountMismatchError as error:
+    except RowsDoNotAddUpError as error:
         clean_up(task, staged.value)
         error.hint = f"{error.hint or ''} {_staged_note(len(staged.value))}".strip()
         raise

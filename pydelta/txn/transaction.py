@@ -39,6 +39,7 @@ from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
 from pydelta.txn.commit import Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
+from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.matching import matcher_for
 from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Backoff, Observer
@@ -337,15 +338,16 @@ class OptimisticTransaction:
             )
         staged, metadata = self._with_row_tracking(staged, metadata)
         staged, protocol = self._with_protocol(staged, metadata)
+        properties = TableProperties.parse(metadata.configuration)
+        stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
+        staged = self._with_enablement(staged, stamped=stamped)
         read = self.snapshot.properties if self.table_exists else TableProperties()
         check_staged(staged, metadata=metadata, protocol=protocol, append_only=read.append_only)
-        properties = TableProperties.parse(metadata.configuration)
         level = effective_level(Isolation(properties.isolation_level), staged)
         if blind_append is None:
             blind_append = staged.only_adds_files and not self.reads.depends_on_files
         elif blind_append and not staged.only_adds_files:
             raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
-        stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
         if properties.enable_row_tracking:
             tags = {_PRESERVED: "true", **(tags or {})}
         return Intention(
@@ -362,6 +364,16 @@ class OptimisticTransaction:
             stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,
             row_tracking=features.supports(protocol, "rowTracking") and not properties.row_tracking_suspended,
         )
+
+    def _with_enablement(self, staged: Staged, *, stamped: bool) -> Staged:
+        """The staged actions with what their metadata may say of since when commits carry times."""
+        if staged.metadata is None:
+            return staged
+        was_on = self.table_exists and self.snapshot.in_commit_timestamps_enabled
+        kept = with_kept_enablement(staged.metadata, self.snapshot.metadata, was_on=was_on, is_on=stamped)
+        if kept is staged.metadata:
+            return staged
+        return Staged.of([kept, *(action for action in staged.actions if not isinstance(action, Metadata))])
 
     def _with_row_tracking(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Metadata]:
         """The staged actions with names for the columns that keep row ids, where their metadata turns tracking on."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydelta.errors import RowCountMismatchError, SchemaError
+from pydelta.errors import RowsDoNotAddUpError, SchemaError
 from pydelta.protocol.schema import PrimitiveType
 from pydelta.spark.write_split import PartitionColumn, check_runs, split_by_partition
 from pydelta.spark.write_task import WriteTask, run_task
@@ -123,7 +123,7 @@ def test_the_files_of_a_task_have_the_values_of_their_rows(tmp_path):
 def test_rows_among_those_of_another_partition_fail_the_task(starts, message):
     codes = [np.array([0, 0, 0, 1, 1]), np.array([5, 5, 6, 6, 6])]
     check_runs(np.array([0, 2, 3]), codes, 5)
-    with pytest.raises(RowCountMismatchError, match=message):
+    with pytest.raises(RowsDoNotAddUpError, match=message):
         check_runs(np.array(starts, dtype=np.intp), codes, 5)
 
 

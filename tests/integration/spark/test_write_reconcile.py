@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.errors import RowCountMismatchError
+from pydelta.errors import RowsDoNotAddUpError
 from pydelta.log import DeltaLog
 from pydelta.spark import writer
 
@@ -57,7 +57,7 @@ def test_a_difference_to_what_spark_counted_commits_nothing(spark, tmp_path, mon
     before = data_files(path)
     lost, written = DAMAGES[damage]
     monkeypatch.setattr(writer, "run_task", losing(lost))
-    with pytest.raises(RowCountMismatchError) as caught:
+    with pytest.raises(RowsDoNotAddUpError) as caught:
         rows.write.format("delta").mode("append").save(path)
     assert f"100 rows went into the write, and {written} are in its files" in str(caught.value)
     assert "no version was made" in str(caught.value).lower()
@@ -67,7 +67,10 @@ def test_a_difference_to_what_spark_counted_commits_nothing(spark, tmp_path, mon
 
 @pytest.mark.parametrize(
     ("lost_kind", "message"),
-    [(None, "30 rows went into the write, and 0"), ("delete", "10 rows of the change data feed went into the write, and 0")],
+    [
+        (None, "30 rows went into the write, and 0"),
+        ("delete", "10 rows of the change data feed went into the write, and 0"),
+    ],
 )
 def test_rows_of_the_change_feed_are_counted_apart(spark, tmp_path, monkeypatch, lost_kind, message):
     path = str(tmp_path / "t")
@@ -81,14 +84,14 @@ def test_rows_of_the_change_feed_are_counted_apart(spark, tmp_path, monkeypatch,
     from pydelta.tables import DeltaTable
 
     before = data_files(path)
-    with pytest.raises(RowCountMismatchError, match=message):
+    with pytest.raises(RowsDoNotAddUpError, match=message):
         DeltaTable.forPath(spark, path).delete("id < 10")
     assert versions(path) == ["00000000000000000000.json"]
     assert data_files(path) == before
 
 
 def test_plans_of_every_kind_are_counted_once(spark, tmp_path):
-    """No rows, a cached input, a shuffle that adaptive execution changes, a limit, a union, rows observed by the user."""
+    """No rows, a cached input, a shuffle that adaptive execution changes, a limit, a union, the user's own counts."""
     from pyspark.sql import Observation
 
     seen = Observation("mine")
@@ -131,4 +134,4 @@ def test_attempts_that_fail_or_come_second_are_not_counted(tmp_path):
     assert found["speculated"] == found["expected"]
     assert found["second attempts"] >= 1
     assert found["lost executor"] == found["expected"]
-    assert found["mismatch"].startswith("[DELTA_ROW_COUNT_MISMATCH] 400 rows went into the write, and 399 are")
+    assert found["mismatch"].startswith("[DELTA_ROWS_DO_NOT_ADD_UP] 400 rows went into the write, and 399 are")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.errors import RowCountMismatchError, SchemaError, StorageFullError
+from pydelta.errors import RowsDoNotAddUpError, SchemaError, StorageFullError
 from pydelta.protocol.schema import DecimalType, PrimitiveType
 from pydelta.spark import write_task
 from pydelta.spark.write_task import RECORD_SCHEMA, FileRecord, PartitionColumn, WriteTask, record_batch, run_task
@@ -394,6 +394,6 @@ def test_a_task_that_loses_rows_fails_and_leaves_no_file(tmp_path, monkeypatch, 
         original(self, batch.slice(kept.start, len(range(batch.num_rows)[kept])))
 
     monkeypatch.setattr(write_task.TaskWriter, "add", add)
-    with pytest.raises(RowCountMismatchError, match=f"100 rows came to a task of the write, and {message}"):
+    with pytest.raises(RowsDoNotAddUpError, match=f"100 rows came to a task of the write, and {message}"):
         run_task(batches(pa.array(range(100)), names=["id"]), task_for(tmp_path), partition_id=0)
     assert files_under(tmp_path) == []
