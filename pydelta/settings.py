@@ -413,9 +413,10 @@ class Settings:
     optimize_write_bin_bytes: int = 512 * 1024 * 1024
     replace_where_check: bool = True
     replace_where_data_columns: bool = True
-    txn_app_id: str | None = None
-    txn_version: int | None = None
-    txn_version_auto_reset: bool = False
+    # Not shown, since logs are shared by what settings show, and a version may be another for each command.
+    txn_app_id: str | None = field(default=None, repr=False)
+    txn_version: int | None = field(default=None, repr=False)
+    txn_version_auto_reset: bool = field(default=False, repr=False)
     optimize_max_file_bytes: int | None = None
     optimize_min_file_bytes: int | None = None
     optimize_max_deleted_ratio: float = 0.05

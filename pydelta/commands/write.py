@@ -32,7 +32,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or, columns, is_partition_only
-from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata, SetTransaction
+from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
@@ -168,10 +168,9 @@ def _write_once(
     *,
     managed: bool,
 ) -> WriteResult:
-    if options.txn_app_id is not None and options.txn_version is not None:
-        landed = txn.txn_version(options.txn_app_id)
-        if landed is not None and landed >= options.txn_version:
-            return WriteResult(version=None)
+    app_id, version = options.txn_app_id, options.txn_version
+    if app_id is not None and version is not None and not txn.commit_once(app_id, version):
+        return WriteResult(version=None)
     plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
     if plan.kind is WriteKind.SKIP:
         return WriteResult(version=None)
@@ -347,10 +346,6 @@ class _Write:
         actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
         if clustering is not None:
             actions.append(clustering)
-        if self.options.txn_app_id is not None and self.options.txn_version is not None:
-            actions.append(
-                SetTransaction(app_id=self.options.txn_app_id, version=self.options.txn_version, last_updated=now_ms)
-            )
         operation = Operation(
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, kept, going)
         )

@@ -30,7 +30,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol import features
-from pydelta.protocol.actions import Action, Metadata, Protocol
+from pydelta.protocol.actions import Action, Metadata, Protocol, SetTransaction
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
@@ -126,6 +126,7 @@ class OptimisticTransaction:
         self._exactly = False
         self._brings_back = False
         self._rows_stand_alone = False
+        self._transaction: SetTransaction | None = None
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
         observer.at(READ)
@@ -240,6 +241,24 @@ class OptimisticTransaction:
         found = self.snapshot.set_transactions.get(app_id)
         return None if found is None else found.version
 
+    def commit_once(self, app_id: str, version: int) -> bool:
+        """Let the commit count as a version of an application, which the table takes once.
+
+        Args:
+            app_id: The application.
+            version: Its version; the versions of an application grow.
+
+        Returns:
+            False when the table has this version or a later one already: then there is nothing to do.
+
+        Protocol: "Transaction Identifiers".
+        """
+        landed = self.txn_version(app_id)
+        if landed is not None and landed >= version:
+            return False
+        self._transaction = SetTransaction(app_id=app_id, version=version, last_updated=self._clock())
+        return True
+
     def update_metadata(self, metadata: Metadata) -> None:
         """Let the commit change the table's metadata. What is equal to the table's is left out of the commit."""
         self._require_open()
@@ -328,7 +347,8 @@ class OptimisticTransaction:
         tags: Mapping[str, str] | None,
         blind_append: bool | None,
     ) -> Intention:
-        own: list[Action] = [item for item in (self._protocol, self._metadata) if item is not None]
+        stated = (self._protocol, self._metadata, self._transaction)
+        own: list[Action] = [item for item in stated if item is not None]
         staged = Staged.of([*own, *actions])
         metadata = staged.metadata or self.snapshot.metadata
         if metadata is None:
