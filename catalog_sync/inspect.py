@@ -247,7 +247,7 @@ def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict
         raise InvalidArgumentError(f"{directory or 'The table'} has no manifest.", hint=hint, table=log.uri) from error
     rows: list[dict[str, Any]] = []
     for data in _contents(log, lines):
-        source = pq.ParquetFile(io.BytesIO(data))
+        source = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")  # nanoseconds would wrap around
         for batch in source.iter_batches(batch_size=limit):
             rows += batch.to_pylist()
             if len(rows) >= limit:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.reference_settings import check_reference_settings, reference_settings
 
 __all__ = ["Settings", "TableProperties", "parse_interval_ms"]
 
@@ -144,6 +145,14 @@ def _ratio(text: str, *, name: str) -> float:
     return value
 
 
+def _isolation_level(text: str, *, name: str) -> str:
+    """A level that a table may ask for; snapshot isolation in an old log counts as the default, which is stronger."""
+    if text.strip().lower() == _SNAPSHOT_ISOLATION.lower():
+        return "Serializable"
+    return _choice("Serializable", "WriteSerializable")(text, name=name)
+
+
+_SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
     "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
@@ -155,7 +164,7 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointPolicy": ("checkpoint_policy", _choice("classic", "v2")),
     "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", _integer),
     "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", _columns),
-    "delta.isolationLevel": ("isolation_level", _choice("WriteSerializable", "Serializable", "SnapshotIsolation")),
+    "delta.isolationLevel": ("isolation_level", _isolation_level),
     "delta.enableInCommitTimestamps": ("in_commit_timestamps_enabled", parse_bool),
     "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", _integer),
     "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", _integer),
@@ -220,7 +229,7 @@ class TableProperties:
     checkpoint_policy: str = "classic"
     data_skipping_num_indexed_cols: int = 32
     data_skipping_stats_columns: tuple[str, ...] | None = None
-    isolation_level: str = "WriteSerializable"
+    isolation_level: str = "Serializable"
     in_commit_timestamps_enabled: bool = False
     in_commit_timestamp_enablement_version: int | None = None
     in_commit_timestamp_enablement_timestamp_ms: int | None = None
@@ -275,7 +284,39 @@ def check_property_names(configuration: Mapping[str, str]) -> None:
                 if close
                 else "Names of your own must not begin with 'delta.'.",
             )
+        if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
+            raise InvalidArgumentError(
+                f"{name} is {configuration[name]!r}: two writers that change rows could lose each other's changes.",
+                hint="Set it to Serializable, which is the default, or to WriteSerializable. Commits that change no "
+                "row, such as OPTIMIZE, take snapshot isolation by themselves.",
+            )
     TableProperties.parse(configuration)
+
+
+KEPT_PROPERTIES: Final = (
+    "delta.columnMapping.maxColumnId",
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+    "delta.requireCheckpointProtectionBeforeVersion",
+)
+"""Properties that the engine keeps for itself: each is about one log."""
+
+
+def refuse_kept_properties(given: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
+    """Nothing, when users may set these properties.
+
+    Args:
+        given: What they set.
+        there: The table's properties; setting what is there already is no change.
+
+    Raises:
+        InvalidArgumentError: One of them is the engine's own.
+    """
+    for name in KEPT_PROPERTIES:
+        if name in given and given[name] != (there or {}).get(name):
+            raise InvalidArgumentError(f"{name} is kept by the engine and cannot be set.", hint="Leave it out.")
 
 
 _SESSION_PREFIX: Final = "spark.pydelta."
@@ -293,6 +334,11 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "write.maxOpenFiles": ("max_open_files", _positive_int),
     "write.optimize": ("optimize_write", parse_bool),
     "write.optimizeBinSize": ("optimize_write_bin_bytes", parse_bytes),
+    "write.replaceWhereCheck": ("replace_where_check", parse_bool),
+    "write.replaceWhereDataColumns": ("replace_where_data_columns", parse_bool),
+    "write.txnAppId": ("txn_app_id", lambda text, *, name: text),
+    "write.txnVersion": ("txn_version", _integer),
+    "write.txnVersionAutoReset": ("txn_version_auto_reset", parse_bool),
     "optimize.maxFileSize": ("optimize_max_file_bytes", parse_bytes),
     "optimize.minFileSize": ("optimize_min_file_bytes", parse_bytes),
     "optimize.maxDeletedRowsRatio": ("optimize_max_deleted_ratio", _ratio),
@@ -311,20 +357,11 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
 _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {
     "spark.hadoop.hive.metastore.uris": "sync.metastore",
-    "spark.databricks.delta.schema.autoMerge.enabled": "schema.autoMerge",
-    "spark.databricks.delta.optimizeMetadataQuery.enabled": "read.metadataQuery",
-    "spark.databricks.delta.retentionDurationCheck.enabled": "vacuum.retentionCheck",
-    "spark.databricks.delta.commitInfo.userMetadata": "commit.userMetadata",
     "spark.sql.sources.partitionOverwriteMode": "write.partitionOverwriteMode",
-    "spark.databricks.delta.optimizeWrite.enabled": "write.optimize",
-    "spark.databricks.delta.optimize.maxFileSize": "optimize.maxFileSize",
-    "spark.databricks.delta.optimize.minFileSize": "optimize.minFileSize",
-    "spark.databricks.delta.optimize.maxDeletedRowsRatio": "optimize.maxDeletedRowsRatio",
-    "spark.databricks.delta.autoCompact.enabled": "autoCompact.enabled",
-    "spark.databricks.delta.autoCompact.maxFileSize": "autoCompact.maxFileSize",
-    "spark.databricks.delta.autoCompact.minFileSize": "autoCompact.minFileSize",
-    "spark.databricks.delta.autoCompact.minNumFiles": "autoCompact.minNumFiles",
+    **{key: item.ours for key, item in reference_settings().items() if item.ours and item.ours in _SESSION_PARSERS},
 }
+_IN_MEBIBYTES: Final = frozenset({"spark.databricks.delta.optimizeWrite.binSize"})
+"""Aliases whose numbers without a unit are no bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +378,11 @@ class Settings:
         max_open_files: Parquet writers that one task keeps open at once.
         optimize_write: Shuffle rows before a write so that each partition gets few files; None: as the table says.
         optimize_write_bin_bytes: Bytes that such a shuffle brings together for one task.
+        replace_where_check: Refuse rows of a ``replaceWhere`` that do not satisfy its condition.
+        replace_where_data_columns: Let ``replaceWhere`` name columns that do not partition the table.
+        txn_app_id: Application that this session's changes of rows are committed for, each ``txn_version`` once.
+        txn_version: The application's version; belongs to ``txn_app_id``.
+        txn_version_auto_reset: Unset the version in the session after each such commit.
         optimize_max_file_bytes: Target of OPTIMIZE; None: the table's ``delta.targetFileSize``, or 1 GiB.
         optimize_min_file_bytes: OPTIMIZE leaves files of this size and larger alone; None: the target.
         optimize_max_deleted_ratio: A file of which a larger part is deleted is rewritten by OPTIMIZE.
@@ -369,6 +411,12 @@ class Settings:
     max_open_files: int = 64
     optimize_write: bool | None = None
     optimize_write_bin_bytes: int = 512 * 1024 * 1024
+    replace_where_check: bool = True
+    replace_where_data_columns: bool = True
+    # Not shown, since logs are shared by what settings show, and a version may be another for each command.
+    txn_app_id: str | None = field(default=None, repr=False)
+    txn_version: int | None = field(default=None, repr=False)
+    txn_version_auto_reset: bool = field(default=False, repr=False)
     optimize_max_file_bytes: int | None = None
     optimize_min_file_bytes: int | None = None
     optimize_max_deleted_ratio: float = 0.05
@@ -385,15 +433,32 @@ class Settings:
     sync_partition_value_length: int = 255
     default_properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def transaction(self) -> tuple[str | None, int | None]:
+        """The application and its version that the session commits for; both None where it names none.
+
+        Raises:
+            InvalidArgumentError: Just one of the two is set.
+        """
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise InvalidArgumentError(
+                "The settings write.txnAppId and write.txnVersion belong together, and only one of them is set.",
+                hint="Set both or neither of spark.databricks.delta.write.txnAppId and "
+                "spark.databricks.delta.write.txnVersion (or the same under spark.pydelta.write).",
+            )
+        return self.txn_app_id, self.txn_version
+
     @classmethod
     def resolve(cls, session: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> Settings:
         """Read the settings of a Spark session (all its keys may be given) and of the environment.
 
         Raises:
             UnknownSettingError: A ``spark.pydelta.*`` key that nothing reads, with a suggestion.
-            InvalidArgumentError: A value that cannot be right, named.
+            InvalidArgumentError: A value that cannot be right, named; a setting of the reference engine whose value
+                is not supported and would change what is written.
         """
         session = session or {}
+        check_reference_settings(session)
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
         for key, (name, parser) in _SESSION_PARSERS.items():
@@ -403,7 +468,9 @@ class Settings:
         for alias, key in _ALIASES.items():
             if alias in session:
                 name, parser = _SESSION_PARSERS[key]
-                values[name] = parser(session[alias], name=alias)
+                text = session[alias]
+                unit = "m" if alias in _IN_MEBIBYTES and text.strip().isdigit() else ""
+                values[name] = parser(text.strip() + unit if unit else text, name=alias)
         defaults: dict[str, str] = {}
         for full, text in session.items():
             prefix = next((p for p in _DEFAULTS_PREFIXES if full.startswith(p)), None)

@@ -30,10 +30,10 @@ from pydelta.commands.dependants import CONSTRAINT_PREFIX
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata, Protocol, encode_json
-from pydelta.protocol.column_mapping import MAX_COLUMN_ID, MODE, check_mode_change, mapped_metadata, mode_of
+from pydelta.protocol.column_mapping import MODE, check_mode_change, mapped_metadata, mode_of
 from pydelta.protocol.features import at_least, is_request, upgrade, with_feature
 from pydelta.protocol.schema_edits import suggestion
-from pydelta.settings import TableProperties, check_property_names
+from pydelta.settings import KEPT_PROPERTIES, TableProperties, check_property_names, refuse_kept_properties
 from pydelta.txn import Operation
 
 __all__ = [
@@ -47,15 +47,6 @@ __all__ = [
 
 _FEATURE: Final = "delta.feature."
 _COMMENT: Final = "comment"
-_OWN: Final = (
-    MAX_COLUMN_ID,
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-    "delta.requireCheckpointProtectionBeforeVersion",
-)
-"""Properties that the engine keeps for itself."""
 
 
 def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
@@ -63,8 +54,7 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     metadata, given = _metadata(snapshot), dict(change.properties)
     for name in given:
         _refuse_constraint(name)
-        if name in _OWN and given[name] != metadata.configuration.get(name):
-            raise InvalidArgumentError(f"{name} is kept by the engine and cannot be set.", hint="Leave it out.")
+    refuse_kept_properties(given, metadata.configuration)
     check_property_names(given)
     operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(given)})
     description = given.get(_COMMENT, metadata.description)
@@ -120,7 +110,7 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
                 f"The table has no property {name!r} to unset.",
                 hint=suggestion(name, sorted(metadata.configuration), what="properties"),
             )
-        if name in _OWN and there:
+        if name in KEPT_PROPERTIES and there:
             raise InvalidArgumentError(f"{name} is kept by the engine and cannot be unset.", hint="Leave it out.")
         if name == MODE:
             check_mode_change(snapshot.column_mapping_mode, "none")

@@ -36,7 +36,7 @@ from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, 
 from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
-from pydelta.settings import check_property_names
+from pydelta.settings import check_property_names, refuse_kept_properties
 from pydelta.storage import Store, open_store
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
@@ -48,11 +48,7 @@ _THREADS: Final = 16
 _SUFFIX: Final = re.compile(r"-c[0-9a-f]{8}(?=\.|$)")
 _ROW_TRACKING: Final = "delta.rowTracking"
 _MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
-_OF_THE_LOG: Final = (
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-    "delta.requireCheckpointProtectionBeforeVersion",
-)
+_PROTECTION: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +183,7 @@ def clone_table(
             raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
         snapshot = source.snapshot(version=version, timestamp_ms=timestamp_ms)
         check_property_names(properties or {})
+        refuse_kept_properties(properties or {})
     with error_context(table=target.uri):
         txn = begin(target)
         _refuse_target(txn, target, replace=replace)
@@ -344,7 +341,7 @@ def cloned_metadata(
         properties: Over the source's.
         now_ms: Time of creation, epoch milliseconds.
     """
-    configuration = {key: value for key, value in source.configuration.items() if key not in _OF_THE_LOG}
+    configuration = {key: value for key, value in source.configuration.items() if key != _PROTECTION}
     configuration |= properties
     ids = [
         meta.configuration[_MAX_COLUMN_ID]

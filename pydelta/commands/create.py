@@ -24,7 +24,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.schema import StructType
-from pydelta.settings import Settings, check_property_names
+from pydelta.settings import Settings, check_property_names, refuse_kept_properties
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
 
@@ -118,6 +118,7 @@ def plan_create(
         raise SchemaError("A table needs at least one column, and none was given.", hint="Call addColumn.")
     check_columns(schema)
     check_property_names(properties or {})
+    refuse_kept_properties(properties or {})
     metadata = new_metadata(
         schema,
         partition_columns=partition_columns,

@@ -30,11 +30,7 @@ __all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
 _SHOWN_MISSING = 10
 _CLOCKS_APART_MS = 600_000
 _MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
-_TIMESTAMP_PROPERTIES = (
-    "delta.enableInCommitTimestamps",
-    "delta.inCommitTimestampEnablementVersion",
-    "delta.inCommitTimestampEnablementTimestamp",
-)
+_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,17 +148,14 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
         target: Of the version to go back to.
         current: Of the newest version.
         stamped: Whether commits carry in-commit timestamps now. Then they go on doing so: versions in between have
-            them, and the property must not say that they began elsewhere.
+            them.
 
     Protocol: "Column Mapping" (``maxColumnId`` never falls), "In-Commit Timestamps", "Identity Columns" (no value is
     given twice).
     """
     configuration = dict(target.configuration)
     if stamped:
-        for name in _TIMESTAMP_PROPERTIES:
-            configuration.pop(name, None)
-            if name in current.configuration:
-                configuration[name] = current.configuration[name]
+        configuration[_TIMESTAMPS] = current.configuration[_TIMESTAMPS]
     ids = [meta.configuration[_MAX_COLUMN_ID] for meta in (target, current) if _MAX_COLUMN_ID in meta.configuration]
     if ids:
         configuration[_MAX_COLUMN_ID] = max(ids, key=int)

@@ -26,13 +26,14 @@ from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaError,
+    InvalidArgumentError,
     MetadataChangedException,
     UnsafeOperationError,
     error_context,
 )
 from pydelta.log import DeltaLog
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
-from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata, SetTransaction
+from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
@@ -170,10 +171,9 @@ def _write_once(
     *,
     managed: bool,
 ) -> WriteResult:
-    if options.txn_app_id is not None and options.txn_version is not None:
-        landed = txn.txn_version(options.txn_app_id)
-        if landed is not None and landed >= options.txn_version:
-            return WriteResult(version=None)
+    app_id, version = options.txn_app_id, options.txn_version
+    if app_id is not None and version is not None and not txn.commit_once(app_id, version):
+        return WriteResult(version=None)
     plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
     if plan.kind is WriteKind.SKIP:
         return WriteResult(version=None)
@@ -213,6 +213,7 @@ class _Write:
         condition = None
         if plan.kind is WriteKind.REPLACE_WHERE:
             condition = self.engine.bind_condition(snapshot, self.options.replace_where)
+            self._refuse_data_columns(condition)
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
         going: list[AddFile] = []
@@ -224,7 +225,7 @@ class _Write:
             target = WriteTarget(
                 table_uri=snapshot.table_uri,
                 plan=plan,
-                predicate=self.options.replace_where,
+                predicate=self.options.replace_where if self.options.replace_where_check else None,
                 options=self.options,
                 settings=self.settings,
                 record_inserts=bool(kept.changes),
@@ -264,6 +265,18 @@ class _Write:
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
         )
+
+    def _refuse_data_columns(self, condition: BoundCondition) -> None:
+        """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
+        partitions = self.txn.snapshot.partition_columns
+        others = condition.references - set(partitions)
+        if others and not self.settings.replace_where_data_columns:
+            raise InvalidArgumentError(
+                f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
+                f"{', '.join(partitions) or 'nothing'}.",
+                hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
+                "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",
+            )
 
     def _refuse_append_only(self) -> None:
         """Before any row is written; the transaction would refuse the commit anyway."""
@@ -335,10 +348,6 @@ class _Write:
         actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
         if clustering is not None:
             actions.append(clustering)
-        if self.options.txn_app_id is not None and self.options.txn_version is not None:
-            actions.append(
-                SetTransaction(app_id=self.options.txn_app_id, version=self.options.txn_version, last_updated=now_ms)
-            )
         operation = Operation(
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, kept, going)
         )

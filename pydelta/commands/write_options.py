@@ -7,12 +7,12 @@ import enum
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from pydelta.errors import InvalidArgumentError
-from pydelta.settings import Settings, check_property_names, parse_bool
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.settings import Settings, check_property_names, parse_bool, refuse_kept_properties
 
-__all__ = ["WriteMode", "WriteOptions"]
+__all__ = ["HONOURED", "PASSED_OVER", "WriteMode", "WriteOptions", "guide_table"]
 
 
 class WriteMode(enum.Enum):
@@ -56,23 +56,65 @@ class WriteMode(enum.Enum):
         return self in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
 
 
-_KNOWN: Final = (
-    "clusterBy",
-    "compression",
-    "dataChange",
-    "maxRecordsPerFile",
-    "mergeSchema",
-    "optimizeWrite",
-    "overwriteSchema",
-    "partitionOverwriteMode",
-    "path",
-    "replaceWhere",
-    "targetFileSize",
-    "txnAppId",
-    "txnVersion",
-    "userMetadata",
+HONOURED: Final[Mapping[str, str]] = {
+    "clusterBy": "columns that OPTIMIZE orders rows by, for a table that the write makes",
+    "compression": "codec of the data files, over the table's; `parquet.compression` is the same",
+    "dataChange": "false: the rows were there before, just in other files",
+    "maxRecordsPerFile": "rows at which a file is closed",
+    "mergeSchema": "add the data's new columns to the table",
+    "optimizeWrite": "shuffle the rows first, so that each partition gets few files",
+    "overwriteSchema": "let an overwrite replace schema and partitioning",
+    "parquet.compression": "see `compression`, which goes first",
+    "partitionOverwriteMode": "dynamic: an overwrite replaces just the partitions that the data has rows for",
+    "path": "location of the table",
+    "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
+    "replaceUsing": "an overwrite replaces the rows that have the values of some row of the data in these columns",
+    "replaceWhere": "an overwrite replaces the rows of this condition",
+    "spark.sql.parquet.outputTimestampType": "how times are stored: INT96, TIMESTAMP_MICROS or TIMESTAMP_MILLIS",
+    "targetAlias": "what `replaceOn` calls the table",
+    "targetFileSize": "size at which a file is closed",
+    "txnAppId": "with `txnVersion`: a version of an application is written once",
+    "txnVersion": "see `txnAppId`",
+    "userMetadata": "text for the history",
+}
+"""The options of a writer, and what they say."""
+
+PASSED_OVER: Final[Mapping[str, str]] = {
+    "checkpointLocation": "a stream's, not its batches'",
+    "queryName": "a stream's, not its batches'",
+    "serialization.format": "Spark's catalog adds it",
+    "parquet.*": "tuning of another Parquet writer, such as `parquet.block.size`; files are laid out by size instead",
+}
+"""Options that may be given and have no meaning here; ``.*`` stands for any ending."""
+
+_OF_READERS: Final = (
+    "allowSourceColumnDrop",
+    "allowSourceColumnRename",
+    "allowSourceColumnTypeChange",
+    "endingTimestamp",
+    "endingVersion",
+    "excludeRegex",
+    "failOnDataLoss",
+    "ignoreChanges",
+    "ignoreDeletes",
+    "ignoreFileDeletion",
+    "maxBytesPerTrigger",
+    "maxFilesPerTrigger",
+    "readChangeData",
+    "readChangeFeed",
+    "schemaLocation",
+    "schemaTrackingLocation",
+    "skipChangeCommits",
+    "startingTimestamp",
+    "startingVersion",
+    "streamingSourceTrackingId",
+    "timestampAsOf",
+    "versionAsOf",
 )
-_STORAGE_PREFIXES: Final = ("fs.", "dfs.", "spark.hadoop.", "hadoop.")
+_ENCRYPTION_PREFIXES: Final = ("parquet.encryption.", "parquet.crypto.")
+_REPLACING: Final = frozenset({"replaceWhere", "replaceUsing", "replaceOn"})
+_STORAGE_PREFIXES: Final = ("fs.", "dfs.", "spark.hadoop.", "hadoop.", "google.cloud.")
+_TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +128,10 @@ class WriteOptions:
         merge_schema: Add the data's new columns to the table.
         overwrite_schema: Let an overwrite replace schema and partitioning.
         replace_where: Condition whose rows are replaced, or None.
+        replace_where_check: Whether every new row has to satisfy it.
+        replace_using: Columns; the rows that have their values of some row of the data are replaced.
+        replace_on: A condition; the rows for which it is true with some row of the data are replaced.
+        target_alias: What that condition calls the table.
         dynamic: Replace just the partitions that the data has rows for.
         txn_app_id, txn_version: Identify the write; a version that already landed is skipped.
         user_metadata: Free text for the history.
@@ -93,6 +139,7 @@ class WriteOptions:
         max_records_per_file: 0 for no limit.
         optimize_write: Shuffle rows first, so that each partition gets few files; None where the option is silent.
         compression: Codec, or None for the table's.
+        timestamp_type: How times are stored in files, or None for the session's.
         properties: ``delta.*`` and other table properties for a table that this write creates.
         storage: Storage settings given with this write; they may hold secrets.
         description: Comment on a table that this write creates.
@@ -104,6 +151,10 @@ class WriteOptions:
     merge_schema: bool = False
     overwrite_schema: bool = False
     replace_where: str | None = None
+    replace_where_check: bool = True
+    replace_using: tuple[str, ...] | None = None
+    replace_on: Any = None
+    target_alias: str | None = None
     dynamic: bool = False
     txn_app_id: str | None = None
     txn_version: int | None = None
@@ -113,6 +164,7 @@ class WriteOptions:
     target_file_size: str | None = None
     optimize_write: bool | None = None
     compression: str | None = None
+    timestamp_type: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     description: str | None = None
@@ -144,7 +196,8 @@ class WriteOptions:
             UnknownSettingError: A ``delta.*`` property that nothing reads.
         """
         lower = {name.lower(): (name, str(value)) for name, value in options.items() if value is not None}
-        given = {name: lower[name.lower()][1] for name in _KNOWN if name.lower() in lower}
+        given = {name: lower[name.lower()][1] for name in HONOURED if name.lower() in lower}
+        known = {name.lower() for name in HONOURED}
         table_properties = dict(properties or {})
         storage: dict[str, str] = {}
         for key, (name, value) in lower.items():
@@ -152,10 +205,11 @@ class WriteOptions:
                 table_properties[name] = value
             elif key.startswith(_STORAGE_PREFIXES):
                 storage[name] = value
-            elif name not in given and key not in {known.lower() for known in _KNOWN}:
-                _refuse_misspelling(name)
+            elif key not in known:
+                _refuse_unknown(name, value)
         check_property_names(table_properties)
-        version = given.get("txnVersion")
+        refuse_kept_properties(table_properties)
+        app_id, version = _transaction(given, settings)
         parsed = cls(
             mode=mode,
             partition_by=None if partition_by is None else tuple(partition_by),
@@ -163,9 +217,13 @@ class WriteOptions:
             merge_schema=_flag(given, "mergeSchema", default=settings.schema_auto_merge),
             overwrite_schema=_flag(given, "overwriteSchema", default=False),
             replace_where=given.get("replaceWhere"),
+            replace_where_check=settings.replace_where_check,
+            replace_using=_names(given["replaceUsing"], "replaceUsing") if "replaceUsing" in given else None,
+            replace_on=given.get("replaceOn"),
+            target_alias=given.get("targetAlias"),
             dynamic=_dynamic(given, mode=mode, settings=settings),
-            txn_app_id=given.get("txnAppId"),
-            txn_version=None if version is None else _whole(version, "txnVersion"),
+            txn_app_id=app_id,
+            txn_version=version,
             user_metadata=given.get("userMetadata", settings.user_metadata),
             data_change=_flag(given, "dataChange", default=True),
             max_records_per_file=max(_whole(given.get("maxRecordsPerFile", "0"), "maxRecordsPerFile"), 0),
@@ -173,7 +231,8 @@ class WriteOptions:
             optimize_write=parse_bool(given["optimizeWrite"], name="optimizeWrite")
             if "optimizeWrite" in given
             else settings.optimize_write,
-            compression=given.get("compression"),
+            compression=given.get("compression", given.get("parquet.compression")),
+            timestamp_type=_timestamp_type(given.get("spark.sql.parquet.outputTimestampType")),
             properties=table_properties,
             storage=storage,
             description=description,
@@ -181,12 +240,13 @@ class WriteOptions:
         parsed._refuse_contradictions(explicit_dynamic="partitionOverwriteMode" in given)
         return parsed
 
+    @property
+    def replaces_matches(self) -> bool:
+        """Whether rows go because some row of the data matches them."""
+        return self.replace_using is not None or self.replace_on is not None
+
     def _refuse_contradictions(self, *, explicit_dynamic: bool) -> None:
-        if (self.txn_app_id is None) != (self.txn_version is None):
-            raise InvalidArgumentError(
-                "txnAppId and txnVersion belong together, and only one of them was given.",
-                hint="Give both, so that a repeated write is recognised.",
-            )
+        self._refuse_contradicting_replace(explicit_dynamic=explicit_dynamic)
         if self.replace_where is not None and self.mode is not WriteMode.OVERWRITE:
             raise InvalidArgumentError(
                 f"replaceWhere goes with mode overwrite, not with {self.mode.value}.",
@@ -208,13 +268,67 @@ class WriteOptions:
                 hint="Give one of the two.",
             )
 
+    def _refuse_contradicting_replace(self, *, explicit_dynamic: bool) -> None:
+        given = {"replaceUsing": self.replace_using, "replaceOn": self.replace_on, "replaceWhere": self.replace_where}
+        named = [name for name, value in given.items() if value is not None]
+        if self.target_alias is not None and self.replace_on is None:
+            raise InvalidArgumentError(
+                "targetAlias is what replaceOn calls the table, and replaceOn was not given.", hint="Leave it out."
+            )
+        if not self.replaces_matches:
+            return
+        if self.mode is not WriteMode.OVERWRITE:
+            raise InvalidArgumentError(
+                f"{named[0]} goes with mode overwrite, not with {self.mode.value}.",
+                hint=f'Call .mode("overwrite"), or leave {named[0]} out.',
+            )
+        if len(named) > 1:
+            raise InvalidArgumentError(
+                f"{' and '.join(named)} both say which rows to replace.", hint="Give one of the two."
+            )
+        if self.overwrite_schema or explicit_dynamic:
+            other = "overwriteSchema" if self.overwrite_schema else "partitionOverwriteMode"
+            raise InvalidArgumentError(
+                f"{named[0]} says which rows to replace, and {other} was given too.", hint="Leave one of them out."
+            )
+        if not self.data_change:
+            raise InvalidArgumentError(
+                f"{named[0]} replaces rows, and dataChange=false says that no row changes.",
+                hint="Leave dataChange out.",
+            )
+
+
+def _transaction(given: Mapping[str, str], settings: Settings) -> tuple[str | None, int | None]:
+    """What identifies the write: its own options, or else the session's settings; both or neither.
+
+    Raises:
+        InvalidArgumentError: Just one of the two was given.
+    """
+    app_id, version = given.get("txnAppId"), given.get("txnVersion")
+    if (app_id is None) != (version is None):
+        raise InvalidArgumentError(
+            "txnAppId and txnVersion belong together, and only one of them was given.",
+            hint="Give both, so that a repeated write is recognised.",
+        )
+    if app_id is not None and version is not None:
+        return app_id, _whole(version, "txnVersion")
+    return settings.transaction
+
+
+def _timestamp_type(text: str | None) -> str | None:
+    if text is not None and text.strip().upper() not in _TIMESTAMP_TYPES:
+        raise InvalidArgumentError(
+            f"spark.sql.parquet.outputTimestampType is {text!r}.", hint=f"Use one of {', '.join(_TIMESTAMP_TYPES)}."
+        )
+    return None if text is None else text.strip().upper()
+
 
 def _dynamic(given: Mapping[str, str], *, mode: WriteMode, settings: Settings) -> bool:
     text = given.get("partitionOverwriteMode", settings.partition_overwrite_mode).strip().lower()
     if text not in ("static", "dynamic"):
         raise InvalidArgumentError(f"partitionOverwriteMode is {text!r}.", hint="Set it to static or dynamic.")
     from_session = "partitionOverwriteMode" not in given
-    if from_session and ("replaceWhere" in given or _flag(given, "overwriteSchema", default=False)):
+    if from_session and (_REPLACING & given.keys() or _flag(given, "overwriteSchema", default=False)):
         return False
     return text == "dynamic" and mode is WriteMode.OVERWRITE
 
@@ -244,9 +358,39 @@ def _whole(text: str, name: str) -> int:
         raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number.") from None
 
 
-def _refuse_misspelling(name: str) -> None:
-    """Options of other libraries pass; one that looks like ours and is not would be ignored in silence."""
-    close = difflib.get_close_matches(name.lower(), [known.lower() for known in _KNOWN], n=1, cutoff=0.85)
-    if close:
-        known = next(item for item in _KNOWN if item.lower() == close[0])
-        raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {known!r}?")
+def guide_table() -> str:
+    """The options as Markdown, for the guide."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in HONOURED.items()]
+    rows += [f"| `{name}` | passed over: {meaning} |" for name, meaning in PASSED_OVER.items()]
+    return "\n".join(["| option | meaning |\n|---|---|", *rows])
+
+
+def _refuse_unknown(name: str, value: str) -> None:
+    """Nothing, for an option that may be passed over; one that a user means something by is never."""
+    lower = name.lower()
+    if lower.startswith(_ENCRYPTION_PREFIXES):
+        raise UnsupportedFeatureError(
+            f"The write option {name!r} asks for encrypted files, and data files are not encrypted here.",
+            features=("Parquet encryption",),
+            hint="Leave it out, and let the store encrypt.",
+        )
+    if lower == "writepartitioncolumns":
+        if value.strip().lower() == "false":
+            return
+        raise UnsupportedFeatureError(
+            f"The write option {name!r} is {value!r}, and partition columns are not written into data files here.",
+            features=("writePartitionColumns",),
+            hint="Leave it out: readers take them from the log.",
+        )
+    if lower in {item.lower() for item in PASSED_OVER} or lower.startswith("parquet."):
+        return
+    if lower in {item.lower() for item in _OF_READERS}:
+        raise InvalidArgumentError(
+            f"{name!r} is an option of readers, and it was given to a writer.", hint="Leave it out here."
+        )
+    known = {item.lower(): item for item in HONOURED}
+    close = difflib.get_close_matches(lower, known, n=1)
+    raise InvalidArgumentError(
+        f"Unknown write option {name!r}.",
+        hint=f"Did you mean {known[close[0]]!r}?" if close else f"The options are: {', '.join(HONOURED)}.",
+    )

@@ -98,12 +98,11 @@ def check_write_compatible(table: StructType, data: StructType) -> None:
 
 
 def _mismatch(table: StructType, data: StructType, differences: list[str]) -> SchemaMismatchError:
-    new_columns = any("is not in the table" in text for text in differences)
-    hint = (
-        "Set the option mergeSchema to true to add the new columns"
-        if new_columns
-        else "Cast the column to the table's type"
-    )
+    hint = "Cast the column to the table's type"
+    if any("occurs twice" in text for text in differences):
+        hint = "Drop one of the two columns, or rename it"
+    elif any("is not in the table" in text for text in differences):
+        hint = "Set the option mergeSchema to true to add the new columns"
     listed = "\n".join(f"  - {text}" for text in differences)
     return SchemaMismatchError(
         f"The data does not fit the table's schema:\n{listed}\n"

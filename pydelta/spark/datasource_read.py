@@ -49,7 +49,8 @@ def read_file(
     first = 0
     partitions = {name.lower() for name in snapshot.partition_columns}
     mapped = snapshot.column_mapping_mode != "none"
-    file = pq.ParquetFile(pa.BufferReader(_read(snapshot.table_uri, path, options)))
+    source = pa.BufferReader(_read(snapshot.table_uri, path, options))
+    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")  # nanoseconds would wrap around
     names = {name.lower(): name for name in file.schema_arrow.names}
     wanted = {}
     for field in snapshot.schema.fields:

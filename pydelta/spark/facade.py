@@ -64,6 +64,7 @@ __all__ = [
     "clone_target",
     "convertible_path",
     "detail_frame",
+    "forget_version",
     "history_frame",
     "log_for_name",
     "log_for_path",
@@ -80,6 +81,7 @@ __all__ = [
     "user_errors",
 ]
 
+_TXN_VERSION = ("spark.databricks.delta.write.txnVersion", "spark.pydelta.write.txnVersion")
 _LOG_STORE = "spark.pydelta.logStore."
 _TEXTS = MapType(StringType(), StringType())
 
@@ -139,6 +141,13 @@ def active_session(spark: SparkSession | None) -> SparkSession:
 def settings_of(spark: SparkSession) -> Settings:
     """The engine's settings as the session has them."""
     return Settings.resolve(Jvm.of(spark).session_conf())
+
+
+def forget_version(spark: SparkSession, settings: Settings) -> None:
+    """Unset the session's ``txnVersion`` after a command that committed for it, where the session says so."""
+    if settings.txn_version_auto_reset and settings.txn_version is not None:
+        for key in _TXN_VERSION:
+            spark.conf.unset(key)
 
 
 def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:

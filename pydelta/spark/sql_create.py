@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydelta.commands.create import CreateMode
 from pydelta.commands.write import WriteMode
 from pydelta.errors import TableAlreadyExistsError, UnsupportedFeatureError
+from pydelta.settings import KEPT_PROPERTIES
 from pydelta.spark.catalog import DeltaEntry, look_up
 from pydelta.spark.define import define_table
 from pydelta.spark.facade import log_for_path
@@ -129,7 +130,8 @@ def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
     if like is not None and like.metadata is not None:
         schema, partitions = like.schema, list(like.partition_columns)
         clusters, comment = list(like.clustering_columns), like.metadata.description
-        given = {**like.metadata.configuration, **given}
+        of_the_log = set(KEPT_PROPERTIES)
+        given = {**{k: v for k, v in like.metadata.configuration.items() if k not in of_the_log}, **given}
     else:
         spark_source = nodes.spark.table(".".join(f"`{part.replace('`', '``')}`" for part in source))
         schema = nodes.own_schema(spark_source.schema)

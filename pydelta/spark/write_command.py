@@ -25,7 +25,7 @@ from pydelta.protocol.schema import DataType, PrimitiveType, StructField, Struct
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.define import enter
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.facade import log_for_path, settings_of
+from pydelta.spark.facade import forget_version, log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import ddl, name
@@ -83,7 +83,10 @@ def write_path(
     if dynamic or replace_where is not None:
         parsed = replace(parsed, dynamic=dynamic, replace_where=replace_where)
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
-    return write_table(log, DataFrameSource(spark, df), parsed, SparkEngine(spark), settings, managed=managed)
+    result = write_table(log, DataFrameSource(spark, df), parsed, SparkEngine(spark), settings, managed=managed)
+    if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
+        forget_version(spark, settings)
+    return result
 
 
 def save_as_table(

@@ -17,7 +17,7 @@ import logging
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pydelta.errors import SchemaError
-from pydelta.protocol.partitions import partition_dir, serialize_partition_value
-from pydelta.protocol.schema import DataType
+from pydelta.errors import RowsDoNotAddUpError
+from pydelta.protocol.partitions import partition_dir
 from pydelta.spark.write_arrow import file_batch, float_leaves, leaf_names
+from pydelta.spark.write_split import PartitionColumn, split_by_partition
 from pydelta.spark.write_stats import FileStatistics, IndexedLeaf
 from pydelta.storage import Store, open_store
 
@@ -41,6 +41,7 @@ __all__ = [
     "PartitionColumn",
     "TaskWriter",
     "WriteTask",
+    "check_rows",
     "record_batch",
     "run_task",
 ]
@@ -73,14 +74,6 @@ RECORD_SCHEMA: Final = pa.schema(
 
 CHANGE_FOLDER: Final = "_change_data"
 CHANGE_TYPE: Final = "_change_type"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionColumn:
-    """A partition column: its key in ``partitionValues`` (the physical name) and its type."""
-
-    name: str
-    data_type: DataType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +142,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One finished file. ``path`` is relative to the table and not URI-encoded; size in bytes.
+    """One finished file. ``path`` is relative to the table and not URI-encoded; size in bytes, rows by its footer.
 
     ``change`` says that it belongs to the change data feed.
     """
@@ -195,20 +188,39 @@ def run_task(
     Raises:
         StorageError: The store refused (full, read-only, no permission).
         SchemaError: A batch cannot be held by the files' schema.
+        RowsDoNotAddUpError: The files hold other rows than came in.
     """
     tasks = task.halves() if task.change_data else (task,)
     writers = [TaskWriter(half, partition_id=partition_id, store=store) for half in tasks]
+    given = 0
     try:
         for batch in batches:
+            given += batch.num_rows
             parts = _by_kind(batch, task) if task.change_data else (batch,)
             for writer, rows in zip(writers, parts, strict=True):
                 if rows.num_rows:
                     writer.add(rows)
-        return [record for writer in writers for record in writer.finish()]
+        records = [record for writer in writers for record in writer.finish()]
+        check_rows(given, records)
+        return records
     except BaseException:
         for writer in writers:
             writer.abort()
         raise
+
+
+def check_rows(given: int, records: Sequence[FileRecord]) -> None:
+    """Compare the rows that came in with what the footers of the files say.
+
+    Raises:
+        RowsDoNotAddUpError: Rows were lost or doubled on the way.
+    """
+    written = sum(record.num_rows for record in records)
+    if written != given:
+        raise RowsDoNotAddUpError(
+            f"{given} rows came to a task of the write, and {written} are in its files.",
+            hint="This is a defect of the engine; report it with the types of the columns.",
+        )
 
 
 def _by_kind(batch: pa.RecordBatch, task: WriteTask) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -249,7 +261,7 @@ class TaskWriter:
             self._append((), data)
         else:
             keys = [batch.column(width + index) for index in range(len(self._task.partition_columns))]
-            for values, rows in _split(keys, self._task.partition_columns, data):
+            for values, rows in split_by_partition(keys, self._task.partition_columns, data):
                 self._append(values, rows)
         self._hold_back_little()
 
@@ -402,7 +414,6 @@ class _File:
         self._path = path
         self.without_statistics = frozenset(without_statistics)
         self._sink = cast(Any, store.open_writer(path))
-        self._rows = 0
         self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
         if without_statistics:
@@ -427,7 +438,6 @@ class _File:
 
     def write(self, table: pa.Table) -> None:
         self._statistics.add(table)
-        self._rows += table.num_rows
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self, values: Mapping[str, str | None]) -> FileRecord:
@@ -435,6 +445,7 @@ class _File:
             if self._task.footer:
                 self._writer.add_key_value_metadata(dict(self._task.footer))
             self._writer.close()
+            footer = self._writer.writer.metadata
             size = self.written
             self._sink.close()
         except BaseException:
@@ -445,8 +456,8 @@ class _File:
             partition_values=values,
             size=size,
             modification_time_ms=time.time_ns() // 1_000_000,
-            num_rows=self._rows,
-            stats=self._statistics.finish(self._writer.writer.metadata),
+            num_rows=footer.num_rows,
+            stats=self._statistics.finish(footer),
             change=self._task.folder == CHANGE_FOLDER,
         )
 
@@ -454,47 +465,3 @@ class _File:
         """Drop what was written; the store keeps no object of it."""
         self._writer.is_open = False  # its finaliser would write a footer into the dropped stream
         self._sink.abort()
-
-
-def _split(
-    keys: Sequence[pa.Array], columns: Sequence[PartitionColumn], data: pa.RecordBatch
-) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """Rows -> pieces of equal partition values. Python works once a distinct value and once a piece, never a row."""
-    encoded = [_in_utc(key).dictionary_encode(null_encoding="encode") for key in keys]
-    texts = [
-        [_partition_text(value, column) for value in part.dictionary.to_pylist()]
-        for part, column in zip(encoded, columns, strict=True)
-    ]
-    codes = encoded[0].indices.cast(pa.int64())
-    for part, text in zip(encoded[1:], texts[1:], strict=True):
-        codes = pc.add(pc.multiply(codes, len(text)), part.indices.cast(pa.int64()))
-    runs = pc.run_end_encode(codes)
-    if len(runs.values) > len(pc.unique(runs.values)):
-        order = pc.sort_indices(codes)  # stable: rows of a partition keep their order
-        data, codes = data.take(order), codes.take(order)
-        runs = pc.run_end_encode(codes)
-    start = 0
-    for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        values: list[str | None] = []
-        rest = code
-        for text in reversed(texts):  # the digits of a mixed radix, last column first
-            rest, digit = divmod(rest, len(text))
-            values.append(text[digit])
-        yield tuple(reversed(values)), data.slice(start, end - start)
-        start = end
-
-
-def _in_utc(key: pa.Array) -> pa.Array:
-    """Times with a zone as UTC, whatever the session's zone; all else as it is."""
-    aware = pa.types.is_timestamp(key.type) and key.type.tz is not None
-    return key.cast(pa.timestamp("us", "UTC")) if aware else key
-
-
-def _partition_text(value: Any, column: PartitionColumn) -> str | None:
-    try:
-        return serialize_partition_value(value, column.data_type)
-    except (ValueError, OverflowError) as error:
-        raise SchemaError(
-            f"The value {value!r} of partition column {column.name!r} cannot be written as text: {error}",
-            hint="Partition by a column of another type, or leave such rows out.",
-        ) from error

@@ -6,7 +6,7 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from pyspark.util import PythonEvalType
 
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, WriteTarget
-from pydelta.errors import DeltaError
+from pydelta.errors import DeltaError, RowsDoNotAddUpError
 from pydelta.protocol.identity import identities
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
 from pydelta.protocol.schema import StructType
@@ -31,6 +31,7 @@ from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.errors import raised_in
 from pydelta.spark.identity import with_identities
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.observed import RowCounts, counting, counts_of
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
 from pydelta.spark.write_layout import add_of, change_of, make_task, written_columns
@@ -187,10 +188,12 @@ def write_files(
             staged.add([record.path for record in records])
             yield record_batch(records)
 
+    counted, count_name = counting(rows, None if change_column is None else F.col(f"c{len(wanted) - 1}"))
     with removing_staged(task, staged):
         with unchecked_batches(spark, schema) as unchecked:
             try:
-                records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
+                job = _map_in_arrow(counted, write_partition)
+                records = job.toArrow().to_pylist()
             except Py4JError as error:
                 if not unchecked or not is_oversized(str(error)):
                     raise
@@ -198,14 +201,38 @@ def write_files(
         if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
             clean_up(task, staged.value)
             staged.value = []
-            records = _map_in_arrow(rows, write_partition).toArrow().to_pylist()
-    of_table = [record for record in records if not record["change"]]
+            job = _map_in_arrow(counted, write_partition)
+            records = job.toArrow().to_pylist()
+        of_table = [record for record in records if not record["change"]]
+        of_feed = [record for record in records if record["change"]]
+        _reconcile(counts_of(job, count_name), _num_rows(of_table), _num_rows(of_feed))
     return RewriteOutput(
         adds=tuple(add_of(record) for record in of_table),
-        num_rows=sum(record["num_rows"] for record in of_table),
-        changes=tuple(change_of(record) for record in records if record["change"]),
-        num_changes=sum(record["num_rows"] for record in records if record["change"]),
+        num_rows=_num_rows(of_table),
+        changes=tuple(change_of(record) for record in of_feed),
+        num_changes=_num_rows(of_feed),
     )
+
+
+def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
+    return sum(record["num_rows"] for record in records)
+
+
+def _reconcile(counted: RowCounts, of_table: int, of_feed: int) -> None:
+    """Compare what Spark handed to the tasks with what their files hold.
+
+    Raises:
+        RowsDoNotAddUpError: Rows were lost or doubled on the way.
+    """
+    for what, given, written in (
+        ("rows", counted.rows - counted.marked, of_table),
+        ("rows of the change data feed", counted.marked, of_feed),
+    ):
+        if given != written:
+            raise RowsDoNotAddUpError(
+                f"Spark counted that {given} {what} went into the write, and {written} are in its files.",
+                hint="This is a defect of the engine or of a disk; report it with the plan of the rows (df.explain).",
+            )
 
 
 def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, ...]:
@@ -256,7 +283,7 @@ def make_write_task(
         properties=properties,
         options=options,
         settings=settings,
-        timestamp_type=spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
+        timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
         session_codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
         change_data=change_data,
@@ -283,6 +310,10 @@ def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
     """
     try:
         yield
+    except RowsDoNotAddUpError as error:
+        clean_up(task, staged.value)
+        error.hint = f"{error.hint or ''} {_staged_note(len(staged.value))}".strip()
+        raise
     except (PySparkException, Py4JError) as error:
         clean_up(task, staged.value)
         explained = _explained(error, len(staged.value))

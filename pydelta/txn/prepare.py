@@ -26,6 +26,7 @@ from pydelta.protocol.actions import (
 )
 from pydelta.protocol.schema import parse_schema, physical_partition_columns
 from pydelta.txn.conflicts import Isolation
+from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit
 
 __all__ = ["Base", "Intention", "check_staged", "render"]
@@ -211,8 +212,8 @@ def _with_enablement(action: Action, *, version: int, stamp: int) -> Action:
     if not isinstance(action, Metadata):
         return action
     since = {
-        "delta.inCommitTimestampEnablementVersion": str(version),
-        "delta.inCommitTimestampEnablementTimestamp": str(stamp),
+        ENABLEMENT_VERSION: str(version),
+        ENABLEMENT_TIMESTAMP: str(stamp),
     }
     return action.replace(configuration={**action.configuration, **since})
 

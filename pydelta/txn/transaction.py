@@ -30,7 +30,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol import features
-from pydelta.protocol.actions import Action, Metadata, Protocol
+from pydelta.protocol.actions import Action, Metadata, Protocol, SetTransaction
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
@@ -39,6 +39,7 @@ from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
 from pydelta.txn.commit import Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
+from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.matching import matcher_for
 from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Backoff, Observer
@@ -125,6 +126,7 @@ class OptimisticTransaction:
         self._exactly = False
         self._brings_back = False
         self._rows_stand_alone = False
+        self._transaction: SetTransaction | None = None
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
         observer.at(READ)
@@ -239,6 +241,24 @@ class OptimisticTransaction:
         found = self.snapshot.set_transactions.get(app_id)
         return None if found is None else found.version
 
+    def commit_once(self, app_id: str, version: int) -> bool:
+        """Let the commit count as a version of an application, which the table takes once.
+
+        Args:
+            app_id: The application.
+            version: Its version; the versions of an application grow.
+
+        Returns:
+            False when the table has this version or a later one already: then there is nothing to do.
+
+        Protocol: "Transaction Identifiers".
+        """
+        landed = self.txn_version(app_id)
+        if landed is not None and landed >= version:
+            return False
+        self._transaction = SetTransaction(app_id=app_id, version=version, last_updated=self._clock())
+        return True
+
     def update_metadata(self, metadata: Metadata) -> None:
         """Let the commit change the table's metadata. What is equal to the table's is left out of the commit."""
         self._require_open()
@@ -327,7 +347,8 @@ class OptimisticTransaction:
         tags: Mapping[str, str] | None,
         blind_append: bool | None,
     ) -> Intention:
-        own: list[Action] = [item for item in (self._protocol, self._metadata) if item is not None]
+        stated = (self._protocol, self._metadata, self._transaction)
+        own: list[Action] = [item for item in stated if item is not None]
         staged = Staged.of([*own, *actions])
         metadata = staged.metadata or self.snapshot.metadata
         if metadata is None:
@@ -337,15 +358,16 @@ class OptimisticTransaction:
             )
         staged, metadata = self._with_row_tracking(staged, metadata)
         staged, protocol = self._with_protocol(staged, metadata)
+        properties = TableProperties.parse(metadata.configuration)
+        stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
+        staged = self._with_enablement(staged, stamped=stamped)
         read = self.snapshot.properties if self.table_exists else TableProperties()
         check_staged(staged, metadata=metadata, protocol=protocol, append_only=read.append_only)
-        properties = TableProperties.parse(metadata.configuration)
         level = effective_level(Isolation(properties.isolation_level), staged)
         if blind_append is None:
             blind_append = staged.only_adds_files and not self.reads.depends_on_files
         elif blind_append and not staged.only_adds_files:
             raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
-        stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
         if properties.enable_row_tracking:
             tags = {_PRESERVED: "true", **(tags or {})}
         return Intention(
@@ -362,6 +384,16 @@ class OptimisticTransaction:
             stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,
             row_tracking=features.supports(protocol, "rowTracking") and not properties.row_tracking_suspended,
         )
+
+    def _with_enablement(self, staged: Staged, *, stamped: bool) -> Staged:
+        """The staged actions with what their metadata may say of since when commits carry times."""
+        if staged.metadata is None:
+            return staged
+        was_on = self.table_exists and self.snapshot.in_commit_timestamps_enabled
+        kept = with_kept_enablement(staged.metadata, self.snapshot.metadata, was_on=was_on, is_on=stamped)
+        if kept is staged.metadata:
+            return staged
+        return Staged.of([kept, *(action for action in staged.actions if not isinstance(action, Metadata))])
 
     def _with_row_tracking(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Metadata]:
         """The staged actions with names for the columns that keep row ids, where their metadata turns tracking on."""

@@ -64,7 +64,7 @@ def test_properties_have_the_protocol_s_defaults():
     assert properties.log_retention_ms == 30 * 24 * HOUR
     assert properties.deleted_file_retention_ms == 7 * 24 * HOUR
     assert properties.data_skipping_num_indexed_cols == 32
-    assert properties.isolation_level == "WriteSerializable"
+    assert properties.isolation_level == "Serializable"
     assert not properties.append_only
 
 
@@ -73,7 +73,7 @@ def test_properties_are_parsed_and_foreign_ones_ignored():
         {
             "delta.checkpointInterval": "3",
             "delta.appendOnly": "TRUE",
-            "delta.isolationLevel": "serializable",
+            "delta.isolationLevel": "writeserializable",
             "delta.dataSkippingStatsColumns": "a, `b,c`.d",
             "owner": "us",
             "delta.somethingNewer": "x",
@@ -81,7 +81,7 @@ def test_properties_are_parsed_and_foreign_ones_ignored():
     )
     assert properties.checkpoint_interval == 3
     assert properties.append_only
-    assert properties.isolation_level == "Serializable"
+    assert properties.isolation_level == "WriteSerializable"
     assert properties.data_skipping_stats_columns == ("a", "`b,c`.d")
 
 
@@ -92,6 +92,8 @@ def test_properties_are_parsed_and_foreign_ones_ignored():
         ("delta.checkpointInterval", "ten"),
         ("delta.appendOnly", "yes"),
         ("delta.isolationLevel", "ReadCommitted"),
+        ("delta.isolationLevel", "SnapshotIsolation"),
+        ("delta.isolationLevel", " snapshotisolation"),
         ("delta.checkpointPolicy", "v3"),
         ("delta.logRetentionDuration", "forever"),
     ],
@@ -101,6 +103,10 @@ def test_a_value_that_cannot_be_right_is_refused_with_its_name(name, value):
         check_property_names({name: value})
     assert name in str(caught.value)
     assert value in str(caught.value)
+
+
+def test_snapshot_isolation_in_a_log_that_is_there_counts_as_the_default():
+    assert TableProperties.parse({"delta.isolationLevel": "SnapshotIsolation"}).isolation_level == "Serializable"
 
 
 def test_a_misspelt_property_is_refused_with_a_suggestion_and_a_user_s_own_is_not():

@@ -114,10 +114,6 @@ def test_option_names_ignore_case_and_table_properties_and_storage_settings_are_
     assert "'x'" not in repr(parsed)
 
 
-def test_options_of_others_pass():
-    assert options(header="true", someVendorFlag="1") == options()
-
-
 @pytest.mark.parametrize(
     ("mode", "given", "said"),
     [

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.errors import SchemaError, StorageFullError
+from pydelta.errors import RowsDoNotAddUpError, SchemaError, StorageFullError
 from pydelta.protocol.schema import DecimalType, PrimitiveType
+from pydelta.spark import write_task
 from pydelta.spark.write_task import RECORD_SCHEMA, FileRecord, PartitionColumn, WriteTask, record_batch, run_task
 from pydelta.storage import open_store
 
@@ -382,4 +383,17 @@ def test_an_attempt_that_fails_removes_the_files_of_the_feed_too(tmp_path):
 
     with pytest.raises(RuntimeError):
         run_task(failing(), task_for(tmp_path, change_data=True, max_records_per_file=1), partition_id=0)
+    assert files_under(tmp_path) == []
+
+
+@pytest.mark.parametrize(("kept", "message"), [(slice(1, None), "99 are"), (slice(0, 0), "0 are")])
+def test_a_task_that_loses_rows_fails_and_leaves_no_file(tmp_path, monkeypatch, kept, message):
+    original = write_task.TaskWriter.add
+
+    def add(self, batch):
+        original(self, batch.slice(kept.start, len(range(batch.num_rows)[kept])))
+
+    monkeypatch.setattr(write_task.TaskWriter, "add", add)
+    with pytest.raises(RowsDoNotAddUpError, match=f"100 rows came to a task of the write, and {message}"):
+        run_task(batches(pa.array(range(100)), names=["id"]), task_for(tmp_path), partition_id=0)
     assert files_under(tmp_path) == []

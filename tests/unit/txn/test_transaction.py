@@ -105,7 +105,7 @@ def test_commit_info_tells_what_was_done(log, store):
     assert info.get("operationParameters") == {"mode": "Append", "partitionBy": '["p"]'}
     assert info.get("operationMetrics") == {"numFiles": "1"}
     assert info.get("readVersion") == 0
-    assert info.get("isolationLevel") == "WriteSerializable"
+    assert info.get("isolationLevel") == "Serializable"
     assert info.get("userMetadata") == "nightly"
     assert info.get("tags") == {"a": "b"}
     record = log.history(limit=1)[0]

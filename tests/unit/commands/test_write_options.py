@@ -1,0 +1,160 @@
+"""A writer's options as users give them: what is taken, what is passed over, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.commands.write_options import HONOURED, PASSED_OVER, WriteMode, WriteOptions
+from pydelta.errors import DeltaError, InvalidArgumentError, UnsupportedFeatureError
+from pydelta.settings import Settings
+
+
+def parse(options=None, mode=WriteMode.OVERWRITE, settings=None, **how):
+    return WriteOptions.parse(options or {}, mode=mode, settings=settings or Settings(), **how)
+
+
+VALUES = {
+    "clusterBy": ("a, b", "cluster_by", ("a", "b")),
+    "compression": ("zstd", "compression", "zstd"),
+    "dataChange": ("false", "data_change", False),
+    "maxRecordsPerFile": ("7", "max_records_per_file", 7),
+    "mergeSchema": ("true", "merge_schema", True),
+    "optimizeWrite": ("true", "optimize_write", True),
+    "overwriteSchema": ("true", "overwrite_schema", True),
+    "parquet.compression": ("gzip", "compression", "gzip"),
+    "partitionOverwriteMode": ("dynamic", "dynamic", True),
+    "path": ("/t", None, None),
+    "replaceOn": ("t.a = s.a", "replace_on", "t.a = s.a"),
+    "replaceUsing": ("a, b", "replace_using", ("a", "b")),
+    "replaceWhere": ("a = 1", "replace_where", "a = 1"),
+    "spark.sql.parquet.outputTimestampType": ("timestamp_micros", "timestamp_type", "TIMESTAMP_MICROS"),
+    "targetAlias": ("t", "target_alias", "t"),
+    "targetFileSize": ("1g", "target_file_size", "1g"),
+    "txnAppId": ("job", "txn_app_id", "job"),
+    "txnVersion": ("3", "txn_version", 3),
+    "userMetadata": ("why", "user_metadata", "why"),
+}
+TOGETHER = {
+    "targetAlias": {"replaceOn": "true"},
+    "txnAppId": {"txnVersion": "1"},
+    "txnVersion": {"txnAppId": "job"},
+}
+
+
+def test_every_option_has_a_case():
+    assert VALUES.keys() == HONOURED.keys()
+
+
+@pytest.mark.parametrize("spelling", [str, str.lower, str.upper], ids=["as it is", "lower", "upper"])
+@pytest.mark.parametrize("name", VALUES)
+def test_an_option_is_taken_however_it_is_written(name, spelling):
+    text, attribute, expected = VALUES[name]
+    parsed = parse({spelling(name): text, **TOGETHER.get(name, {})})
+    if attribute is not None:
+        assert getattr(parsed, attribute) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "frobnicate",
+        "mergeSchemas",
+        "header",
+        "spark.sql.whatever",
+        "replace_where",
+        "targetFile",
+        "mode",
+        "rplaceUsing",
+    ],
+)
+def test_an_unknown_option_is_an_error(name):
+    with pytest.raises(InvalidArgumentError, match="Unknown write option") as caught:
+        parse({name: "1"})
+    assert repr(name) in str(caught.value)
+
+
+def test_a_misspelt_option_is_refused_with_a_suggestion():
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'replaceUsing'"):
+        parse({"replaceUsng": "a"})
+
+
+@pytest.mark.parametrize("name", ["versionAsOf", "STARTINGVERSION", "readChangeFeed", "maxFilesPerTrigger"])
+def test_an_option_of_readers_is_refused_as_one(name):
+    with pytest.raises(InvalidArgumentError, match="option of readers"):
+        parse({name: "1"})
+
+
+@pytest.mark.parametrize("name", [name for name in PASSED_OVER if not name.endswith("*")])
+def test_what_has_no_meaning_is_passed_over(name):
+    assert parse({name: "1"}) == parse()
+    assert parse({name.upper(): "1"}) == parse()
+
+
+@pytest.mark.parametrize("name", ["parquet.block.size", "Parquet.Bloom.Filter.Enabled#a", "writePartitionColumns"])
+def test_tuning_of_another_parquet_writer_is_passed_over(name):
+    assert parse({name: "false"}) == parse()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("parquet.encryption.column.keys", "k:a"),
+        ("Parquet.Crypto.Factory.Class", "x"),
+        ("parquet.encryption.footer.key", "k"),
+        ("writePartitionColumns", "true"),
+    ],
+)
+def test_what_would_be_written_otherwise_is_refused(name, value):
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        parse({name: value})
+
+
+def test_storage_settings_and_properties_are_taken_apart():
+    parsed = parse(
+        {"fs.s3a.access.key": "x", "spark.hadoop.fs.a": "y", "google.cloud.auth": "z", "delta.appendOnly": "true"}
+    )
+    assert parsed.storage == {"fs.s3a.access.key": "x", "spark.hadoop.fs.a": "y", "google.cloud.auth": "z"}
+    assert parsed.properties == {"delta.appendOnly": "true"}
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({"replaceUsing": "a"}, WriteMode.APPEND),
+        ({"replaceOn": "true"}, WriteMode.ERROR_IF_EXISTS),
+        ({"replaceUsing": "a"}, WriteMode.CREATE_OR_REPLACE),
+        ({"replaceUsing": "a", "replaceOn": "true"}, WriteMode.OVERWRITE),
+        ({"replaceUsing": "a", "replaceWhere": "a = 1"}, WriteMode.OVERWRITE),
+        ({"replaceOn": "true", "replaceWhere": "a = 1"}, WriteMode.OVERWRITE),
+        ({"replaceUsing": "a", "overwriteSchema": "true"}, WriteMode.OVERWRITE),
+        ({"replaceOn": "true", "partitionOverwriteMode": "dynamic"}, WriteMode.OVERWRITE),
+        ({"replaceUsing": "a", "partitionOverwriteMode": "static"}, WriteMode.OVERWRITE),
+        ({"replaceUsing": "a", "dataChange": "false"}, WriteMode.OVERWRITE),
+        ({"targetAlias": "t"}, WriteMode.OVERWRITE),
+        ({"targetAlias": "t", "replaceUsing": "a"}, WriteMode.OVERWRITE),
+        ({"replaceUsing": ""}, WriteMode.OVERWRITE),
+        ({"replaceUsing": "a,,b"}, WriteMode.OVERWRITE),
+        ({"spark.sql.parquet.outputTimestampType": "NANOS"}, WriteMode.OVERWRITE),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options, mode):
+    with pytest.raises(DeltaError) as caught:
+        parse(options, mode)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["replaceUsing", "replaceOn", "replaceWhere"])
+def test_a_session_that_overwrites_partitions_does_not_get_in_the_way_of_what_a_write_says(name):
+    parsed = parse({name: "a"}, settings=Settings(partition_overwrite_mode="dynamic"))
+    assert not parsed.dynamic
+
+
+def test_a_write_s_own_transaction_goes_before_the_session_s():
+    session = Settings(txn_app_id="session", txn_version=9)
+    assert (parse(settings=session).txn_app_id, parse(settings=session).txn_version) == ("session", 9)
+    own = parse({"txnAppId": "own", "txnVersion": "1"}, settings=session)
+    assert (own.txn_app_id, own.txn_version) == ("own", 1)
+    with pytest.raises(InvalidArgumentError, match="belong together"):
+        parse({"txnVersion": "1"}, settings=session)
+    with pytest.raises(InvalidArgumentError, match="belong together"):
+        parse(settings=Settings(txn_version=1))
