@@ -30,18 +30,15 @@ from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition, sync_table
 from catalog_sync.targets import Target, find_targets
-from pydelta.command_line import named_values, run_app, storage_options
+from pydelta.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="catalog_sync",
-    help="Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = make_app(
+    "catalog_sync",
+    "Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
 )
 
 _Tables = Annotated[list[str] | None, typer.Argument(help="Locations, or names of Delta tables in the metastore.")]
@@ -211,18 +208,16 @@ def status(
     if as_json:
         _print_json([_plain(item) for item in found])
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from pydelta.terminal import Terminal
 
-    shown = Table("twin", "table", "manifests", "metastore", "behind", "since", "partitions", box=box.SIMPLE_HEAD)
+    rows = []
     for item in found:
         behind = "not synced" if item.lag_versions is None else f"{item.lag_versions} versions"
         since = "" if not item.lag_seconds else f"{item.lag_seconds:.0f} s"
         versions = (item.table_version, item.manifest_version, item.metastore_version)
         texts = ["-" if version is None else str(version) for version in versions]
-        shown.add_row(item.twin, *texts, behind, since, str(item.partitions))
-    Console(soft_wrap=True).print(shown)
+        rows.append((item.twin, *texts, behind, since, item.partitions))
+    Terminal().table(("twin", "table", "manifests", "metastore", "behind", "since", "partitions"), rows, file_width=200)
 
 
 @app.command()
@@ -287,15 +282,9 @@ def preview(
     if as_json:
         _print_json(rows)
         return
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from pydelta.terminal import Terminal
 
-    shown = Table(*map(escape, rows[0] if rows else ("no rows",)), box=box.SIMPLE_HEAD)
-    for row in rows:
-        shown.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
-    Console(soft_wrap=True).print(shown)
+    Terminal().table(list(rows[0]) if rows else ["no rows"], [list(row.values()) for row in rows], file_width=200)
 
 
 @app.command("add-partition")
