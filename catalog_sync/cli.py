@@ -34,18 +34,15 @@ from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, Target, find_targets
-from pydelta.command_line import named_values, run_app, storage_options
+from pydelta.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.settings import Settings
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="catalog_sync",
-    help="Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = make_app(
+    "catalog_sync",
+    "Keep a Hive Metastore and symlink manifests right, so that Trino and Presto read Delta tables. Never MSCK.",
 )
 
 _Tables = Annotated[list[str] | None, typer.Argument(help="Locations, or names of Delta tables in the metastore.")]
@@ -272,20 +269,17 @@ def _statuses(client: Metastore, targets: Sequence[Target]) -> tuple[list[dict[s
 
 
 def _print_statuses(rows: Sequence[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from pydelta.terminal import Terminal
 
-    shown = Table(box=box.SIMPLE_HEAD)
-    for heading in ("twin", "state", "table", "manifests", "metastore", "behind", "partitions"):
-        shown.add_column(heading, overflow="fold")  # a name is never cut
+    shown = []
     for row in rows:
         lag, seconds = row.get("lagVersions"), row.get("lagSeconds")
         behind = f"{lag} versions" + (f", {seconds:.0f} s" if seconds else "") if lag is not None else ""
         versions = (row.get(f"{what}Version") for what in ("table", "manifest", "metastore"))
         texts = ["-" if version is None else str(version) for version in versions]
-        shown.add_row(row["twin"], row["state"], *texts, behind, str(row.get("partitions", "")))
-    Console(width=None if sys.stdout.isatty() else 200).print(shown)
+        shown.append((row["twin"], row["state"], *texts, behind, row.get("partitions", "")))
+    columns = ("twin", "state", "table", "manifests", "metastore", "behind", "partitions")
+    Terminal().table(columns, shown, file_width=200)
     for row in rows:
         if row.get("problem"):
             print(f"{row['twin']}: {row['problem']}", file=sys.stderr)
@@ -407,15 +401,9 @@ def preview(
     if as_json:
         _print_json(rows)
         return
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from pydelta.terminal import Terminal
 
-    shown = Table(*map(escape, rows[0] if rows else ("no rows",)), box=box.SIMPLE_HEAD)
-    for row in rows:
-        shown.add_row(*("" if value is None else escape(str(value)) for value in row.values()))
-    Console(soft_wrap=True).print(shown)
+    Terminal().table(list(rows[0]) if rows else ["no rows"], [list(row.values()) for row in rows], file_width=200)
 
 
 @app.command("add-partition")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pydelta.command_line import named_values, run_app, storage_options
+from pydelta.command_line import make_app, named_values, run_app, storage_options
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="pydelta",
-    help="Look at and maintain Delta tables. Except for sql, no JVM is started, and no data file is read.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = make_app(
+    "pydelta", "Look at and maintain Delta tables. Except for sql, no JVM is started, and no data file is read."
 )
 
 _Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
@@ -126,18 +122,9 @@ def _text(value: object) -> str:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+    from pydelta.terminal import Terminal
 
-    table = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for row in rows:
-        table.add_row(*(escape(_text(value)) for value in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    console.print(table)
+    Terminal().table(columns, [[_text(value) for value in row] for row in rows], title=title, file_width=200)
 
 
 @app.command()
@@ -459,7 +446,8 @@ def sql(
         list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
     ] = None,
     warehouse: Annotated[
-        str | None, typer.Option("--warehouse", help="Folder of tables and their names; spark-warehouse by default.")
+        str | None,
+        typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default."),
     ] = None,
     metastore: Annotated[
         str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")

@@ -6,9 +6,28 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import typer
+
 from pydelta.errors import DeltaError, InvalidArgumentError
 
-__all__ = ["named_values", "run_app", "storage_options"]
+__all__ = ["make_app", "named_values", "run_app", "storage_options"]
+
+
+def make_app(name: str, text: str) -> typer.Typer:
+    """A Typer application; its help and its errors show brackets as they are, since nothing in them is markup.
+
+    Args:
+        name: The program's.
+        text: What it is for.
+    """
+    return typer.Typer(
+        name=name,
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
 
 
 def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:

@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
-
 import pydelta
 from jobs.demo import changes, cleaning, flights, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
+from pydelta.terminal import Terminal, styled
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
     "changes": ("Corrections, a person forgotten, and the feed of what changed", changes.run),
     "sql": ("SQL alone: made, filled, corrected, altered, cloned, restored", sql.run),
     "twin": ("A twin in the metastore: what Trino and Presto read follows the table", twin.run),
-    "vacuum": ("What no version needs: an inventory of the files, and three tables vacuumed by it", cleaning.run),
+    "vacuum": ("What no version needs: an inventory, and three tables vacuumed by it", cleaning.run),
 }
 
 _QUIET = {
@@ -40,28 +39,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--chapter", choices=sorted(CHAPTERS), help="run this one alone")
     parser.add_argument("--keep", type=Path, help="an empty folder that keeps the tables when the run is over")
     options = parser.parse_args(argv)
-    console = Console()
+    terminal = Terminal()
     if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):
-        console.print(f"--keep {options.keep}: the folder is not empty. Name a new or an empty one.", highlight=False)
+        terminal.say(f"--keep {options.keep}: the folder is not empty. Name a new or an empty one.")
         return 1
     folder = options.keep or Path(tempfile.mkdtemp(prefix="lakehouse-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     started = time.monotonic()
     try:
-        with console.status("Starting Spark …"):
+        with terminal.status("Starting Spark …"):
             spark = pydelta.session("demo", conf=_QUIET)
             spark.sparkContext.setLogLevel("ERROR")
-        console.print(f"Spark {spark.version} is up after {time.monotonic() - started:.1f} s", highlight=False)
-        stage = Stage(spark=spark, folder=folder, console=console)
+        terminal.say(f"Spark {spark.version} is up after {time.monotonic() - started:.1f} s")
+        stage = Stage(spark=spark, folder=folder, terminal=terminal)
         for name in [options.chapter] if options.chapter else CHAPTERS:
             title, run = CHAPTERS[name]
-            console.rule(f"[bold]{title}", align="left")
+            terminal.rule(title)
             chapter_started = time.monotonic()
             run(stage)
-            console.print(f"  chapter {name}: {time.monotonic() - chapter_started:.0f} s", highlight=False)
+            terminal.say(f"  chapter {name}: {time.monotonic() - chapter_started:.0f} s")
     except DeltaError as error:
-        console.print(f"[red]The demo stopped.[/] {error}", highlight=False)
+        terminal.say(styled("The demo stopped. ", "red"), str(error))
         return error.exit_code
     finally:
         if options.keep is None:
@@ -77,7 +76,7 @@ def _summary(stage: Stage, seconds: float, kept: Path | None) -> int:
         [(check.name, "ok" if check.passed else "DIFFERS", check.detail[:70]) for check in stage.checks],
     )
     if kept is not None:
-        stage.console.print(f"The tables are in {kept}: try  .venv/bin/pydelta history {kept}/flights", highlight=False)
+        stage.terminal.say(f"The tables are in {kept}. Next: .venv/bin/pydelta history {kept}/flights")
     return 4 if failed or not stage.checks else 0
 
 

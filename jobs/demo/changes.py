@@ -28,13 +28,13 @@ def run(stage: Stage) -> None:
         builder = builder.addColumn(column, kind)
     for key, value in _PROPERTIES.items():
         builder = builder.property(key, value)
-    with stage.step(f"Write {_ROWS:,} payments into a table with deletion vectors and a change feed"):
+    with stage.step(f"Write {_ROWS:,} payments: deletion vectors, a change feed"):
         builder.execute()
         stage.spark.createDataFrame(state.to_arrow()).coalesce(4).write.format("delta").mode("append").save(path)
     table = DeltaTable.forPath(stage.spark, path)
     loaded = DeltaLog.for_table(path).update().version
 
-    with stage.step("MERGE corrections: amounts changed, bookings cancelled, new ones added, in one commit"):
+    with stage.step("MERGE: amounts changed, bookings cancelled, new ones; one commit"):
         changes = pl.DataFrame({"id": range(0, _ROWS + 500, 50)}).with_columns(
             customer=pl.format("customer-{}", pl.col("id") % 97),
             amount=pl.col("id") % 7,
@@ -62,7 +62,7 @@ def run(stage: Stage) -> None:
     state = state.filter(pl.col("customer") != _FORGOTTEN)
     _compare(stage, "the person is gone from every query", state, _read(stage, path))
     stage.check("data files rewritten for it", expected=0, found=hidden.num_rewritten_files)
-    with stage.step("Purge: the files that still hold the hidden rows are written anew"):
+    with stage.step("Purge: files that still hold the hidden rows are written anew"):
         table.purge()
     _compare(stage, "nothing else changed", state, _read(stage, path))
     stage.check("rows of the person in the table's files", expected=0, found=_rows_in_files(path))

@@ -34,7 +34,7 @@ def run(stage: Stage) -> None:
     late = (pl.col("month") == 12) & (pl.col("day") == 31)
     path = str(stage.folder / "flights")
 
-    with stage.step("Cut the year into four batches, the flights of 31 December kept back as late data"):
+    with stage.step("Cut the year into four batches; 31 December will come late"):
         batches = _write_batches(stage.folder, flights, late)
     for number, batch in enumerate(batches[:4], start=1):
         with stage.step(f"Ingest batch {number} of 4"):
@@ -51,14 +51,14 @@ def run(stage: Stage) -> None:
             )  # fmt: skip
     _compare_join(stage, state, pl.read_csv(source / "planes.csv", null_values="NA"), path)
 
-    with stage.step("Ingest the late data, and the same batch once more: it counts once"):
+    with stage.step("Ingest the late data, and that batch once more: it counts once"):
         _ingest(stage, batches[4], path, batch_id=5)
         repeated = _ingest(stage, batches[4], path, batch_id=5)
     state = flights
     stage.check("a repeated batch commits nothing", expected=True, found=repeated.skipped)
     _compare(stage, "late data in", state, _read(stage, path))
 
-    with stage.step("Correct June: arrival delays were noted five minutes too high (replaceWhere)"):
+    with stage.step("Correct June: arrivals were noted 5 minutes late (replaceWhere)"):
         june = _read(stage, path).where(F.col("month") == _CORRECTED_MONTH)
         (
             june.withColumn("arr_delay", F.col("arr_delay") - 5)
@@ -73,7 +73,7 @@ def run(stage: Stage) -> None:
 
     table = DeltaTable.forPath(stage.spark, path)
     before_delete, before_version = state, _version(path)
-    with stage.step("DELETE American's flights of 14 February: only touched files are rewritten"):
+    with stage.step("DELETE American's 14 February: only touched files are rewritten"):
         result = table.delete("carrier = 'AA' AND month = 2 AND day = 14")
     doomed = (pl.col("carrier") == "AA") & (pl.col("month") == 2) & (pl.col("day") == 14)
     stage.check("rows deleted", expected=state.filter(doomed).height, found=result.num_deleted_rows)

@@ -36,7 +36,7 @@ def run(stage: Stage) -> None:
 
 def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: str) -> None:
     sql = stage.spark.sql
-    with stage.step("CREATE TABLE with a generated column, a default, a rule; CREATE TABLE AS SELECT"):
+    with stage.step("CREATE TABLE with rules and defaults; CREATE TABLE AS SELECT"):
         sql(
             "CREATE TABLE flights (year INT, month INT NOT NULL, day INT, dep_time INT, carrier STRING, flight INT, "
             "tailnum STRING, origin STRING, dest STRING, dep_delay INT, distance INT COMMENT 'miles', "
@@ -60,7 +60,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     best = counted.filter(pl.col("n") == pl.col("n").max().over("month")).sort("month", "name")
     stage.check("the busiest airline of each month", expected=best.rows(), found=[tuple(row) for row in found])
 
-    with stage.step("UPDATE: United noted half of its delays on the first of each month"):
+    with stage.step("UPDATE: United noted half of its delays on the first of a month"):
         updated = sql(
             "UPDATE flights SET dep_delay = dep_delay * 2, source = 'corrected' WHERE carrier = 'UA' AND day = 1"
         )
@@ -79,7 +79,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     before, state = state, state.filter(~gone)
     _compare(stage, "deleted", state, sql("TABLE flights"))
 
-    with stage.step("MERGE: a plane's December from its own log: flights of the 24th were never flown, one is new"):
+    with stage.step("MERGE a plane's December from its log: some not flown, one new"):
         merged = sql(
             "MERGE INTO flights t USING (SELECT year, month, day, dep_time, carrier, tailnum, distance FROM "
             f"parquet.`{landing}/flights.parquet` WHERE month = 12 AND tailnum = '{_PLANE}' AND dep_time IS NOT NULL "
@@ -108,7 +108,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     with stage.step("VERSION AS OF: as it was before the DELETE"):
         _compare(stage, "in the past", before, sql("SELECT * FROM flights VERSION AS OF 2"))
 
-    with stage.step("ALTER TABLE: a column renamed and one dropped, with no file rewritten; a rule added"):
+    with stage.step("ALTER TABLE: rename and drop a column, rewrite no file; a rule"):
         files = sql("DESCRIBE DETAIL flights").first()["numFiles"]
         sql("ALTER TABLE flights RENAME COLUMN dep_delay TO delay")
         sql("ALTER TABLE flights DROP COLUMN flight")
@@ -117,7 +117,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     state = state.rename({"dep_delay": "delay"}).drop("flight")
     _compare(stage, "renamed and dropped", state, sql("TABLE flights"), delay="delay")
 
-    with stage.step("A view, OPTIMIZE, a clone to play with, everything deleted, RESTORE"):
+    with stage.step("A view, OPTIMIZE, a clone to play with, DELETE of all, RESTORE"):
         sql("CREATE VIEW late AS SELECT carrier, count(*) AS n FROM flights WHERE delay > 60 GROUP BY carrier")
         sql("OPTIMIZE flights ZORDER BY (carrier)")
         version = sql("DESCRIBE HISTORY flights LIMIT 1").first()["version"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
+from pydelta.terminal import Terminal, styled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,20 +28,21 @@ class Check:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """Session, folder and console of a run; collects checks."""
+    """Session, folder and terminal of a run; collects checks."""
 
     spark: SparkSession
     folder: Path
-    console: Console
+    terminal: Terminal
     checks: list[Check] = field(default_factory=list)
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """Show a step while it runs, and its time when it is done."""
         started = time.monotonic()
-        with self.console.status(f"{title} …"):
+        with self.terminal.status(f"{title} …"):
             yield
-        self.console.print(f"  [green]✓[/] {title} [dim]{time.monotonic() - started:.1f} s[/]", highlight=False)
+        seconds = styled(f" {time.monotonic() - started:.1f} s", "dim")
+        self.terminal.say("  ", styled("✓ ", "green"), title, seconds)
 
     def check(self, name: str, *, expected: Any, found: Any) -> None:
         """Compare two values; a difference is shown at once and fails the run in the end."""
@@ -50,13 +50,8 @@ class Stage:
         detail = f"{found}" if passed else f"expected {expected}, found {found}"
         self.checks.append(Check(name=name, passed=passed, detail=detail))
         if not passed:
-            self.console.print(f"  [red]✗ {name}[/]: {detail[:500]}", highlight=False)
+            self.terminal.say("  ", styled(f"✗ {name}", "red"), f": {detail[:500]}")
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Draw a small table."""
-        drawn = Table(title=title, title_justify="left", title_style="bold")
-        for name in header:
-            drawn.add_column(name)
-        for row in rows:
-            drawn.add_row(*("" if value is None else str(value) for value in row))
-        self.console.print(drawn)
+        self.terminal.table(header, rows, title=title)

@@ -8,37 +8,49 @@ from typing import Final
 
 from pydelta.commands.vacuum_result import VacuumProgress, VacuumResult
 
-__all__ = ["live_counts", "partition_lines", "summary_lines"]
+__all__ = ["counts_line", "live_counts", "partition_lines", "summary_lines"]
 
 _SHOWN: Final = 20
+_STEPS: Final = ("k", "M", "G", "T", "P")
 
 
 @contextmanager
 def live_counts() -> Iterator[Callable[[VacuumProgress], None] | None]:
     """Something to tell the progress to, shown on standard error; None where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from pydelta.terminal import Terminal
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    terminal = Terminal(error=True)
+    if not terminal.is_terminal:
         yield None
         return
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counts]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("needed", total=None, counts="")
+    with terminal.bar("needed") as show:
+        yield lambda state: show(
+            state.phase, state.doomed if state.phase == "deleting" else None, state.deleted, counts_line(state)
+        )
 
-        def tell(state: VacuumProgress) -> None:
-            counts = (
-                f"{state.listed} listed, {state.kept} kept, {state.doomed} to go ({state.doomed_bytes} bytes), "
-                f"{state.deleted} deleted ({state.deleted_bytes} bytes)"
-            )
-            total = state.doomed if state.phase == "deleting" else None
-            bar.update(task, description=state.phase, total=total, completed=state.deleted, counts=counts)
 
-        yield tell
+def counts_line(state: VacuumProgress) -> str:
+    """How far a run is, in at most 50 characters: 80 columns have room for no more beside phase, bar and time.
+
+    Example:
+        >>> counts_line(VacuumProgress(phase="listing", listed=12_345_678, kept=12_345_670, doomed=8, doomed_bytes=9))
+        '12.3M listed, 12.3M kept, 8 to go (9 B)'
+    """
+    if state.phase == "deleting":
+        return f"{_short(state.deleted)} of {_short(state.doomed)} deleted ({_short(state.deleted_bytes, 'B')})"
+    counts = f"{_short(state.listed)} listed, {_short(state.kept)} kept, {_short(state.doomed)} to go"
+    return f"{counts} ({_short(state.doomed_bytes, 'B')})"
+
+
+def _short(number: int, unit: str = "") -> str:
+    """A count in at most six characters, its unit aside."""
+    if number < 1000:
+        return f"{number} {unit}".strip()
+    scaled, step = number / 1000, 0
+    while scaled >= 999.95 and step < len(_STEPS) - 1:
+        scaled, step = scaled / 1000, step + 1
+    prefix = _STEPS[step]
+    return f"{scaled:.1f} {prefix}{unit}" if unit else f"{scaled:.1f}{prefix}"
 
 
 def partition_lines(result: VacuumResult) -> list[str]:
@@ -62,10 +74,9 @@ def summary_lines(result: VacuumResult) -> list[str]:
             f"Listing would have taken {result.listing_requests} LIST requests, or {result.directory_requests} "
             "directory by directory."
         )
-    lines.append(
-        f"{result.list_requests} LIST and {result.delete_requests} DELETE requests; {result.listed} files looked at, "
-        f"{result.bytes} bytes {'to free' if result.dry_run else 'freed'}."
-    )
+    lines.append(f"{result.list_requests} LIST and {result.delete_requests} DELETE requests.")
+    freed = "to free" if result.dry_run else "freed"
+    lines.append(f"{result.listed} files looked at, {result.bytes} bytes {freed}.")
     if result.noncurrent_bytes is not None:
         lines.append(
             f"{result.noncurrent_bytes} bytes are in {result.noncurrent_files} noncurrent versions, with "

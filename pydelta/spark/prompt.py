@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from rich.console import Console
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.spark.prompt_output import Format, exit_code, explained, write_rows
 from pydelta.spark.prompt_session import prompt_session
 from pydelta.sql.splitting import Piece, is_blank, split_statements
+from pydelta.terminal import Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ class Prompt:
     """
 
     def __init__(
-        self, spark: SparkSession, *, out: Console, err: Console, style: Format = "table", limit: int = 100
+        self, spark: SparkSession, *, out: Terminal, err: Terminal, style: Format = "table", limit: int = 100
     ) -> None:
         self._spark, self._out, self._err = spark, out, err
         self._style, self._limit = style, limit
@@ -76,17 +76,17 @@ class Prompt:
             try:
                 line = read("sql> " if is_blank(pending) else "...> ")
             except KeyboardInterrupt:
-                self._err.print()
+                self._err.say()
                 pending = ""
                 continue
             except EOFError:
-                self._err.print()
+                self._err.say()
                 return 0
             word = line.strip().rstrip(";").strip().lower()
             if is_blank(pending) and word in ("quit", "exit"):
                 return 0
             if is_blank(pending) and word in ("help", "?"):
-                self._err.print(_HELP, highlight=False, markup=False)
+                self._err.say(_HELP)
                 continue
             pieces, rest = split_statements(f"{pending}{line}\n")
             if pieces:
@@ -126,7 +126,7 @@ class Prompt:
             self._show(frame, started)
         except KeyboardInterrupt:
             self._spark.sparkContext.cancelAllJobs()
-            self._err.print("Stopped.", highlight=False)
+            self._err.say("Stopped.")
             return _STOPPED
         except _ERRORS as error:
             text = f"Error: {explained(error)}"
@@ -137,7 +137,7 @@ class Prompt:
         return None
 
     def _say(self, text: str) -> None:
-        self._err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        self._err.say(text, style="red", wrap=False)
 
     def _show(self, frame: DataFrame, started: float) -> None:
         if not frame.columns:
@@ -152,7 +152,7 @@ class Prompt:
         )
 
     def _time(self, what: str, started: float, more: str = "") -> None:
-        self._err.print(f"{what}, {time.monotonic() - started:.2f} s{more}", style="dim", highlight=False)
+        self._err.say(f"{what}, {time.monotonic() - started:.2f} s{more}", style="dim")
 
     @contextmanager
     def _progress(self) -> Iterator[None]:
@@ -161,9 +161,8 @@ class Prompt:
             yield
             return
         done = threading.Event()
-        status = self._err.status("")
-        thread = threading.Thread(target=self._follow, args=(done, status.update), daemon=True)
-        with status:
+        with self._err.status("") as show:
+            thread = threading.Thread(target=self._follow, args=(done, show), daemon=True)
             thread.start()
             try:
                 yield
@@ -217,13 +216,13 @@ def run_sql(
     typed = not scripts and sys.stdin.isatty()
     if not scripts and not typed:
         scripts = [(sys.stdin.read(), None)]
-    out, err = Console(), Console(stderr=True)
+    out, err = Terminal(), Terminal(error=True)
     shown = limit if limit is not None else 100 if style == "table" else 0
     with prompt_session(**session) as spark:
         prompt = Prompt(spark, out=out, err=err, style=style, limit=shown)
         if typed:
             place = spark.conf.get("spark.sql.warehouse.dir")
-            err.print(f"Spark {spark.version}, warehouse {place}. Type help; or quit;", style="dim", highlight=False)
+            err.say(f"Spark {spark.version}, warehouse {place}. Type help; or quit;", style="dim")
             return prompt.loop(input, keep_history(Path.home() / ".pydelta_sql_history"))
         codes = (prompt.script(text, name=name) for text, name in scripts)
         return next((code for code in codes if code), 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -10,14 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, NumericType, VariantType
-from rich import box
-from rich.console import Console, Group
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from pydelta.errors import DeltaError
 from pydelta.spark.errors import raised_in
+from pydelta.terminal import Terminal, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,7 +21,6 @@ __all__ = ["Format", "exit_code", "explained", "write_rows"]
 
 Format = Literal["table", "csv", "json"]
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _QUOTED: Final = re.compile(r'[",\r\n]')
 _CONDITION: Final = re.compile(r"\s*SQLSTATE: \w{5}")
 _POSITION: Final = re.compile(r"; line (\d+),? pos (\d+)")
@@ -34,12 +28,12 @@ _CARET: Final = re.compile(r"^-*\^+$")
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 
-def write_rows(frame: DataFrame, console: Console, *, style: Format = "table", limit: int = 100) -> int:
+def write_rows(frame: DataFrame, terminal: Terminal, *, style: Format = "table", limit: int = 100) -> int:
     """Write a result.
 
     Args:
         frame: What ``spark.sql`` gave.
-        console: Where to.
+        terminal: Where to.
         style: A drawn table, CSV with a header, or a JSON document a row.
         limit: At most so many rows; 0 for all.
 
@@ -48,16 +42,16 @@ def write_rows(frame: DataFrame, console: Console, *, style: Format = "table", l
     """
     if style == "table":
         numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
-        return _draw(frame.columns, numeric, _rows(frame, limit), console, limit)
+        return _draw(frame.columns, numeric, _rows(frame, limit), terminal, limit)
     if style == "csv":
-        console.out(_line(frame.columns), highlight=False)
+        terminal.write(_line(frame.columns))
     lines = (_line(row) for row in _rows(frame, limit)) if style == "csv" else _documents(frame, limit)
     written = 0
     for line in lines:
         if limit and written == limit:
             return -1
         written += 1
-        console.out(line, highlight=False)
+        terminal.write(line)
     return written
 
 
@@ -107,66 +101,14 @@ def _draw(
     names: Sequence[str],
     numeric: Sequence[bool],
     texts: Iterator[tuple[str | None, ...]],
-    console: Console,
+    terminal: Terminal,
     limit: int,
 ) -> int:
     rows = list(texts)
     more = bool(limit) and len(rows) > limit
     rows = rows[:limit] if limit else rows
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, right in zip(names, numeric, strict=True):
-        table.add_column(Text(_visible(name)), justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    if names:
-        _print(table if _fits(table, console) else _records(names, rows), table, console)
+    terminal.result(names, rows, numeric=numeric)
     return -1 if more else len(rows)
-
-
-def _fits(table: Table, console: Console) -> bool:
-    """Whether no column has to become narrower than twelve characters, if it is that wide."""
-    if not console.is_terminal:
-        return True
-    wanted = [Measurement.get(console, console.options, column.header).maximum for column in table.columns]
-    cells = [
-        max((Measurement.get(console, console.options, cell).maximum for cell in column.cells), default=0)
-        for column in table.columns
-    ]
-    needed = sum(min(12, max(pair)) + 2 for pair in zip(wanted, cells, strict=True))
-    return needed <= console.width
-
-
-def _records(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Group:
-    """Row by row, a line a column: for results that are wider than the terminal."""
-    parts: list[Table | Text] = []
-    for number, row in enumerate(rows, start=1):
-        parts.append(Text(f"row {number}", style="dim"))
-        grid = Table.grid(padding=(0, 2))
-        for name, value in zip(names, row, strict=True):
-            grid.add_row(Text(_visible(name), style="bold"), _cell(value))
-        parts.append(grid)
-    return Group(*parts)
-
-
-def _print(drawn: Table | Group, table: Table, console: Console) -> None:
-    if console.is_terminal:
-        console.print(drawn, highlight=False)
-        return
-    file = Console(file=io.StringIO(), width=100_000)  # a file has no edge
-    wide = Console(file=io.StringIO(), width=Measurement.get(file, file.options, table).maximum + 1)
-    with wide.capture() as captured:
-        wide.print(drawn, highlight=False)
-    for line in captured.get().rstrip("\n").split("\n"):
-        console.out(line.rstrip(), highlight=False)
-
-
-def _cell(value: str | None) -> Text:
-    return Text("NULL", style="dim italic") if value is None else Text(_visible(value))
-
-
-def _visible(value: str) -> str:
-    r"""Text with what would steer a terminal shown as ``\n``, ``\x1b`` …."""
-    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
 
 
 def exit_code(error: BaseException) -> int:
@@ -182,14 +124,14 @@ def explained(error: BaseException) -> str:
     if not isinstance(error, DeltaError) and not isinstance(error, PySparkException):
         first = text.splitlines()[0]
         causes = _CAUSE.findall(text)
-        return _visible(causes[-1] if causes else first)
+        return visible(causes[-1] if causes else first)
     head, *rest = text.splitlines()
-    lines = [_visible(_of_spark(head, "" if isinstance(error, DeltaError) else text))]
+    lines = [visible(_of_spark(head, "" if isinstance(error, DeltaError) else text))]
     caret = next((at for at, line in enumerate(rest) if _CARET.match(line)), 0)
     if caret:
-        lines += [_visible(rest[caret - 1]), rest[caret].replace("-", " ")]
+        lines += [visible(rest[caret - 1]), rest[caret].replace("-", " ")]
     elif isinstance(error, DeltaError):
-        lines += [_visible(line) if not line.startswith("  ") else "  " + _visible(line.strip()) for line in rest]
+        lines += [visible(line) if not line.startswith("  ") else "  " + visible(line.strip()) for line in rest]
     return "\n".join(lines)
 
 

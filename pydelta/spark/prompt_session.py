@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.places import CATALOG, METASTORE, WAREHOUSE, own_catalog, own_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["prompt_session"]
 
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "pydelta")
-_WAREHOUSE: Final = "spark-warehouse"
-_METASTORE: Final = "spark.hadoop.hive.metastore.uris"
-_CATALOG: Final = "spark.sql.catalogImplementation"
 
 
 @contextmanager
@@ -42,7 +40,7 @@ def prompt_session(
         master: Cluster to use; None for what the configuration says, else all local cores.
         conf: Spark settings; they go before what is set here.
         warehouse: Folder for managed tables and, without ``metastore``, for the catalog of their names; None for
-            ``spark-warehouse`` here when nothing else says where names are kept.
+            one of the folder where it is started when nothing else says where names are kept (``places``).
         metastore: ``thrift://host:port`` of a Hive Metastore.
         verbose: Let Spark say what it says at the start.
 
@@ -52,25 +50,25 @@ def prompt_session(
     from pydelta.spark.session import session
 
     given = dict(conf or {})
-    if warehouse is None and _is_our_own(master, metastore, given):
-        warehouse = _WAREHOUSE
     folder = Path(warehouse).expanduser().absolute() if warehouse else None
+    if folder is None and _is_our_own(master, metastore, given):
+        folder = own_warehouse()
     settings = {
         "spark.ui.showConsoleProgress": "false",  # the prompt shows its own
         "spark.log.level": "ERROR",
         **({"spark.ui.enabled": "false"} if master is None or master.startswith("local") else {}),
     }
     if folder is not None:
-        settings["spark.sql.warehouse.dir"] = folder.as_uri()
+        settings[WAREHOUSE] = folder.as_uri()
     if metastore is not None:
-        settings |= {_CATALOG: "hive", _METASTORE: metastore}
-    own_catalog = folder is not None and metastore is None and given.get(_CATALOG, "hive") == "hive"
-    own_catalog = own_catalog and _METASTORE not in given
+        settings |= {CATALOG: "hive", METASTORE: metastore}
+    derby = folder is not None and metastore is None and given.get(CATALOG, "hive") == "hive"
+    derby = derby and METASTORE not in given
     lock: IO[str] | None = None
-    if own_catalog:
+    if derby:
         assert folder is not None
         lock = _lock(folder)
-        settings |= _own_catalog(folder, given)
+        settings |= own_catalog(folder)
     try:
         with _quiet(verbose) as said:
             try:
@@ -91,23 +89,8 @@ def prompt_session(
 
 def _is_our_own(master: str | None, metastore: str | None, given: Mapping[str, str]) -> bool:
     """Whether nothing but this prompt says where names are kept: no cluster, no installation, no setting."""
-    elsewhere = {_CATALOG, _METASTORE, "spark.master", "spark.sql.warehouse.dir"} & set(given)
+    elsewhere = {CATALOG, METASTORE, "spark.master", WAREHOUSE} & set(given)
     return not (master or metastore or elsewhere or {"SPARK_HOME", "MASTER", "SPARK_CONF_DIR"} & set(os.environ))
-
-
-def _own_catalog(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a catalog that outlives the session: Derby in the warehouse."""
-    options = "spark.driver.extraJavaOptions"
-    derby = f"-Dderby.stream.error.file={os.devnull}"
-    return {
-        _CATALOG: "hive",
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / '_catalog'};create=true",
-        "spark.hadoop.hive.metastore.schema.verification": "false",
-        "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
-        # else the entry of a partitioned table cannot follow a new column: Hive compares columns by their place
-        "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
-        **({} if options in given else {options: derby}),
-    }
 
 
 def _lock(folder: Path) -> IO[str]:

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from pydelta.spark.places import local_settings, without_derby_log
 from pydelta.spark.routing import enable
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ def session(
 ) -> SparkSession:
     """A classic session with the engine enabled: the running one, or a new one.
 
+    A new local one makes no folder where it is started: see ``places`` for where managed tables go.
+
     Args:
         app_name: Name of the application.
         master: Cluster to use; None for what spark-submit or the configuration says, else all local cores.
@@ -31,15 +35,22 @@ def session(
         DeltaEnvironmentError: See ``enable``.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
+    running = SparkContext._active_spark_context is not None
+    settings = dict(conf or {})
     if master is not None:
-        builder = builder.master(master)
-    elif "SPARK_HOME" not in os.environ and "MASTER" not in os.environ and SparkSession.getActiveSession() is None:
-        builder = builder.master("local[*]")
+        settings["spark.master"] = master
+    elif not {"SPARK_HOME", "MASTER"} & set(os.environ) and not running:
+        settings.setdefault("spark.master", "local[*]")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local session is for other machines
-    for name, value in (conf or {}).items():
+    if not running:
+        settings = {**local_settings(settings), **settings}
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    return enable(builder.getOrCreate())
+    spark = builder.getOrCreate()
+    if not running:
+        without_derby_log(spark)
+    return enable(spark)
 
 
 def configure_spark_with_delta_pip(

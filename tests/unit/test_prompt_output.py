@@ -6,7 +6,6 @@ import io
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from rich.console import Console
 
 from pydelta.errors import (
     BindError,
@@ -20,6 +19,7 @@ from pydelta.spark.errors import to_spark
 from pydelta.spark.prompt import Prompt
 from pydelta.spark.prompt_output import exit_code, explained
 from pydelta.sql import parse_statement
+from pydelta.terminal import Terminal
 
 
 def of_spark(kind: type[PySparkException], text: str) -> PySparkException:
@@ -118,7 +118,7 @@ class Failing:
 
 def run(session: Failing, text: str, name: str | None = None) -> tuple[int, str]:
     err = io.StringIO()
-    prompt = Prompt(session, out=Console(file=io.StringIO()), err=Console(file=err, width=200))
+    prompt = Prompt(session, out=Terminal(file=io.StringIO()), err=Terminal(file=err, width=200))
     return prompt.script(text, name=name), err.getvalue()
 
 

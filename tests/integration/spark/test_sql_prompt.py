@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from rich.console import Console
 
 from pydelta.spark.prompt import Prompt
+from pydelta.terminal import Terminal
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ def typed(spark, lines: list[str], **how) -> tuple[str, str, list[str]]:
             raise KeyboardInterrupt
         return line
 
-    prompt = Prompt(spark, out=Console(file=out, width=60), err=Console(file=err, width=200), **how)
+    prompt = Prompt(spark, out=Terminal(file=out, width=60), err=Terminal(file=err, width=200), **how)
     assert prompt.loop(read, remembered.append) == 0
     return out.getvalue(), err.getvalue(), remembered
 
@@ -105,9 +105,9 @@ def test_what_would_steer_the_terminal_is_shown(spark):
 
 def test_a_result_wider_than_a_terminal_is_shown_row_by_row(spark):
     out = io.StringIO()
-    console = Console(file=out, width=60, force_terminal=True, no_color=True)
+    console = Terminal(file=out, width=60, is_terminal=True, color=False)
     many = ", ".join(f"'value number {number}' AS column_{number}" for number in range(12))
-    Prompt(spark, out=console, err=Console(file=io.StringIO())).script(f"SELECT {many}, NULL AS last")
+    Prompt(spark, out=console, err=Terminal(file=io.StringIO())).script(f"SELECT {many}, NULL AS last")
     assert "row 1" in out.getvalue()
     assert "column_11" in out.getvalue()
     assert "value number 11" in out.getvalue()

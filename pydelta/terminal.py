@@ -1,0 +1,222 @@
+"""Text in, the same text on a terminal out: the only module that knows rich.
+
+::
+
+    say("pip install '.[sync]'")                        one line, as it is
+    say(styled("✓ ", "green"), "done")                  styles are arguments, never part of a text
+    table(("name",), [("[red]",)])   status("…")        cells, titles and progress are as they are, too
+
+Nothing that is given is read as markup, as a code of an emoji or as something to highlight.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final, NamedTuple
+
+from rich import box
+from rich.console import Console, Group
+from rich.measure import Measurement
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.rule import Rule
+from rich.table import Column, Table
+from rich.text import Text
+
+__all__ = ["Styled", "Terminal", "styled", "visible"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NARROWEST: Final = 12
+_EDGELESS: Final = 100_000
+
+
+class Styled(NamedTuple):
+    """A text and its style, as rich writes styles (``bold red``)."""
+
+    text: str
+    style: str
+
+
+def styled(text: str, style: str) -> Styled:
+    """A text in a style."""
+    return Styled(text, style)
+
+
+def visible(value: str) -> str:
+    r"""Text with what would steer a terminal shown as ``\n``, ``\x1b`` …."""
+    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
+
+
+class Terminal:
+    """Where people read what a command tells.
+
+    Args:
+        error: Standard error instead of standard output.
+        file: Something else to write to.
+        width: Columns; None for what the terminal has, or ``COLUMNS`` says, else 80.
+        is_terminal: Whether somebody looks at it; None to find out.
+        color: Whether styles may use colours.
+    """
+
+    def __init__(
+        self,
+        *,
+        error: bool = False,
+        file: IO[str] | None = None,
+        width: int | None = None,
+        is_terminal: bool | None = None,
+        color: bool = True,
+    ) -> None:
+        self._console = _console(
+            stderr=error, file=file, width=width, force_terminal=is_terminal, no_color=None if color else True
+        )
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at it."""
+        return self._console.is_terminal
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
+
+    def say(self, *parts: str | Styled, style: str = "", wrap: bool = True) -> None:
+        """Write a line.
+
+        Args:
+            parts: Its texts, one behind the other.
+            style: Of the parts that have none of their own.
+            wrap: Break it where the terminal ends.
+        """
+        self._console.print(_text(parts, style), soft_wrap=not wrap)
+
+    def write(self, line: str) -> None:
+        """Write a line of a result: as it is, of any length."""
+        self._console.out(line, highlight=False)
+
+    def rule(self, title: str) -> None:
+        """Begin a part."""
+        self._console.print(Rule(Text(title, style="bold", overflow="ellipsis", no_wrap=True), align="left"))
+
+    @contextmanager
+    def status(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show in one line what is going on, until the block ends; what is yielded shows another text."""
+        with self._console.status(_one_line(text)) as shown:
+            yield lambda text: shown.update(_one_line(text))
+
+    @contextmanager
+    def bar(self, description: str) -> Iterator[Callable[[str, int | None, int, str], None]]:
+        """Show how far something is, until the block ends.
+
+        Yields:
+            To be told (description, total or None while it is not known, done so far, counts), again and again.
+        """
+        one = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        columns = (
+            SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=10),
+            TextColumn("{task.fields[counts]}", markup=False, table_column=one), TimeElapsedColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=self._console, transient=True, expand=True) as bar:
+            task = bar.add_task(description, total=None, counts="")
+
+            def tell(description: str, total: int | None, done: int, counts: str) -> None:
+                bar.update(task, description=description, total=total, completed=done, counts=counts)
+
+            yield tell
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        title: str | None = None,
+        file_width: int | None = None,
+    ) -> None:
+        """Draw a table; cells that do not fit are broken.
+
+        Args:
+            columns: Their names; empty ones for a table of names and values.
+            rows: Values; None is an empty cell.
+            title: Above it.
+            file_width: Columns where nobody looks at it; None for as many as a terminal has.
+        """
+        if title is not None:
+            self.say(styled(visible(title), "bold"))
+        named = (Column(Text(visible(name)), overflow="fold") for name in columns)
+        table = Table(*named, box=box.SIMPLE_HEAD, show_header=any(columns))
+        for row in rows:
+            table.add_row(*(Text("" if value is None else visible(str(value))) for value in row))
+        console = self._console
+        if file_width is not None and not self.is_terminal:
+            console = _console(file=console.file, width=file_width)
+        console.print(table)
+
+    def result(self, columns: Sequence[str], rows: Sequence[Sequence[str | None]], *, numeric: Sequence[bool]) -> None:
+        """Draw what a query gave: row by row where a terminal is too narrow for a table, of any width in a file.
+
+        Args:
+            columns: Their names.
+            rows: Values as text; None is NULL.
+            numeric: For each column, whether its values are numbers.
+        """
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for name, right in zip(columns, numeric, strict=True):
+            table.add_column(Text(visible(name)), justify="right" if right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(_value(value) for value in row))
+        if not columns:
+            return
+        if self.is_terminal:
+            self._console.print(table if self._fits(table) else _records(columns, rows))
+            return
+        file = _console(file=io.StringIO(), width=_EDGELESS)
+        wide = _console(file=io.StringIO(), width=Measurement.get(file, file.options, table).maximum + 1)
+        with wide.capture() as captured:
+            wide.print(table)
+        for line in captured.get().rstrip("\n").split("\n"):
+            self.write(line.rstrip())
+
+    def _fits(self, table: Table) -> bool:
+        """Whether no column has to become narrower than twelve characters, if it is that wide."""
+        console = self._console
+        wanted = [Measurement.get(console, console.options, column.header).maximum for column in table.columns]
+        cells = [
+            max((Measurement.get(console, console.options, cell).maximum for cell in column.cells), default=0)
+            for column in table.columns
+        ]
+        needed = sum(min(_NARROWEST, max(pair)) + 2 for pair in zip(wanted, cells, strict=True))
+        return needed <= console.width
+
+
+def _console(**how: Any) -> Console:
+    return Console(markup=False, emoji=False, highlight=False, **how)
+
+
+def _text(parts: Sequence[str | Styled], style: str = "") -> Text:
+    whole = Text(style=style)
+    for part in parts:
+        whole.append(part.text, style=part.style) if isinstance(part, Styled) else whole.append(part)
+    return whole
+
+
+def _one_line(text: str) -> Text:
+    return Text(text, overflow="ellipsis", no_wrap=True)
+
+
+def _value(value: str | None) -> Text:
+    return Text("NULL", style="dim italic") if value is None else Text(visible(value))
+
+
+def _records(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Group:
+    """Row by row, a line a column: for results that are wider than the terminal."""
+    parts: list[Table | Text] = []
+    for number, row in enumerate(rows, start=1):
+        parts.append(Text(f"row {number}", style="dim"))
+        grid = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
+        for name, value in zip(names, row, strict=True):
+            grid.add_row(Text(visible(name), style="bold"), _value(value))
+        parts.append(grid)
+    return Group(*parts)
