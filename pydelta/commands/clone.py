@@ -155,8 +155,8 @@ def clone_table(
     Args:
         source: The table to clone.
         target: Where to; another place than the source's.
-        shallow: Name the source's files instead of copying them. VACUUM of the source then breaks the clone; it warns
-            of that where the clone could be noted beside the source (``_pydelta/clones``).
+        shallow: Name the source's files instead of copying them. VACUUM of the source leaves them alone where the clone
+            could be noted beside it (``_pydelta/clones``), else it breaks the clone.
         replace: Put the clone in the place of a table that is there.
         version: The version to clone; the newest for neither this nor a time.
         timestamp_ms: Epoch milliseconds: the last version that is not newer.

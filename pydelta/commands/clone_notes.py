@@ -1,15 +1,17 @@
-"""A shallow clone's location noted beside its source, so that VACUUM of the source can say whom it may break."""
+"""A shallow clone's location noted beside its source, so that VACUUM of the source leaves it what it reads."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from pydelta.errors import DeltaError, StorageError
+from pydelta.errors import DeltaError, ObjectNotFoundError, StorageError, UnsafeOperationError
 from pydelta.log import DeltaLog
+from pydelta.storage.whole import read_listed
 
 __all__ = ["note_clone", "noted_clones"]
 
@@ -38,21 +40,41 @@ def note_clone(source: DeltaLog, location: str, *, version: int) -> None:
         _LOG.info("The clone %s is not noted beside its source: %s", location, error.message)
 
 
-def noted_clones(source: DeltaLog) -> list[str]:
-    """Locations of the shallow clones that were noted, but for those that are known to be gone."""
-    found = []
+def noted_clones(source: DeltaLog) -> list[DeltaLog]:
+    """The shallow clones that were noted, and theirs, but for those that are known to be gone; by location.
+
+    Raises:
+        UnsafeOperationError: A note cannot be read: whom the source may break is not known.
+        StorageError: The store failed.
+    """
+    found: dict[str, DeltaLog] = {}
+    waiting = [source]
+    while waiting:
+        for clone in _clones_of(waiting.pop()):
+            if clone.uri not in found and clone.uri != source.uri:
+                found[clone.uri] = clone
+                waiting.append(clone)
+    return [found[location] for location in sorted(found)]
+
+
+def _clones_of(source: DeltaLog) -> Iterator[DeltaLog]:
     for info in source.store.list_all(_FOLDER):
         try:
-            location = msgspec.json.decode(source.store.read(info.path), type=_Note).location
-        except (StorageError, msgspec.DecodeError, msgspec.ValidationError):
+            location = msgspec.json.decode(read_listed(source.store, info), type=_Note).location
+        except ObjectNotFoundError:
             continue
-        if _may_exist(source, location):
-            found.append(location)
-    return sorted(found)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise UnsafeOperationError(
+                f"{source.uri}/{info.path} notes a shallow clone of this table, and cannot be read: {error}.",
+                hint="Find out which table reads files of this one, and clone it anew; or delete the note.",
+            ) from error
+        clone = DeltaLog.for_table(location, options=source.options)
+        if _may_exist(clone):
+            yield clone
 
 
-def _may_exist(source: DeltaLog, location: str) -> bool:
+def _may_exist(clone: DeltaLog) -> bool:
     try:
-        return DeltaLog.for_table(location, options=source.options).table_exists()
+        return clone.table_exists()
     except DeltaError:  # of another store, perhaps, whose keys we do not have
         return True

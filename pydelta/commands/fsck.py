@@ -44,6 +44,8 @@ from pydelta.txn import Operation, start_transaction
 __all__ = ["FsckReport", "fsck"]
 
 _READERS: Final = 16
+_WRITING_MS: Final = 24 * 3_600_000
+"""So long the parts of a checkpoint are given to come together."""
 _CHECKPOINTS: Final = (LogFileKind.CHECKPOINT_CLASSIC, LogFileKind.CHECKPOINT_PART, LogFileKind.CHECKPOINT_V2)
 
 
@@ -68,7 +70,7 @@ class FsckReport:
         missing_vectors: Live files whose deletion vector is gone: their deleted rows cannot be told any more.
         stray_files: Files that no version in the log names: ``path size modification_time``.
         repaired_version: The commit that removed the missing files from the log; None without one.
-        removed_checkpoints: Damaged checkpoint files that were deleted.
+        removed_checkpoints: Damaged checkpoint files that were deleted, or that a sound one has taken the place of.
     """
 
     root: str
@@ -263,16 +265,24 @@ def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport
         repaired = txn.commit(actions, operation).version
     removed: tuple[str, ...] = ()
     if report.damaged_checkpoints:
+        # A sound one first: what is damaged may be all that is left of the versions before it.
+        written = log.checkpoint(log.update())
+        kept = {written.name, *written.sidecars, *_under_way(log)}
         paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
-        newest = log.update()
-        if any(f"{newest.version:020d}." in path for path in paths):
-            # The commits tell this version without it: the table could be read.
-            log.store.delete_many(paths)
-            log.checkpoint(newest)
-        else:
-            log.checkpoint(newest)
-            log.store.delete_many(paths)
-        removed = tuple(name for name, _ in report.damaged_checkpoints)
+        log.store.delete_many([path for path in paths if path not in kept])
+        replaced = [path for path in paths if path == written.name or path not in kept]
+        removed = tuple(path.rpartition("/")[2] for path in replaced)
     elif report.damaged_hint:
         log.checkpoint(log.update())
     return replace(report, repaired_version=repaired, removed_checkpoints=removed)
+
+
+def _under_way(log: DeltaLog) -> list[str]:
+    """Parts of checkpoints that somebody may be writing just now."""
+    since = time.time_ns() // 1_000_000 - _WRITING_MS
+    found = []
+    for info in log.store.list_from("", prefix=LOG_DIR):
+        file = parse_log_name(info.path.rpartition("/")[2])
+        if file is not None and file.kind is LogFileKind.CHECKPOINT_PART and info.modification_time_ms >= since:
+            found.append(info.path)
+    return found

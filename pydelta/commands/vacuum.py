@@ -48,6 +48,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.commit_info import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.storage.pages import PAGE_KEYS, paged
@@ -59,6 +60,7 @@ __all__ = ["VacuumOptions", "VacuumProgress", "VacuumResult", "vacuum"]
 _HOUR_MS: Final = 3_600_000
 _ATTEMPTS: Final = 5
 _SHOWN: Final = 5
+_CLOCKS_DIFFER_MS: Final = 60_000
 
 
 def vacuum(
@@ -213,9 +215,7 @@ class _Run:
     def run(self, *, dry_run: bool) -> VacuumResult:
         """Find, then delete between two commits."""
         self.tell(VacuumProgress(phase="needed"))
-        needed = find_needed(self.log, self.snapshot, cutoff_ms=self.cutoff_ms)
-        found = self._find(needed)
-        found = replace(found, result=replace(found.result, warnings=(*found.result.warnings, *self._clones())))
+        found = self._find()
         total = int(found.doomed["size"].sum() or 0)
         if dry_run:
             self.tell(self._progress(found, "done"))
@@ -223,16 +223,19 @@ class _Run:
             return replace(found.result, dry_run=True, bytes=total, removed_directories=removed)
         return self._delete(found, total)
 
-    def _clones(self) -> tuple[str, ...]:
-        clones = noted_clones(self.log)
-        if not clones:
-            return ()
-        shown = ", ".join(clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
-        return (f"Shallow clones read files of this table, and those that it no longer needs itself go: {shown}.",)
-
     # -- finding ------------------------------------------------------------------------------------------------
 
-    def _find(self, needed: Needed) -> _Found:
+    def _find(self) -> _Found:
+        clones = noted_clones(self.log)
+        needed = find_needed(self.log, self.snapshot, cutoff_ms=self.cutoff_ms, clones=clones)
+        found = self._find_unneeded(needed)
+        if not clones:
+            return found
+        shown = ", ".join(clone.uri for clone in clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
+        text = f"Shallow clones read files of this table, which stay as long as they do: {shown}."
+        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
+
+    def _find_unneeded(self, needed: Needed) -> _Found:
         names = names_of(self.snapshot)
         if self.mode == "lite":
             return self._find_in_log(needed, names)
@@ -259,7 +262,7 @@ class _Run:
         clean = None
         if reader is None and self.where is None:
             expired = needed.timeline.before(self.cutoff_ms)
-            clean = expired[-1] if expired and not needed.by_manifests else None
+            clean = expired[-1] if expired and not needed.held_back else None
         return self._found(needed, sieve, clean_version=clean, reader=reader)
 
     def _find_in_log(self, needed: Needed, names: Names) -> _Found:
@@ -344,6 +347,7 @@ class _Run:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def _delete(self, found: _Found, total_bytes: int) -> VacuumResult:
+        before_ms = time.time_ns() // 1_000_000
         start = self._record(
             VACUUM_START,
             {
@@ -359,6 +363,9 @@ class _Run:
             self.tell(self._progress(found, "deleting", current))
 
         try:
+            ahead_ms = self._ahead_ms(before_ms, start)
+            if ahead_ms > _CLOCKS_DIFFER_MS:
+                found = self._by_the_stores_clock(ahead_ms)
             if found.doomed.height or found.checksums.height:
                 state = delete_files(
                     self.log,
@@ -389,6 +396,23 @@ class _Run:
             start_version=start,
             end_version=end,
         )
+
+    def _ahead_ms(self, before_ms: int, start: int) -> int:
+        """How far this machine's clock is ahead of the store's at least, by the commit that was made since a time."""
+        try:
+            info = commit_info(self.log.store, start)
+        except StorageError:
+            return 0
+        return 0 if info is None else before_ms - info.modification_time_ms
+
+    def _by_the_stores_clock(self, ahead_ms: int) -> _Found:
+        """What goes if this machine's clock is put right: files are as old as the store says."""
+        found = replace(self, now_ms=self.now_ms - ahead_ms, cutoff_ms=self.cutoff_ms - ahead_ms)._find()
+        text = (
+            f"The clock of this machine is {ahead_ms // 60_000} minutes ahead of the store's: files are as old as the "
+            "store says."
+        )
+        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
 
     def _remove_directories(self, found: _Found) -> int:
         store = paged(self.log.store)

@@ -71,7 +71,7 @@ class LocalStore:
                 names = []
             # Only names from ``start`` on are looked at: in a long log that is a handful of thousands.
             for name in sorted(name for name in names if name >= start):
-                if not name.startswith(_TEMP_PREFIX):
+                if not name.startswith(_TEMP_PREFIX) and _is_text(name):
                     with suppress(FileNotFoundError):  # removed since it was listed
                         status = os.stat(f"{folder}/{name}")
                         if stat.S_ISREG(status.st_mode):
@@ -271,10 +271,19 @@ def _open_beside(target: str) -> tuple[str, FileIO]:
     return temporary, open(temporary, "xb", buffering=0)
 
 
+def _is_text(name: str) -> bool:
+    """Whether a name can be written down: one that is no UTF-8 is none that a log can mean."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _scan(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return [entry for entry in entries if _is_text(entry.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
 

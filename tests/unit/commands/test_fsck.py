@@ -10,12 +10,13 @@ import pytest
 
 from pydelta.cli import main
 from pydelta.commands.fsck import fsck
-from pydelta.errors import TableNotFoundError, UnsafeOperationError
+from pydelta.errors import StorageError, TableNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.log.vectors import write_vectors
 from pydelta.protocol.actions import Protocol
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
@@ -157,6 +158,34 @@ def test_parts_of_a_checkpoint_that_is_not_all_there_and_a_hint_that_leads_nowhe
     assert report.damaged_checkpoints == ((part.rpartition("/")[2], "other parts of it are missing"),)
     assert report.damaged_hint
     fsck(yard.log, repair=True)
+    assert yard.store.head(part) is not None, "somebody may be writing the other parts just now"
+    yard.store.set_time(part, 1_600_000_000_000)
+    fsck(yard.log, repair=True)
+    assert fsck(yard.log).ok
+    assert yard.store.head(part) is None
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_nothing_of_a_checkpoint_goes_before_there_is_another(newest):
+    yard = grown()
+    yard.log.checkpoint()
+    yard.store.put(checkpoint(3), b"PAR1 what may be mended by hand PAR1")
+    if not newest:
+        yard.commit(yard.add("p=1/d", age=1), age=1)
+    before = objects(yard)
+    full = Fault(kind=FaultKind.FAIL, call=0, verb="open_writer", path_contains=".checkpoint.", times=99)
+    with pytest.raises(StorageError):
+        fsck(DeltaLog(FaultyStore(yard.store, full)), repair=True)
+    assert objects(yard) == before
+
+
+def test_a_checkpoint_that_could_not_be_read_once_is_no_damage():
+    yard = grown()
+    yard.log.checkpoint()
+    torn = Fault(kind=FaultKind.TEAR, call=0, verb="read", path_contains=".checkpoint.", times=99)
+    with pytest.raises(StorageError, match="read in part"):
+        fsck(DeltaLog(FaultyStore(yard.store, torn)), repair=True)
+    assert yard.store.head(checkpoint(3)) is not None
     assert fsck(yard.log).ok
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import polars as pl
 import pytest
@@ -310,6 +311,18 @@ def memory_table():
     yard = memory_yard()
     yard.commit(yard.add("x", age=500), age=500)
     return yard
+
+
+def test_a_name_that_is_no_text_is_left_alone(tmp_path):
+    yard = Yard(LocalStore(str(tmp_path)), partition_columns=("p",))
+    yard.commit(yard.add("p=1/live", age=500), age=500)
+    yard.put("p=1/garbage", age=500)
+    odd = os.fsencode(tmp_path) + b"/p=1/\xff"
+    os.close(os.open(odd, os.O_CREAT))
+    os.mkdir(os.fsencode(tmp_path) + b"/p=\xfe")
+    assert run(yard).deleted == 1
+    assert os.path.exists(odd)
+    assert [info.path for info in yard.store.list_from("", prefix="p=1")] == ["p=1/live"]
 
 
 def test_empty_directories_go_on_disk_unless_something_happens_in_them(tmp_path):
