@@ -11,9 +11,13 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
     "pydelta/commands/vacuum_needed.py": (
         "tests/unit/commands/test_vacuum_needed.py",
+        "tests/unit/commands/test_vacuum_kept.py",
         "tests/unit/commands/test_vacuum_plan.py",
     ),
-    "pydelta/commands/vacuum_paths.py": ("tests/unit/commands/test_vacuum_plan.py",),
+    "pydelta/commands/vacuum_paths.py": (
+        "tests/unit/commands/test_vacuum_plan.py",
+        "tests/unit/commands/test_vacuum_kept.py",
+    ),
     "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
     "pydelta/manifests/changes.py": ("tests/unit/manifests",),

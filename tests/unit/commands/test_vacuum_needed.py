@@ -57,7 +57,7 @@ def test_files_of_the_newest_version_and_their_vectors_stay_and_no_other():
     assert held(found, *asked) == held(found.live, *asked)
     # An id may end in an offset or look so by chance, and an escape may be none: both readings count.
     assert set(found.sample.paths) == {"a", "b", "b.bin", "b.bin@1", "c d", "c%20d"}
-    assert (found.by_manifests, found.sample.count, found.timeline.newest) == (0, 6, 0)
+    assert (found.held_back, found.sample.count, found.timeline.newest) == (0, 6, 0)
 
 
 def test_a_removed_file_and_its_vector_stay_until_their_removal_is_older_than_the_cut_off():
@@ -102,10 +102,10 @@ def test_what_only_a_manifest_names_stays_and_is_counted():
     found = needed(table, age=10)
     assert held(found.others, "old", "other", "new", "never") == {"old"}
     assert held(found.live, "old", "other", "new", "never") == {"other", "new"}
-    assert found.by_manifests == 1
+    assert found.held_back == 1
     young = needed(table, age=85)
     assert held(young.others, "old", "other", "new", "never") == {"old"}
-    assert young.by_manifests == 0, "a retained version reads it, too"
+    assert young.held_back == 0, "a retained version reads it, too"
 
 
 def test_a_location_that_nobody_can_place_keeps_each_file_that_it_may_mean():
