@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from pydelta.commands.candidates import existing_table
-from pydelta.commands.engine import Engine, RewriteOutput
+from pydelta.commands.engine import Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, writes_vectors
 from pydelta.commands.write import lost_identity_race, with_given_values
@@ -74,13 +74,13 @@ class MergeClause:
         on: Which rows it is for.
         action: What it does.
         condition: SQL text or an expression of the engine; None for all of them.
-        assignments: Column -> value; None for every column of the source (``UPDATE *``, ``INSERT *``), and for DELETE.
+        assignments: Columns and values; None for all of the source's (``UPDATE *``, ``INSERT *``), and for DELETE.
     """
 
     on: ClauseOn
     action: ClauseAction
     condition: Any = None
-    assignments: Mapping[str, Any] | None = None
+    assignments: Assignments | None = None
 
     @property
     def is_star(self) -> bool:

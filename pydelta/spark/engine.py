@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize_plan import Layout
 from pydelta.commands.update import BoundUpdate
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
@@ -160,7 +160,7 @@ class SparkEngine:
             properties=snapshot.properties,
         )
 
-    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Mapping[str, Any]) -> BoundUpdate:
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
         rows = self._scan(snapshot, None)
         binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))

@@ -24,20 +24,19 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import Assignments, RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError
-from pydelta.predicate import FALSE, Expr
+from pydelta.predicate import Expr
 from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
-from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.identity import GivenValues, with_identities
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.merging_keys import MergeKey, keys_of, target_conjuncts
+from pydelta.spark.merging_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import absent, conform, name
@@ -57,7 +56,6 @@ _GIVEN: Final = "__pydelta_given_"
 _FILE, _ROW, _SOURCE = "__pydelta_c_file", "__pydelta_c_row", "__pydelta_c_source"
 _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
-_MOST_PARTITIONS: Final = 1000
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
 
@@ -180,14 +178,20 @@ class SparkMerge:
     def _bind_values(self, clause: MergeClause, frame: DataFrame) -> BoundAssignments | None:
         if clause.action is ClauseAction.DELETE:
             return None
-        given: Mapping[str, Any] | None = clause.assignments
+        given: Assignments | None = clause.assignments
         if given is None:
-            known = {item.lower(): item for item in self._source_columns}
-            names = [field.name for field in self.schema.fields if field.name.lower() in known]
-            given = {_quoted(item): _qualified(self._source_alias, known[item.lower()]) for item in names}
-        where = f"{clause.on.value} {clause.action.value.upper()}"
-        bound = bind_assignments(self._spark, self.schema, given, frame, qualifiers=[self._alias], where=where)
-        refuse_numbered(self.schema, bound.columns, inserts=clause.on is ClauseOn.NOT_MATCHED)
+            known = {item.lower(): item for item in self._source_columns} | {
+                item: item for item in self._source_columns
+            }
+            names = {item.name: known.get(item.name, known.get(item.name.lower())) for item in self.schema.fields}
+            given = [
+                (_quoted(own), _qualified(self._source_alias, its)) for own, its in names.items() if its is not None
+            ]
+        where, inserts = f"{clause.on.value} {clause.action.value.upper()}", clause.on is ClauseOn.NOT_MATCHED
+        bound = bind_assignments(
+            self._spark, self.schema, given, frame, qualifiers=[self._alias], where=where, inserts=inserts
+        )
+        refuse_numbered(self.schema, bound.columns, inserts=inserts)
         return bound
 
     # --- what is there -------------------------------------------------------------------------------------
@@ -201,41 +205,11 @@ class SparkMerge:
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""
         plain = self._scan(None)
-        joined = plain.join(self._source, self._condition, "inner")
-        analyzed = joined._jdf.queryExecution().analyzed()
+        analyzed = plain.join(self._source, self._condition, "inner")._jdf.queryExecution().analyzed()
+        partitions = frozenset(item.lower() for item in self._snapshot.partition_columns)
         keys = list(keys_of(self._jvm, analyzed, plain))
-        conditions = [F.expr(text) for text in target_conjuncts(analyzed, plain)]
-        if keys:
-            ranges = self._ranges(keys)
-            if ranges is None:
-                return [FALSE]
-            conditions += ranges
-        found: list[Expr] = []
-        for condition in conditions:
-            found += conjuncts_of(self._spark, plain.filter(condition))
-        return found
-
-    def _ranges(self, keys: Sequence[MergeKey]) -> list[Column] | None:
-        """Conditions over the table's keys; None where no row of the source can match."""
-        partitions = {item.lower() for item in self._snapshot.partition_columns}
-        columns = []
-        for number, key in enumerate(keys):
-            value = F.expr(key.source_sql)
-            columns += [F.min(value).alias(f"low{number}"), F.max(value).alias(f"high{number}")]
-        bounds = self._source.agg(*columns).collect()[0]
-        found: list[Column] = []
-        for number, key in enumerate(keys):
-            low, high = bounds[2 * number], bounds[2 * number + 1]
-            if low is None:
-                return None
-            column = _qualified(self._alias, key.target)
-            if key.target.lower() in partitions:
-                distinct = self._source.select(F.expr(key.source_sql)).distinct().limit(_MOST_PARTITIONS + 1).collect()
-                if len(distinct) <= _MOST_PARTITIONS:
-                    found.append(column.isin([row[0] for row in distinct if row[0] is not None]))
-                    continue
-            found += [column >= F.lit(low), column <= F.lit(high)]
-        return found
+        ranges = ranges_of(self._jvm, self._jvm.frame(analyzed.right()), keys, partitions)
+        return [*target_conjuncts(analyzed, plain), *ranges]
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
@@ -314,12 +288,14 @@ class SparkMerge:
         one = self._scan(files, identity=True).filter(
             (name(FILE_ROW_COLUMN) == row[_FILE]) & (name(ROW_INDEX_COLUMN) == row[_ROW])
         )
-        shown = one.select(*[name(key) for key in keys]).first()
-        key = ", ".join(f"{key}={value!r}" for key, value in zip(keys, shown or (), strict=False))
+        texts = [name(item).try_cast("string") for item in keys]  # Python has not all values that Spark has
+        shown = one.select(*texts).first() if texts else ()
+        assert shown is not None
+        key = ", ".join(f"{item}={value}" for item, value in zip(keys, shown, strict=True))
         raise InvalidArgumentError(
             f"{row['n']} rows of the source would change the same row of the table, the one with {key}: which of them "
             "should win is not known.",
-            hint="Keep one row a key in the source, or give the clauses conditions that only one of them passes.",
+            hint="Keep one row per key in the source, or give the clauses conditions that only one of them passes.",
             table=self._snapshot.table_uri,
         )
 

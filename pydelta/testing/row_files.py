@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.merging import MergeMatches
 from pydelta.commands.update import BoundUpdate
 from pydelta.log import Snapshot
@@ -143,9 +143,9 @@ class LogEngine:
                 adds.append(add_file(members[0].partition_values["p"] or "", values))
         return RewriteOutput(adds=tuple(adds), num_rows=0)
 
-    def bind_update(self, snapshot: Snapshot, condition: Expr, assignments: Mapping[str, int]) -> BoundUpdate:
+    def bind_update(self, snapshot: Snapshot, condition: Expr, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
-        return BoundUpdate(condition=self.bind_condition(snapshot, condition), native=assignments["x"])
+        return BoundUpdate(condition=self.bind_condition(snapshot, condition), native=int(dict(assignments)["x"]))
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, RowSet]:
         """See ``Engine.match_rows``."""
