@@ -37,6 +37,7 @@ from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse
 from pydelta.spark.identity import GivenValues, with_identities
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.merging_keys import keys_of, ranges_of, target_conjuncts
+from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import absent, conform, name
@@ -213,6 +214,10 @@ class SparkMerge:
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
+        with exact_filters(self._spark):
+            return self._find(files)
+
+    def _find(self, files: pl.DataFrame) -> MergeMatches:
         if not files.height or not self.count_source():
             return self._without_pairs(files)
         target = self._scan(files, identity=True)
