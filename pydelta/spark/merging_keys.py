@@ -1,4 +1,4 @@
-"""The analysed join of a merge in, what it says of the target's columns out: equal keys, conditions of their own.
+"""A resolved merge condition in, what it says of the table's columns out: equal keys, conditions of their own.
 
 Nothing here decides what a merge does: it narrows the files that are read. What cannot be understood, or computed
 from the source alone, narrows nothing.
@@ -42,7 +42,7 @@ class MergeKey:
 
     Args:
         target: The table's column.
-        source: The other side, a Catalyst expression over the join's right side.
+        source: The other side, a Catalyst expression over the source's columns.
         data_type: The type in which both are compared, by its name in the log.
     """
 
@@ -72,10 +72,16 @@ def keeps_order(source: str, target: str) -> bool:
     return scale >= fraction and precision - scale >= digits - fraction
 
 
-def keys_of(jvm: Jvm, join: Any, target: DataFrame) -> Iterator[MergeKey]:
-    """The keys by which a merge condition demands equality, of types whose order statistics follow."""
+def keys_of(jvm: Jvm, condition: Any, target: DataFrame) -> Iterator[MergeKey]:
+    """The keys by which a merge condition demands equality, of types whose order statistics follow.
+
+    Args:
+        jvm: The session's.
+        condition: Catalyst's expression, resolved.
+        target: The table's rows, whose columns it reads.
+    """
     own = _ids(target)
-    for conjunct in _conjuncts(join.condition().get()):
+    for conjunct in _conjuncts(condition):
         if _class(conjunct) != "EqualTo":
             continue
         for mine, theirs in ((conjunct.left(), conjunct.right()), (conjunct.right(), conjunct.left())):
@@ -88,11 +94,11 @@ def keys_of(jvm: Jvm, join: Any, target: DataFrame) -> Iterator[MergeKey]:
                 yield MergeKey(target=str(column.name()), source=theirs, data_type=kind)
 
 
-def target_conjuncts(join: Any, target: DataFrame) -> Sequence[Expr]:
-    """Conjuncts of the condition over the target alone."""
+def target_conjuncts(condition: Any, target: DataFrame) -> Sequence[Expr]:
+    """Conjuncts of the condition over the target alone. See ``keys_of``."""
     own = _ids(target)
     alone = []
-    for conjunct in _conjuncts(join.condition().get()):
+    for conjunct in _conjuncts(condition):
         references = _references(conjunct)
         if references and references <= own:
             alone.append(conjunct)
@@ -104,7 +110,7 @@ def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions:
 
     Args:
         jvm: The session's.
-        source: The join's right side, evaluated.
+        source: The source's rows, kept.
         keys: What to look at.
         partitions: The table's partition columns, in lower case: few values of them are listed one by one.
     """
