@@ -54,6 +54,7 @@ class RewriteOutput:
         changes: Files of the change data feed; the caller adds them to the commit.
         num_changes: Rows in these.
         marks: By identity column, the value given out last; the caller's commit moves the table's marks there.
+        observed: What the job counted on the way, by the name of the place and of the count.
     """
 
     adds: tuple[AddFile, ...]
@@ -61,6 +62,7 @@ class RewriteOutput:
     changes: tuple[AddCDCFile, ...] = ()
     num_changes: int = 0
     marks: Mapping[str, int] = field(default_factory=dict)
+    observed: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, repr=False)
 
     @property
     def files(self) -> tuple[AddFile | AddCDCFile, ...]:

@@ -23,8 +23,9 @@ import polars as pl
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
+from pydelta.commands.reconcile import Passed
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.predicate import Expr
@@ -37,6 +38,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.merging_bind import bind_merge
 from pydelta.spark.merging_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.merging_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
+from pydelta.spark.observed import observing
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.types import from_spark
@@ -115,7 +117,7 @@ class SparkMerge:
         )
         self._source = self._numbered(moment.source(source))  # only now is the source run
         self._count: int | None = None
-        self._pairs: DataFrame | None = None
+        self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
 
     def _numbered(self, source: DataFrame) -> DataFrame:
@@ -157,11 +159,19 @@ class SparkMerge:
             name(SOURCE_ROW).alias(SOURCE),
             self._bound.first_of(ClauseOn.MATCHED).alias(CLAUSE),
         )
-        self._pairs = self._keep(pairs)
-        if not self._has(ClauseOn.MATCHED) and not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE):
-            return MergeMatches()
+        changes_rows = self._has(ClauseOn.MATCHED) or self._has(ClauseOn.NOT_MATCHED_BY_SOURCE)
+        pairs = self._keep(pairs) if changes_rows else pairs
+        found = self._changing(files, pairs) if changes_rows else MergeMatches()
+        if not self._has(ClauseOn.NOT_MATCHED):
+            return found
+        paired = self._keep(pairs.select(name(SOURCE)).distinct())
+        number = paired.count()
+        self._paired = self._broadcast(paired, number)
+        return replace(found, paired=number)
+
+    def _changing(self, files: pl.DataFrame, pairs: DataFrame) -> MergeMatches:
         taken = F.when(name(CLAUSE).isNotNull(), name(SOURCE))
-        per_row = self._pairs.groupBy(FILE, ROW).agg(
+        per_row = pairs.groupBy(FILE, ROW).agg(
             F.max(taken).alias(SOURCE), F.max(name(CLAUSE)).alias(CLAUSE), F.count(taken).alias("n")
         )
         return self._found(files, self._keep(per_row))
@@ -231,19 +241,20 @@ class SparkMerge:
 
     # --- what becomes of it --------------------------------------------------------------------------------
 
-    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> RewriteOutput:
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        parts = []
+        parts, of_source = [], None
         if files.height:
             target = self._scan(files, tracking=self._snapshot.properties.enable_row_tracking)
             parts.append(self._rows.changed(target, self._changes_in(places), copy_others=copy_others))
-        values = GivenValues(None)
+        values = GivenValues()
         if self._has(ClauseOn.NOT_MATCHED) and self.count_source():
-            inserted, values = self._rows.inserted(self._unpaired())
+            unpaired, of_source = self._unpaired()
+            inserted, values = self._rows.inserted(unpaired)
             parts.append(inserted)
         if not parts:
-            return RewriteOutput(adds=(), num_rows=0)
-        rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+            return NOTHING_WRITTEN, Passed()
+        rows, on_the_way = self._rows.counted(parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
         written = write_files(
             self._spark,
             self._rows.shaped(rows),
@@ -253,7 +264,16 @@ class SparkMerge:
             partition_columns=self._snapshot.partition_columns,
             properties=self._snapshot.properties,
         )
-        return replace(written, marks=values.marks())
+        seen = written.observed.get(on_the_way, {})
+        source = of_source if isinstance(of_source, dict) else written.observed.get(of_source or "", {})
+        passed = Passed(
+            copied=seen.get("copied") or 0,
+            updated=seen.get("updated") or 0,
+            inserted=seen.get("inserted") or 0,
+            source=None if of_source is None else source.get("rows") or 0,
+            paired=source.get("paired") or 0,
+        )
+        return replace(written, marks=values.marks(written)), passed
 
     def _changes_in(self, places: Sequence[int]) -> DataFrame:
         """The rows that change, by the new places of their files, with the source's columns where clauses read them."""
@@ -265,15 +285,22 @@ class SparkMerge:
             changes = changes.join(self._source, name(SOURCE) == name(SOURCE_ROW), "left")
         return self._hinted(changes)
 
-    def _unpaired(self) -> DataFrame:
-        """Source rows in no pair that a clause inserts."""
-        rows = self._source
-        if self._pairs is not None:
-            paired = self._pairs.select(name(SOURCE)).distinct()
-            rows = rows.join(paired, name(SOURCE_ROW) == name(SOURCE), "left_anti")
+    def _unpaired(self) -> tuple[DataFrame, str | dict[str, int | None]]:
+        """Source rows in no pair that a clause inserts; how many were looked at, or where the job will tell it."""
+        rows = self._source.withColumn(SOURCE, F.lit(None).cast("long"))
+        if self._paired is not None:
+            rows = self._source.join(self._paired, name(SOURCE_ROW) == name(SOURCE), "left")
+        counts = {"rows": F.count(F.lit(1)), "paired": F.count(name(SOURCE))}
+        numbered = bool(identities(self.schema))
+        told: str | dict[str, int | None]
+        if numbered:  # they are kept, because then their partitions are known; a job that keeps rows tells nothing
+            (row,) = rows.agg(*[count.alias(item) for item, count in counts.items()]).collect()
+            told = row.asDict()
+        else:
+            rows, told = observing(rows, counts)
+        rows = rows.filter(name(SOURCE).isNull()).drop(SOURCE)
         rows = rows.withColumn(CLAUSE, self._bound.first_of(ClauseOn.NOT_MATCHED)).filter(name(CLAUSE).isNotNull())
-        # of rows that are kept, the partitions are known, which identity columns need
-        return self._keep(rows) if identities(self.schema) else rows
+        return (self._keep(rows) if numbered else rows), told
 
     # --- parts ---------------------------------------------------------------------------------------------
 
@@ -297,12 +324,12 @@ class SparkMerge:
 
     def _hinted(self, frame: DataFrame) -> DataFrame:
         """Broadcast what is small: the source was counted, which Spark's own estimate does not know."""
+        return frame if self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else self._broadcast(frame, self.count_source())
+
+    def _broadcast(self, frame: DataFrame, rows: int) -> DataFrame:
         threshold = int(self._jvm.session.sessionState().conf().autoBroadcastJoinThreshold())
-        if threshold < 0:
-            return frame
-        width = int(frame._jdf.schema().defaultSize())
-        small = self.count_source() * width <= threshold * _BROADCAST_FACTOR
-        return F.broadcast(frame) if small and not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else frame
+        small = rows * int(frame._jdf.schema().defaultSize()) <= threshold * _BROADCAST_FACTOR
+        return F.broadcast(frame) if small and threshold >= 0 else frame
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """Rows that are used several times, cut off from the plan that made them, as soon as they were made once."""
@@ -316,7 +343,7 @@ class SparkMerge:
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
-        self._pairs = self._changes = None
+        self._paired = self._changes = None
 
 
 def _schema_after(snapshot: Snapshot, clauses: Sequence[MergeClause], source: StructType, evolve: bool) -> StructType:

@@ -26,6 +26,7 @@ from pydelta.protocol.types import StructField, StructType
 from pydelta.spark.binding import Moment
 from pydelta.spark.identity import GivenValues, with_identities
 from pydelta.spark.merging_bind import BoundMerge, qualified
+from pydelta.spark.observed import observing
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN
 from pydelta.spark.update import recomputed
 from pydelta.spark.write_columns import Generated, absent, conform, ddl, name
@@ -143,6 +144,14 @@ class MergedRows:
         wide = rows.select(*columns, name(CLAUSE), *ids)  # as above: values come before a row becomes two
         wide = wide.withColumn(CHANGE_COLUMN, F.explode(kinds))
         return wide.select(*new, name(CLAUSE), name(CHANGE_COLUMN), *self._tracking), given
+
+    def counted(self, rows: DataFrame) -> tuple[DataFrame, str]:
+        """Let the job count the rows of the table by what became of them; where it does comes along."""
+        of_table = name(CHANGE_COLUMN).isNull() if self._feed else F.lit(True)
+        updated = _is_among(self.bound.numbers(action=ClauseAction.UPDATE))
+        inserted = _is_among(self.bound.numbers(action=ClauseAction.INSERT))
+        kinds = {"copied": name(CLAUSE).isNull(), "updated": of_table & updated, "inserted": of_table & inserted}
+        return observing(rows, {kind: F.count_if(holds) for kind, holds in kinds.items()})
 
     def shaped(self, rows: DataFrame) -> DataFrame:
         """The table's columns of the rows, with what has to be computed, and guarded; behind them what files need."""
