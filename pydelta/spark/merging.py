@@ -15,19 +15,22 @@ pairs. What was kept is cut off from what made it: a part that is lost fails the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.reconcile import Passed
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
-from pydelta.errors import InvalidArgumentError, SchemaMismatchError
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, SchemaMismatchError
 from pydelta.predicate import Expr
 from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
@@ -56,6 +59,7 @@ _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
+_LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
@@ -145,7 +149,7 @@ class SparkMerge:
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
-        with exact_filters(self._spark):
+        with exact_filters(self._spark), self._losses():
             return self._find(files)
 
     def _find(self, files: pl.DataFrame) -> MergeMatches:
@@ -255,15 +259,16 @@ class SparkMerge:
         if not parts:
             return NOTHING_WRITTEN, Passed()
         rows, on_the_way = self._rows.counted(parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
-        written = write_files(
-            self._spark,
-            self._rows.shaped(rows),
-            change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
-            table_uri=self._snapshot.table_uri,
-            schema=self.schema,
-            partition_columns=self._snapshot.partition_columns,
-            properties=self._snapshot.properties,
-        )
+        with self._losses():
+            written = write_files(
+                self._spark,
+                self._rows.shaped(rows),
+                change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
+                table_uri=self._snapshot.table_uri,
+                schema=self.schema,
+                partition_columns=self._snapshot.partition_columns,
+                properties=self._snapshot.properties,
+            )
         seen = written.observed.get(on_the_way, {})
         source = of_source if isinstance(of_source, dict) else written.observed.get(of_source or "", {})
         passed = Passed(
@@ -340,6 +345,23 @@ class SparkMerge:
             return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
         finally:
             context.setLocalProperty(_KEEP_ANCESTORS, before)  # type: ignore[arg-type] # None takes it away
+
+    @contextmanager
+    def _losses(self) -> Iterator[None]:
+        """While kept rows are read: what Spark says of lost ones, as the engine's own error."""
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            if _LOST not in str(error):
+                raise
+            lost = DeltaEnvironmentError(
+                "Rows that the merge kept while it ran were lost with the executor that held them. Nothing was "
+                "committed.",
+                hint="Run the merge again. If it happens often, look for executors that are killed for their memory.",
+                table=self._snapshot.table_uri,
+            )
+            lost.retryable = True
+            raise lost from error
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
