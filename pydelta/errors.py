@@ -7,6 +7,8 @@
     ├ TableAlreadyExistsError           also FileExistsError
     ├ VersionNotFoundError              a version or time outside the retained log
     ├ InvalidArgumentError              also ValueError
+    │ ├ ConflictingSetError             UPDATE sets a column, or parts of it, twice
+    │ ├ DuplicateInsertColumnError      INSERT names a column twice
     │ ├ UnknownSettingError             a misspelt spark.pydelta.* or delta.* name
     │ └ InventoryUnusableError          a list of files that tells nothing of the table
     ├ SqlError
@@ -83,10 +85,12 @@ __all__ = [
     "ConcurrentDeleteReadException",
     "ConcurrentTransactionException",
     "ConcurrentWriteException",
+    "ConflictingSetError",
     "ConstraintViolatedError",
     "DeltaConcurrentModificationException",
     "DeltaEnvironmentError",
     "DeltaError",
+    "DuplicateInsertColumnError",
     "InvalidArgumentError",
     "InventoryUnusableError",
     "LogCorruptedError",
@@ -182,6 +186,18 @@ class InventoryUnusableError(InvalidArgumentError):
     """A list of files that covers nothing of the table, is dated in the future, or is one of several to choose from."""
 
     code = "DELTA_INVENTORY_UNUSABLE"
+
+
+class ConflictingSetError(InvalidArgumentError):
+    """An UPDATE that sets the same column twice, or a struct and one of its fields."""
+
+    code = "DELTA_CONFLICT_SET_COLUMN"
+
+
+class DuplicateInsertColumnError(InvalidArgumentError):
+    """An INSERT that names the same column twice, or a struct and one of its fields."""
+
+    code = "DELTA_DUPLICATE_COLUMNS_ON_INSERT"
 
 
 class SqlError(DeltaError):

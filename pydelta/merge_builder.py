@@ -19,6 +19,7 @@ from pydelta.spark.merging import SparkMerge
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pydelta.commands.engine import Assignments
     from pydelta.commands.merging import Merging
     from pydelta.log import DeltaLog, Snapshot
 
@@ -131,16 +132,16 @@ class DeltaMergeBuilder:
             return run_merge(self.log, engine, begin, self.clauses, settings)
 
     def _with(
-        self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Mapping[str, Any] | None
+        self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None
     ) -> DeltaMergeBuilder:
         clause = MergeClause(on=on, action=action, condition=condition, assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))
 
 
-def _given(values: Mapping[str, Any] | None, what: str) -> Mapping[str, Any]:
+def _given(values: Mapping[str, Any] | None, what: str) -> Assignments:
     if not values:
         with facade.user_errors():
             raise InvalidArgumentError(
                 f"The clause has no {what}.", hint=f'Give {what}={{"column": "value"}}, or use …All.'
             )
-    return values
+    return tuple(values.items())

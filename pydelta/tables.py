@@ -223,7 +223,7 @@ class DeltaTable:
         """
         with facade.user_errors(self._log):
             engine, settings = SparkEngine(self._spark, alias=self._alias), facade.settings_of(self._spark)
-            return run_update(self._log, engine, set or {}, condition, settings=settings)
+            return run_update(self._log, engine, tuple((set or {}).items()), condition, settings=settings)
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
@@ -18,7 +18,12 @@ from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.row_sets import RowSet
 
-__all__ = ["NOTHING_WRITTEN", "BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
+__all__ = ["NOTHING_WRITTEN", "Assignments", "BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
+
+
+Assignments: TypeAlias = Sequence[tuple[str, Any]]
+"""Targets (``column``, ``struct.field``) with SQL text or an expression of the engine, as the user gave them: a target
+that comes twice is there twice, so that it can be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,7 @@ class RewriteOutput:
         changes: Files of the change data feed; the caller adds them to the commit.
         num_changes: Rows in these.
         marks: By identity column, the value given out last; the caller's commit moves the table's marks there.
+        observed: What the job counted on the way, by the name of the place and of the count.
     """
 
     adds: tuple[AddFile, ...]
@@ -56,6 +62,7 @@ class RewriteOutput:
     changes: tuple[AddCDCFile, ...] = ()
     num_changes: int = 0
     marks: Mapping[str, int] = field(default_factory=dict)
+    observed: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, repr=False)
 
     @property
     def files(self) -> tuple[AddFile | AddCDCFile, ...]:

@@ -24,9 +24,10 @@ from typing import Any, Protocol
 import polars as pl
 
 from pydelta.commands.candidates import existing_table
-from pydelta.commands.engine import Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
-from pydelta.commands.vectors import VectorOutput, mark_deleted, physical_rows, writes_vectors
+from pydelta.commands.reconcile import Passed, RowCounts, check_rows
+from pydelta.commands.vectors import VectorOutput, live_rows, mark_deleted, writes_vectors
 from pydelta.commands.write import lost_identity_race, with_given_values
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
@@ -74,13 +75,13 @@ class MergeClause:
         on: Which rows it is for.
         action: What it does.
         condition: SQL text or an expression of the engine; None for all of them.
-        assignments: Column -> value; None for every column of the source (``UPDATE *``, ``INSERT *``), and for DELETE.
+        assignments: Columns and values; None for all of the source's (``UPDATE *``, ``INSERT *``), and for DELETE.
     """
 
     on: ClauseOn
     action: ClauseAction
     condition: Any = None
-    assignments: Mapping[str, Any] | None = None
+    assignments: Assignments | None = None
 
     @property
     def is_star(self) -> bool:
@@ -115,11 +116,13 @@ class MergeMatches:
         positions: Rows that change, by the file's place among those that were searched.
         updated: How many are updated, and
         deleted: how many deleted.
+        paired: Rows of the source that go with some row, where a clause inserts.
     """
 
     positions: Mapping[int, Positions] = field(default_factory=dict)
     updated: int = 0
     deleted: int = 0
+    paired: int = 0
 
 
 class Merging(Protocol):
@@ -142,8 +145,10 @@ class Merging(Protocol):
             InvalidArgumentError: Two rows of the source would change one row of the target; its key is named.
         """
 
-    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> RewriteOutput:
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """Write updated and inserted rows, and with ``copy_others`` the rows of the files that do not change.
+
+        What was written, and what the rows were counted as on their way there.
 
         Args:
             files: The files with a row that changes.
@@ -196,6 +201,7 @@ def merge(
         UnsafeOperationError: The table is append-only, and a clause changes or deletes rows.
         ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or clauses cannot be used.
         ConstraintViolatedError: A row that the table does not allow. Nothing was changed.
+        RowsDoNotAddUpError: Rows would have been lost or doubled. Nothing was changed.
         DeltaConcurrentModificationException: Another transaction won; nothing was changed.
         CommitStateUnknownError: The reply to the commit was lost for good.
 
@@ -260,23 +266,22 @@ class _Merge:
         places = sorted(matches.positions)
         touched = candidates[places]
         adds = snapshot.files.adds(touched)
-        written, hidden = RewriteOutput(adds=(), num_rows=0), VectorOutput()
+        written, passed, hidden = NOTHING_WRITTEN, Passed(), VectorOutput()
         try:
             if places or inserts:
-                written = merging.write(touched, places, copy_others=not vectors)
+                written, passed = merging.write(touched, places, copy_others=not vectors)
             if vectors and places:
                 found = {number: matches.positions[place] for number, place in enumerate(places)}
                 hidden = mark_deleted(snapshot, txn.log.store, adds, found, options=txn.log.options)
-            copied = 0 if vectors else self._live_rows(adds) - matches.updated - matches.deleted
-            inserted = written.num_rows - copied - matches.updated
+            counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
             going = list(hidden.actions) if vectors else _removed(adds)
             committed = None
             if going or written.files:
                 metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
                 metrics |= {
                     "numSourceRows": source_rows,
-                    "numTargetRowsInserted": inserted,
-                    "numTargetRowsCopied": copied,
+                    "numTargetRowsInserted": counts.inserted,
+                    "numTargetRowsCopied": counts.copied,
                     "numOutputRows": written.num_rows,
                     "scanTimeMs": scanned,
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
@@ -290,10 +295,10 @@ class _Merge:
             raise
         return MergeResult(
             num_source_rows=source_rows,
-            num_inserted_rows=inserted,
+            num_inserted_rows=counts.inserted,
             num_updated_rows=matches.updated,
             num_deleted_rows=matches.deleted,
-            num_copied_rows=copied,
+            num_copied_rows=counts.copied,
             num_touched_files=len(adds),
             num_candidate_files=candidates.height,
             execution_time_ms=_elapsed_ms(self.started),
@@ -317,13 +322,29 @@ class _Merge:
             partition_filters=of_partition, data_filters=of_data, time_zone=self.engine.time_zone()
         )
 
-    def _live_rows(self, adds: Sequence[AddFile]) -> int:
-        log, total = self.txn.log, 0
-        for add in adds:
-            hidden = add.deletion_vector.cardinality if add.deletion_vector else 0
-            root = self.txn.snapshot.table_uri
-            total += physical_rows(add, store=log.store, root=root, options=log.options) - hidden
-        return total
+    def _counted(
+        self,
+        adds: Sequence[AddFile],
+        matches: MergeMatches,
+        written: RewriteOutput,
+        passed: Passed,
+        hidden: VectorOutput | None,
+    ) -> RowCounts:
+        """The numbers of rows, which add up; ``hidden`` is None where the touched files were rewritten."""
+        log, snapshot = self.txn.log, self.txn.snapshot
+        counts = RowCounts(
+            live=live_rows(adds, log),
+            deleted=matches.deleted,
+            updated=matches.updated,
+            inserted=passed.inserted,
+            written=written.num_rows,
+            hidden=None if hidden is None else hidden.num_deleted_rows,
+            changes=written.num_changes if snapshot.properties.enable_change_data_feed else None,
+            source=self.merging.count_source(),
+            paired=matches.paired,
+            passed=passed,
+        )
+        return check_rows(counts, lambda: live_rows(adds, log, by_footer=True), table=snapshot.table_uri)
 
     def _metrics(
         self,

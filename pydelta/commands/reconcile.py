@@ -6,6 +6,7 @@
     rows in the new files       = updated + copied + inserted
     rows that new vectors hide  = deleted + updated              (then nothing is copied)
     rows of the change feed     = deleted + 2 · updated + inserted
+    rows of a merge's source    = those in a pair + those without one, as often as they are there
 
 The numbers come from different places: what matched from the job that looked for it, what was written from the job
 that wrote, what there was from the log. A difference means that rows were lost or doubled on the way.
@@ -20,13 +21,32 @@ from typing import Final
 
 from pydelta.errors import RowsDoNotAddUpError, StorageError
 
-__all__ = ["RowCounts", "check_rows", "reconcile"]
+__all__ = ["Passed", "RowCounts", "check_rows", "reconcile"]
 
 _log = logging.getLogger(__name__)
 _HINT: Final = (
     "The table is as it was. Run the command again; if it fails again, report it with this message, and leave the "
     "table to another engine until it is answered."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """Rows counted by what became of them, while the job that wrote them ran.
+
+    Args:
+        copied: Written as they were.
+        updated: Written with new values.
+        inserted: New ones that were written.
+        source: Rows of the source that were looked at for something to insert; None where no clause inserts.
+        paired: Of these, the ones that were found to be in a pair.
+    """
+
+    copied: int = 0
+    updated: int = 0
+    inserted: int = 0
+    source: int | None = None
+    paired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +61,9 @@ class RowCounts:
         written: In the new data files.
         hidden: That new deletion vectors hide; None where the touched files were rewritten.
         changes: In the new files of the change data feed; None where none are written.
+        source: Rows of the source of a MERGE.
+        paired: Of these, the ones found to be in a pair with a row of the table.
+        passed: What the job that wrote counted; None where it did not count.
     """
 
     live: int
@@ -50,6 +73,9 @@ class RowCounts:
     inserted: int = 0
     hidden: int | None = None
     changes: int | None = None
+    source: int = 0
+    paired: int = 0
+    passed: Passed | None = None
 
     @property
     def copied(self) -> int:
@@ -82,6 +108,13 @@ def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
     recorded = counts.deleted + 2 * counts.updated + counts.inserted
     if counts.changes is not None and counts.changes != recorded:
         wrong.append(f"the change data feed has {counts.changes} rows where it should have {recorded}")
+    passed = counts.passed
+    if passed is not None:
+        sums = [("updated", passed.updated, counts.updated), ("copied", passed.copied, counts.copied)]
+        if passed.source is not None:
+            sums.append(("looked at in the source", passed.source, counts.source))
+            sums.append(("left out of the source for their pairs", passed.paired, counts.paired))
+        wrong += [f"{seen} rows were {what} where it should be {right}" for what, seen, right in sums if seen != right]
     if wrong:
         raise RowsDoNotAddUpError(
             f"The rows do not add up: {'; '.join(wrong)}. Nothing was committed, and the files written for it are "

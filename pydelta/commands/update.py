@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from pydelta.commands.candidates import Touched, counted, existing_table, find_rows, refuse_append_only
-from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.log import DeltaLog, Snapshot
@@ -50,7 +50,7 @@ class BoundUpdate:
 class UpdatingEngine(Engine, Protocol):
     """An engine that also computes new values for rows."""
 
-    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Mapping[str, Any]) -> BoundUpdate:
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """Resolve condition (or None) and assignments against the table.
 
         Raises:
@@ -98,7 +98,7 @@ class UpdateResult:
 def update(
     log: DeltaLog,
     engine: UpdatingEngine,
-    assignments: Mapping[str, Any],
+    assignments: Assignments,
     condition: Any = None,
     *,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
@@ -109,7 +109,7 @@ def update(
     Args:
         log: The table.
         engine: Runs the queries.
-        assignments: Column, or ``struct.field`` -> SQL text or an expression of the engine.
+        assignments: Column, or ``struct.field``, with SQL text or an expression of the engine.
         condition: SQL text or an expression; None for every row.
         begin: Starts the transaction.
         settings: The session's, for auto-compaction afterwards; None for no auto-compaction.

@@ -16,7 +16,16 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError, UnsafeOperationError
+from pydelta.commands.engine import Assignments
+from pydelta.errors import (
+    BindError,
+    ConflictingSetError,
+    DuplicateInsertColumnError,
+    InvalidArgumentError,
+    ParseError,
+    SchemaMismatchError,
+    UnsafeOperationError,
+)
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
 from pydelta.spark.binding import BoundExpression, Moment, bind_values
@@ -117,28 +126,31 @@ def to_column(value: Any, what: str) -> Column:
 def bind_assignments(
     spark: SparkSession,
     schema: StructType,
-    given: Mapping[str, Any],
+    given: Assignments,
     frame: DataFrame,
     *,
     moment: Moment | None = None,
     qualifiers: Iterable[str] = (),
     where: str = "UPDATE",
+    inserts: bool = False,
 ) -> BoundAssignments:
     """Resolve targets against the table and values against the rows that they are computed from.
 
     Args:
         spark: The session.
         schema: The table's.
-        given: Target (``name``, ``struct.field``, possibly qualified) -> SQL text or Column.
+        given: Targets (``name``, ``struct.field``, possibly qualified) with SQL text or a Column.
         frame: Rows that the expressions see.
         moment: When the command happens: the values are resolved here and now, for frames whose columns have the ids of
             those of ``frame``. None to resolve them anew wherever they are used.
         qualifiers: Names by which the table may be qualified.
         where: The clause, for messages.
+        inserts: The values make new rows.
 
     Raises:
         BindError: A target or a column in an expression that there is not.
-        InvalidArgumentError: Nothing is set, a target is set twice, an expression is neither text nor Column.
+        InvalidArgumentError: Nothing is set, or an expression is neither text nor Column.
+        ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or with a part of it.
         SchemaMismatchError: A value of a type that its target cannot hold.
         ParseError: Text that is no expression.
     """
@@ -146,10 +158,10 @@ def bind_assignments(
         raise InvalidArgumentError(f"{where} sets nothing.", hint='Give at least one column: set={"column": "value"}.')
     known = {name.lower() for name in qualifiers if name}
     items = []
-    for key, value in given.items():
+    for key, value in given:
         path, _ = _target(spark, schema, key, known)
         items.append(Assignment(path=path, value=to_column(value, f"The value of {key!r}"), text=str(value)))
-    _refuse_overlap(items, where)
+    _refuse_overlap(items, where, inserts)
     with _explained(frame, where):
         if moment is not None:
             items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
@@ -228,15 +240,17 @@ def _type_at(schema: StructType, path: Sequence[str]) -> DataType:
     return level
 
 
-def _refuse_overlap(items: Sequence[Assignment], where: str) -> None:
+def _refuse_overlap(items: Sequence[Assignment], where: str, inserts: bool) -> None:
     for number, item in enumerate(items):
         for other in items[:number]:
             shorter = min(len(item.path), len(other.path))
             if item.path[:shorter] == other.path[:shorter]:
-                raise InvalidArgumentError(
-                    f"{where} sets {'.'.join(other.path)!r} and {'.'.join(item.path)!r}, which overlap.",
-                    hint="Set each column, or each field of a struct, once.",
+                names = [".".join(part.path) for part in (other, item)]
+                twice = (
+                    f"{names[0]!r} twice" if names[0] == names[1] else f"{names[0]!r} and {names[1]!r}, which overlap"
                 )
+                kind = DuplicateInsertColumnError if inserts else ConflictingSetError
+                raise kind(f"{where} sets {twice}.", hint="Set each column, or each field of a struct, once.")
 
 
 def _types_of(frame: DataFrame, items: Sequence[Assignment]) -> tuple[DataType, ...]:

@@ -119,6 +119,11 @@ class Moment:
         frozen = self.frozen(plan)
         return df if frozen.fastEquals(plan) else self._jvm.frame(frozen)
 
+    def source(self, df: DataFrame) -> DataFrame:
+        """A user's DataFrame, frozen where it reads the clock; what was cached of it stays what it was."""
+        plan = df._jdf.queryExecution().withCachedData()
+        return self._jvm.frame(self.frozen(plan)) if self._rules.reads_clock(plan) else df
+
     def _with_literals(self, node: Any, _: str) -> Any:
         function = PlanFunction(self._replaced)
         changed = node.mapExpressions(function)

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize_plan import Layout
 from pydelta.commands.update import BoundUpdate
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
@@ -26,6 +26,7 @@ from pydelta.spark.catalog_entries import follow_names
 from pydelta.spark.filters import conjuncts_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
+from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.rules import check_default, rows_against
 from pydelta.spark.scan import (
@@ -138,7 +139,9 @@ class SparkEngine:
             return {}
         native: SparkCondition = condition.native
         rows = native.binding.columns.over(self._scan(snapshot, files, with_file_identity=True, with_row_index=True))
-        return collect_rows(rows.filter(native.bound.column), file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
+        rows = rows.filter(native.bound.column)
+        with exact_filters(self._spark):
+            return collect_rows(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """See ``Engine.write_without``."""
@@ -160,7 +163,7 @@ class SparkEngine:
             properties=snapshot.properties,
         )
 
-    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Mapping[str, Any]) -> BoundUpdate:
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
         rows = self._scan(snapshot, None)
         binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))

@@ -32,7 +32,7 @@ from pydelta.predicate import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["conjuncts_in", "conjuncts_of", "convert", "to_expressions"]
+__all__ = ["conjuncts_in", "conjuncts_of", "convert", "literal_of", "to_expressions"]
 
 _EPOCH_DATE: Final = dt.date(1970, 1, 1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -87,6 +87,19 @@ def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
 def conjuncts_in(condition: Any) -> tuple[Expr, ...]:
     """The conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
     return tuple(split_conjuncts(_from_jvm(condition)))
+
+
+def literal_of(value: Any, data_type: str) -> Literal | None:
+    """A value as Spark holds it -> a literal; None where Python has no such value, such as a year beyond 9999.
+
+    Args:
+        value: A number, text or bytes; days for a date, microseconds for a time.
+        data_type: Its type's name in the log.
+    """
+    try:
+        return _from_internal(value, data_type)
+    except _NoCounterpart:
+        return None
 
 
 def _from_jvm(expression: Any) -> Expr:

@@ -13,12 +13,15 @@ Protocol: "Identity Columns".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pydelta.commands.engine import RewriteOutput
 from pydelta.protocol.identity import Identity
+from pydelta.spark.observed import observing
 from pydelta.spark.write_columns import name, raised
 
 if TYPE_CHECKING:
@@ -30,20 +33,23 @@ _PARTITION_BITS: Final = 33
 _NUMBER: Final = "__pydelta_identity"
 
 
+@dataclass(frozen=True, slots=True)
 class GivenValues:
-    """How far the values went, once the rows were written."""
+    """How far the values went, once the rows were written.
 
-    def __init__(self, observation: Observation | None) -> None:
-        self._observation = observation
+    Args:
+        place: Where the job looked at them; None where there are none.
+    """
 
-    def marks(self) -> Mapping[str, int]:
+    place: str | None = None
+
+    def marks(self, written: RewriteOutput) -> Mapping[str, int]:
         """By column, the value furthest in the direction of its step; columns without a row are absent.
 
-        Call it when the job that wrote the rows has ended well, and not before.
+        Args:
+            written: By the job that wrote the rows: of several attempts, the one that ended well.
         """
-        if self._observation is None:
-            return {}
-        found: Mapping[str, int | None] = self._observation.get
+        found = {} if self.place is None else written.observed.get(self.place, {})
         return {column: value for column, value in found.items() if value is not None}
 
 
@@ -63,7 +69,7 @@ def with_identities(
         that no longer fits 64 bits fails the job.
     """
     if not columns:
-        return rows, GivenValues(None)
+        return rows, GivenValues()
     fixed, partitions = _fixed(spark, rows)
     numbered = fixed.withColumn(_NUMBER, F.monotonically_increasing_id())
     within = name(_NUMBER).bitwiseAND(F.lit((1 << _PARTITION_BITS) - 1))
@@ -71,12 +77,11 @@ def with_identities(
     numbered = numbered.withColumn(_NUMBER, place)
     new = {prefix + identity.column: _value(identity, name(_NUMBER)) for identity in columns}
     with_values = numbered.withColumns(new)
-    observation = Observation()
-    furthest = [
-        (F.max if identity.step > 0 else F.min)(name(prefix + identity.column)).alias(identity.column)
-        for identity in columns
-    ]
-    return with_values.drop(_NUMBER).observe(observation, *furthest), GivenValues(observation)
+    furthest = {
+        identity.column: (F.max if identity.step > 0 else F.min)(name(prefix + identity.column)) for identity in columns
+    }
+    observed, seen_at = observing(with_values.drop(_NUMBER), furthest)
+    return observed, GivenValues(seen_at)
 
 
 def _fixed(spark: SparkSession, rows: DataFrame) -> tuple[DataFrame, int]:

@@ -2,45 +2,50 @@
 
 ::
 
+    condition, clauses: resolved, clock and zone frozen
     source, each row numbered, kept as it is now --------------------+
     candidate files: keys and what conditions read --join, once------+--> pairs: file, row, source row, clause
         pairs with a clause --by file--> positions, counts, two sources for one row
-        touched files: all columns --join by file and row--> rows as the clause leaves them
-        source rows in no pair --> inserts
+        touched files, source rows in no pair: ``merging_rows``
 
-The source is evaluated once, so that a source that changes between passes cannot tear a merge apart.
+The source is evaluated once, so that a source that changes between passes cannot tear a merge apart; and so are the
+pairs. What was kept is cut off from what made it: a part that is lost fails the merge, and is not made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
+from pydelta.commands.reconcile import Passed
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError
-from pydelta.predicate import FALSE, Expr
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, SchemaMismatchError
+from pydelta.predicate import Expr
 from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
-from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.protocol.types import StructType, parse_schema
-from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
-from pydelta.spark.filters import conjuncts_of
-from pydelta.spark.identity import GivenValues, with_identities
+from pydelta.spark.binding import Moment, folded
+from pydelta.spark.identity import GivenValues
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.merging_keys import MergeKey, keys_of, target_conjuncts
+from pydelta.spark.merging_bind import bind_merge
+from pydelta.spark.merging_keys import keys_of, ranges_of, target_conjuncts
+from pydelta.spark.merging_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
+from pydelta.spark.observed import observing
+from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.types import from_spark
-from pydelta.spark.write_columns import absent, conform, name
+from pydelta.spark.write_columns import name
 from pydelta.spark.writer import CHANGE_COLUMN, write_files
 
 if TYPE_CHECKING:
@@ -50,16 +55,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkMerge"]
 
-_SOURCE_ROW: Final = "__pydelta_source_row"
-_CLAUSE: Final = "__pydelta_clause"
-_NEW: Final = "__pydelta_new"
-_GIVEN: Final = "__pydelta_given_"
-_FILE, _ROW, _SOURCE = "__pydelta_c_file", "__pydelta_c_row", "__pydelta_c_source"
 _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
-_MOST_PARTITIONS: Final = 1000
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
+_LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+_KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
 class SparkMerge:
@@ -89,202 +90,122 @@ class SparkMerge:
         self._spark = spark
         self._jvm = Jvm.of(spark)
         self._snapshot = snapshot
-        self._clauses = tuple(clauses)
         self._alias = alias or _TARGET_ALIAS
-        self._source_columns = source.columns
-        source_schema = from_spark(source.schema)
-        self._numbered_columns = {item.column: item for item in identities(snapshot.schema)}
-        self.schema = self._schema_after(source_schema, evolve)
-        self._condition = to_column(condition, "The condition of a merge")
-        # resolved before the source runs for the first time
-        plain = self._scan(None)
-        joined = plain.join(source, self._bound(plain.join(source), self._condition, "The merge condition"), "inner")
-        self.condition_sql = str(joined._jdf.queryExecution().analyzed().condition().get().sql())
-        self._source_alias = self._alias_of(source)
-        self._source = self._numbered(source)
-        frames = {
-            ClauseOn.MATCHED: self._scan(None).join(self._source),
-            ClauseOn.NOT_MATCHED: self._source,
-            ClauseOn.NOT_MATCHED_BY_SOURCE: self._scan(None),
-        }
-        self._conditions = [self._clause_condition(clause, frames[clause.on]) for clause in self._clauses]
+        moment = Moment(spark)
+        self.schema = _schema_after(snapshot, clauses, from_spark(source.schema), evolve)
+        plan = source._jdf.queryExecution().analyzed()
+        named = str(plan.nodeName()) == "SubqueryAlias"
+        self._source_alias = str(plan.alias()) if named else _SOURCE_ALIAS
+        self._table = self._scanned(None).alias(self._alias)
+        self._bound = bind_merge(
+            moment,
+            self._table,
+            source if named else source.alias(self._source_alias),
+            condition,
+            clauses,
+            schema=self.schema,
+            alias=self._alias,
+            source_alias=self._source_alias,
+        )
+        self.condition_sql = self._bound.condition.sql
         self.clause_texts: Sequence[str | None] = [
-            None if column is None else self._sql_of(frames[clause.on], column)
-            for clause, column in zip(self._clauses, self._conditions, strict=True)
+            None if item.condition is None else item.condition.sql for item in self._bound.clauses
         ]
-        self._values = [self._bind_values(clause, frames[clause.on]) for clause in self._clauses]
-        self._rows: int | None = None
-        self._pairs: DataFrame | None = None
+        self._rows = MergedRows(
+            snapshot=snapshot,
+            schema=self.schema,
+            bound=self._bound,
+            moment=moment,
+            table=self._table,
+            alias=self._alias,
+        )
+        self._source = self._numbered(moment.source(source))  # only now is the source run
+        self._count: int | None = None
+        self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
 
-    # --- binding -------------------------------------------------------------------------------------------
-
-    def _schema_after(self, source: StructType, evolve: bool) -> StructType:
-        schema = self._snapshot.schema
-        if not any(clause.is_star for clause in self._clauses):
-            return schema
-        if evolve:
-            return parse_schema(evolved_metadata(self._snapshot, stored_schema(source)).schema_string)
-        missing = [
-            field.name
-            for field in schema.fields
-            if source.field(field.name) is None
-            and _GENERATION not in field.metadata
-            and field.name not in self._numbered_columns
-        ]
-        if missing:
-            raise SchemaMismatchError(
-                f"The source has no column {', '.join(map(repr, missing))}, which UPDATE * and INSERT * need.",
-                hint="Set the columns one by one, or allow the schema to differ with withSchemaEvolution().",
-            )
-        return schema
-
     def _numbered(self, source: DataFrame) -> DataFrame:
-        """The source as it is now, each row with a number of its own."""
-        numbered = source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
+        """The source as it is now, each row with a number of its own; its columns keep their ids."""
+        numbered = source.withColumn(SOURCE_ROW, F.monotonically_increasing_id())
         return numbered.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK).alias(self._source_alias)
-
-    def _alias_of(self, source: DataFrame) -> str:
-        plan = source._jdf.queryExecution().analyzed()
-        return str(plan.alias()) if str(plan.nodeName()) == "SubqueryAlias" else _SOURCE_ALIAS
-
-    def _bound(self, frame: DataFrame, column: Column, what: str) -> Column:
-        try:
-            analyzed = frame.filter(column)._jdf.queryExecution().analyzed()
-        except ParseException as error:
-            raise ParseError(f"{what} does not parse: {_first_line(error)}") from error
-        except AnalysisException as error:
-            shown = [item for item in frame.columns if not item.startswith("__pydelta")]
-            raise BindError(
-                f"{what} does not fit: {_first_line(error)}",
-                hint=f"The columns there are: {', '.join(shown)}. Where both have one, give table and source an alias.",
-            ) from error
-        expression = analyzed.condition()
-        if self._jvm.has_subquery(expression):
-            raise InvalidArgumentError(f"{what} holds a subquery.", hint="Join its result into the source first.")
-        if not expression.deterministic():
-            raise InvalidArgumentError(
-                f"{what} is not deterministic: {expression.sql()}.", hint="Compute such a value into a source column."
-            )
-        return column
-
-    def _clause_condition(self, clause: MergeClause, frame: DataFrame) -> Column | None:
-        if clause.condition is None:
-            return None
-        what = f"The condition of {clause.on.value} {clause.action.value.upper()}"
-        return self._bound(frame, to_column(clause.condition, what), what)
-
-    def _sql_of(self, frame: DataFrame, column: Column) -> str:
-        return str(frame.filter(column)._jdf.queryExecution().analyzed().condition().sql())
-
-    def _bind_values(self, clause: MergeClause, frame: DataFrame) -> BoundAssignments | None:
-        if clause.action is ClauseAction.DELETE:
-            return None
-        given: Mapping[str, Any] | None = clause.assignments
-        if given is None:
-            known = {item.lower(): item for item in self._source_columns}
-            names = [field.name for field in self.schema.fields if field.name.lower() in known]
-            given = {_quoted(item): _qualified(self._source_alias, known[item.lower()]) for item in names}
-        where = f"{clause.on.value} {clause.action.value.upper()}"
-        bound = bind_assignments(self._spark, self.schema, given, frame, qualifiers=[self._alias], where=where)
-        refuse_numbered(self.schema, bound.columns, inserts=clause.on is ClauseOn.NOT_MATCHED)
-        return bound
 
     # --- what is there -------------------------------------------------------------------------------------
 
     def count_source(self) -> int:
         """See ``Merging.count_source``."""
-        if self._rows is None:
-            self._rows = self._source.count()
-        return self._rows
+        if self._count is None:
+            self._count = self._source.count()
+        return self._count
 
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""
-        plain = self._scan(None)
-        joined = plain.join(self._source, self._condition, "inner")
-        analyzed = joined._jdf.queryExecution().analyzed()
-        keys = list(keys_of(self._jvm, analyzed, plain))
-        conditions = [F.expr(text) for text in target_conjuncts(analyzed, plain)]
-        if keys:
-            ranges = self._ranges(keys)
-            if ranges is None:
-                return [FALSE]
-            conditions += ranges
-        found: list[Expr] = []
-        for condition in conditions:
-            found += conjuncts_of(self._spark, plain.filter(condition))
-        return found
-
-    def _ranges(self, keys: Sequence[MergeKey]) -> list[Column] | None:
-        """Conditions over the table's keys; None where no row of the source can match."""
-        partitions = {item.lower() for item in self._snapshot.partition_columns}
-        columns = []
-        for number, key in enumerate(keys):
-            value = F.expr(key.source_sql)
-            columns += [F.min(value).alias(f"low{number}"), F.max(value).alias(f"high{number}")]
-        bounds = self._source.agg(*columns).collect()[0]
-        found: list[Column] = []
-        for number, key in enumerate(keys):
-            low, high = bounds[2 * number], bounds[2 * number + 1]
-            if low is None:
-                return None
-            column = _qualified(self._alias, key.target)
-            if key.target.lower() in partitions:
-                distinct = self._source.select(F.expr(key.source_sql)).distinct().limit(_MOST_PARTITIONS + 1).collect()
-                if len(distinct) <= _MOST_PARTITIONS:
-                    found.append(column.isin([row[0] for row in distinct if row[0] is not None]))
-                    continue
-            found += [column >= F.lit(low), column <= F.lit(high)]
-        return found
+        condition = folded(self._spark, self._bound.condition)
+        partitions = frozenset(item.lower() for item in self._snapshot.partition_columns)
+        keys = list(keys_of(self._jvm, condition, self._table))
+        return [
+            *target_conjuncts(condition, self._table),
+            *ranges_of(self._jvm, self._source, keys, partitions),
+        ]
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
+        with exact_filters(self._spark), self._losses():
+            return self._find(files)
+
+    def _find(self, files: pl.DataFrame) -> MergeMatches:
         if not files.height or not self.count_source():
             return self._without_pairs(files)
-        target = self._scan(files, identity=True)
-        pairs = target.join(self._hinted(self._source), self._condition, "inner")
+        target = self._scan(files)
+        pairs = target.join(self._hinted(self._source), self._bound.condition.column, "inner")
         pairs = pairs.select(
-            name(FILE_ROW_COLUMN).alias(_FILE),
-            name(ROW_INDEX_COLUMN).alias(_ROW),
-            name(_SOURCE_ROW).alias(_SOURCE),
-            self._first_clause(ClauseOn.MATCHED).alias(_CLAUSE),
+            name(FILE_ROW_COLUMN).alias(FILE),
+            name(ROW_INDEX_COLUMN).alias(ROW),
+            name(SOURCE_ROW).alias(SOURCE),
+            self._bound.first_of(ClauseOn.MATCHED).alias(CLAUSE),
         )
-        self._pairs = self._keep(pairs)
-        if not self._has(ClauseOn.MATCHED) and not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE):
-            return MergeMatches()
-        taken = F.when(name(_CLAUSE).isNotNull(), name(_SOURCE))
-        per_row = self._pairs.groupBy(_FILE, _ROW).agg(
-            F.max(taken).alias(_SOURCE), F.max(name(_CLAUSE)).alias(_CLAUSE), F.count(taken).alias("n")
+        changes_rows = self._has(ClauseOn.MATCHED) or self._has(ClauseOn.NOT_MATCHED_BY_SOURCE)
+        pairs = self._keep(pairs) if changes_rows else pairs
+        found = self._changing(files, pairs) if changes_rows else MergeMatches()
+        if not self._has(ClauseOn.NOT_MATCHED):
+            return found
+        paired = self._keep(pairs.select(name(SOURCE)).distinct())
+        number = paired.count()
+        self._paired = self._broadcast(paired, number)
+        return replace(found, paired=number)
+
+    def _changing(self, files: pl.DataFrame, pairs: DataFrame) -> MergeMatches:
+        taken = F.when(name(CLAUSE).isNotNull(), name(SOURCE))
+        per_row = pairs.groupBy(FILE, ROW).agg(
+            F.max(taken).alias(SOURCE), F.max(name(CLAUSE)).alias(CLAUSE), F.count(taken).alias("n")
         )
-        per_row = self._keep(per_row)
-        return self._found(files, per_row)
+        return self._found(files, self._keep(per_row))
 
     def _without_pairs(self, files: pl.DataFrame) -> MergeMatches:
         if not files.height or not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE):
             return MergeMatches()
-        schema = f"{_FILE} long, {_ROW} long, {_SOURCE} long, {_CLAUSE} int, n long"
+        schema = f"{FILE} long, {ROW} long, {SOURCE} long, {CLAUSE} int, n long"
         return self._found(files, self._spark.createDataFrame([], schema))
 
     def _found(self, files: pl.DataFrame, per_row: DataFrame) -> MergeMatches:
-        changes = per_row.filter(name(_CLAUSE).isNotNull())
+        changes = per_row.filter(name(CLAUSE).isNotNull())
         if self._has(ClauseOn.NOT_MATCHED_BY_SOURCE):
-            alone = self._scan(files, identity=True)
-            paired = per_row.select(_FILE, _ROW)
-            same = (name(FILE_ROW_COLUMN) == name(_FILE)) & (name(ROW_INDEX_COLUMN) == name(_ROW))
+            alone = self._scan(files)
+            paired = per_row.select(FILE, ROW)
+            same = (name(FILE_ROW_COLUMN) == name(FILE)) & (name(ROW_INDEX_COLUMN) == name(ROW))
             alone = alone.join(paired, same, "left_anti").select(
-                name(FILE_ROW_COLUMN).alias(_FILE),
-                name(ROW_INDEX_COLUMN).alias(_ROW),
-                F.lit(None).cast("long").alias(_SOURCE),
-                self._first_clause(ClauseOn.NOT_MATCHED_BY_SOURCE).alias(_CLAUSE),
+                name(FILE_ROW_COLUMN).alias(FILE),
+                name(ROW_INDEX_COLUMN).alias(ROW),
+                F.lit(None).cast("long").alias(SOURCE),
+                self._bound.first_of(ClauseOn.NOT_MATCHED_BY_SOURCE).alias(CLAUSE),
                 F.lit(1).cast("long").alias("n"),
             )
-            changes = self._keep(changes.unionByName(alone.filter(name(_CLAUSE).isNotNull())))
+            changes = self._keep(changes.unionByName(alone.filter(name(CLAUSE).isNotNull())))
         self._changes = changes
-        deletes = [number for number, item in enumerate(self._clauses) if item.action is ClauseAction.DELETE]
-        is_delete = name(_CLAUSE).isin(deletes) if deletes else F.lit(False)
-        one = F.call_function("shiftleft", F.lit(1).cast("bigint"), name(_ROW).bitwiseAND(F.lit(63)).cast("int"))
+        deletes = self._bound.numbers(action=ClauseAction.DELETE)
+        is_delete = name(CLAUSE).isin(deletes) if deletes else F.lit(False)
+        one = F.call_function("shiftleft", F.lit(1).cast("bigint"), name(ROW).bitwiseAND(F.lit(63)).cast("int"))
         words = (
-            changes.groupBy(name(_FILE).alias("file"), F.shiftright(name(_ROW), 6).alias("word"))
+            changes.groupBy(name(FILE).alias("file"), F.shiftright(name(ROW), 6).alias("word"))
             .agg(
                 F.bit_or(one).alias("bits"),
                 F.max(F.when(name("n") > 1, F.when(is_delete, 2).otherwise(1)).otherwise(0)).alias("many"),
@@ -295,7 +216,7 @@ class SparkMerge:
         )
         frame = pl.from_arrow(words)
         assert isinstance(frame, pl.DataFrame)
-        updates = any(item.action is ClauseAction.UPDATE and item.on is ClauseOn.MATCHED for item in self._clauses)
+        updates = bool(self._bound.numbers(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE))
         if frame.height and updates and bool((frame["many"] > 0).any()):
             self._refuse_ambiguous(files)
         deleted = int(frame["deleted"].sum())
@@ -306,218 +227,165 @@ class SparkMerge:
     def _refuse_ambiguous(self, files: pl.DataFrame) -> None:
         """Name the row: run again what is needed to find it."""
         assert self._changes is not None
-        row = self._changes.filter(name("n") > 1).orderBy(_FILE, _ROW).first()
+        row = self._changes.filter(name("n") > 1).orderBy(FILE, ROW).first()
         assert row is not None
-        joined = self._scan(None).join(self._source, self._condition, "inner")
-        references = set(self._jvm.reference_names(joined._jdf.queryExecution().analyzed().condition().get()))
+        references = set(self._jvm.reference_names(self._bound.condition.expression))
         keys = [field.name for field in self._snapshot.schema.fields if field.name in references]
-        one = self._scan(files, identity=True).filter(
-            (name(FILE_ROW_COLUMN) == row[_FILE]) & (name(ROW_INDEX_COLUMN) == row[_ROW])
-        )
-        shown = one.select(*[name(key) for key in keys]).first()
-        key = ", ".join(f"{key}={value!r}" for key, value in zip(keys, shown or (), strict=False))
+        one = self._scan(files).filter((name(FILE_ROW_COLUMN) == row[FILE]) & (name(ROW_INDEX_COLUMN) == row[ROW]))
+        texts = [name(item).try_cast("string") for item in keys]  # Python has not all values that Spark has
+        shown = one.select(*texts).first() if texts else ()
+        assert shown is not None
+        key = ", ".join(f"{item}={value}" for item, value in zip(keys, shown, strict=True))
         raise InvalidArgumentError(
             f"{row['n']} rows of the source would change the same row of the table, the one with {key}: which of them "
             "should win is not known.",
-            hint="Keep one row a key in the source, or give the clauses conditions that only one of them passes.",
+            hint="Keep one row per key in the source, or give the clauses conditions that only one of them passes.",
             table=self._snapshot.table_uri,
         )
 
     # --- what becomes of it --------------------------------------------------------------------------------
 
-    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> RewriteOutput:
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        parts = []
+        parts, of_source = [], None
         if files.height:
-            parts.append(self._changed_rows(files, places, copy_others=copy_others))
-        values = GivenValues(None)
+            target = self._scan(files, tracking=self._snapshot.properties.enable_row_tracking)
+            parts.append(self._rows.changed(target, self._changes_in(places), copy_others=copy_others))
+        values = GivenValues()
         if self._has(ClauseOn.NOT_MATCHED) and self.count_source():
-            inserted, values = self._inserted_rows()
+            unpaired, of_source = self._unpaired()
+            inserted, values = self._rows.inserted(unpaired)
             parts.append(inserted)
         if not parts:
-            return RewriteOutput(adds=(), num_rows=0)
-        rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        properties, metadata = self._snapshot.properties, self._snapshot.metadata
-        assert metadata is not None
-        shaped = conform(rows, schema=self.schema, configuration=metadata.configuration, carried=self._carried())
-        written = write_files(
-            self._spark,
-            shaped,
-            change_column=CHANGE_COLUMN if self._feed else None,
-            table_uri=self._snapshot.table_uri,
-            schema=self.schema,
-            partition_columns=self._snapshot.partition_columns,
-            properties=properties,
+            return NOTHING_WRITTEN, Passed()
+        rows, on_the_way = self._rows.counted(parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
+        with self._losses():
+            written = write_files(
+                self._spark,
+                self._rows.shaped(rows),
+                change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
+                table_uri=self._snapshot.table_uri,
+                schema=self.schema,
+                partition_columns=self._snapshot.partition_columns,
+                properties=self._snapshot.properties,
+            )
+        seen = written.observed.get(on_the_way, {})
+        source = of_source if isinstance(of_source, dict) else written.observed.get(of_source or "", {})
+        passed = Passed(
+            copied=seen.get("copied") or 0,
+            updated=seen.get("updated") or 0,
+            inserted=seen.get("inserted") or 0,
+            source=None if of_source is None else source.get("rows") or 0,
+            paired=source.get("paired") or 0,
         )
-        return replace(written, marks=values.marks())
+        return replace(written, marks=values.marks(written)), passed
 
-    @property
-    def _feed(self) -> bool:
-        return self._snapshot.properties.enable_change_data_feed
-
-    @property
-    def _tracking(self) -> bool:
-        return self._snapshot.properties.enable_row_tracking
-
-    def _carried(self) -> list[str]:
-        return [
-            *([CHANGE_COLUMN] if self._feed else []),
-            *([ROW_ID_COLUMN, ROW_VERSION_COLUMN] if self._tracking else []),
-        ]
-
-    def _written_names(self) -> list[str]:
-        """The table's columns, without generated ones that no clause sets: they are made anew."""
-        set_somewhere = {column for values in self._values if values is not None for column in values.columns}
-        return [
-            field.name
-            for field in self.schema.fields
-            if _GENERATION not in field.metadata or field.name in set_somewhere
-        ]
-
-    def _changed_rows(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> DataFrame:
-        """Rows of the touched files as the clauses leave them."""
+    def _changes_in(self, places: Sequence[int]) -> DataFrame:
+        """The rows that change, by the new places of their files, with the source's columns where clauses read them."""
         assert self._changes is not None
         moved = self._spark.createDataFrame(list(zip(places, range(len(places)), strict=True)), "old long, new long")
-        changes = self._changes.join(F.broadcast(moved), name(_FILE) == name("old"))
-        changes = changes.select(name("new").alias(_FILE), _ROW, _SOURCE, _CLAUSE)
-        if self._reads_source():
-            changes = changes.join(self._source, name(_SOURCE) == name(_SOURCE_ROW), "left")
-        target = self._scan(files, identity=True, tracking=self._tracking)
-        same = (name(FILE_ROW_COLUMN) == name(_FILE)) & (name(ROW_INDEX_COLUMN) == name(_ROW))
-        rows = target.join(self._hinted(changes), same, "left" if copy_others else "inner")
-        deletes = [number for number, item in enumerate(self._clauses) if item.action is ClauseAction.DELETE]
-        updates = [number for number, item in enumerate(self._clauses) if item.action is ClauseAction.UPDATE]
-        deleted = name(_CLAUSE).isin(deletes) if deletes else F.lit(False)
-        if not self._feed:
-            rows = rows.filter(~F.coalesce(deleted, F.lit(False)))
-        old = {field.name: _qualified(self._alias, field.name) for field in self._snapshot.schema.fields}
-        names = self._written_names()
-        blank = {field.name: old.get(field.name, absent(field)) for field in self.schema.fields}
-        versions = {}
-        for number in updates:
-            values = self._values[number]
-            assert values is not None
-            versions[number] = values.apply(self.schema, blank)
-        new = {item: self._chosen(versions, item, blank[item]) for item in names}
-        if not self._feed:
-            columns = [new[item].alias(item) for item in names]
-            return rows.select(*columns, *self._tracked())
-        # before a row becomes several: a value that is not deterministic is the same in the feed and in the table
-        wide = rows.select(
-            *[blank[item].alias(f"__old_{place}") for place, item in enumerate(names)],
-            F.struct(*[new[item].alias(item) for item in names]).alias(_NEW),
-            name(_CLAUSE),
-            *([name(ROW_ID_COLUMN), name(ROW_VERSION_COLUMN)] if self._tracking else []),
-        )
-        kinds = F.when(name(_CLAUSE).isNull(), F.array(F.lit(None).cast("string")))
-        if deletes:
-            kinds = kinds.when(name(_CLAUSE).isin(deletes), F.array(F.lit("delete")))
-        both = F.array(F.lit(None).cast("string"), F.lit("update_preimage"), F.lit("update_postimage"))
-        wide = wide.withColumn(CHANGE_COLUMN, F.explode(kinds.otherwise(both)))
-        before = name(CHANGE_COLUMN).isin("update_preimage", "delete")
-        columns = [
-            F.when(before, name(f"__old_{place}")).otherwise(name(_NEW).getField(item)).alias(item)
-            for place, item in enumerate(names)
-        ]
-        tracked = []
-        if self._tracking:
-            kept = F.when(name(_CLAUSE).isNull(), name(ROW_VERSION_COLUMN)).alias(ROW_VERSION_COLUMN)
-            tracked = [name(ROW_ID_COLUMN), kept]
-        return wide.select(*columns, name(CHANGE_COLUMN), *tracked)
+        changes = self._changes.join(F.broadcast(moved), name(FILE) == name("old"))
+        changes = changes.select(name("new").alias(FILE), ROW, SOURCE, CLAUSE)
+        if self._bound.numbers(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE):
+            changes = changes.join(self._source, name(SOURCE) == name(SOURCE_ROW), "left")
+        return self._hinted(changes)
 
-    def _chosen(self, versions: Mapping[int, Mapping[str, Column]], item: str, old: Column) -> Column:
-        chosen: Column | None = None
-        for number, columns in versions.items():
-            values = self._values[number]
-            assert values is not None
-            if item not in values.columns:
-                continue
-            is_it = name(_CLAUSE) == F.lit(number)
-            chosen = F.when(is_it, columns[item]) if chosen is None else chosen.when(is_it, columns[item])
-        return old if chosen is None else chosen.otherwise(old)
-
-    def _tracked(self) -> list[Column]:
-        if not self._tracking:
-            return []
-        version = F.when(name(_CLAUSE).isNull(), name(ROW_VERSION_COLUMN)).alias(ROW_VERSION_COLUMN)
-        return [name(ROW_ID_COLUMN), version]
-
-    def _inserted_rows(self) -> tuple[DataFrame, GivenValues]:
-        """Source rows in no pair, as the clauses insert them; and how far the values of identity columns went."""
-        rows = self._source
-        if self._pairs is not None:
-            paired = self._pairs.select(name(_SOURCE)).distinct()
-            rows = rows.join(paired, name(_SOURCE_ROW) == name(_SOURCE), "left_anti")
-        rows = rows.withColumn(_CLAUSE, self._first_clause(ClauseOn.NOT_MATCHED)).filter(name(_CLAUSE).isNotNull())
-        nothing = {field.name: absent(field) for field in self.schema.fields}
-        versions = {}
-        for number, clause in enumerate(self._clauses):
-            values = self._values[number]
-            if clause.on is ClauseOn.NOT_MATCHED and values is not None:
-                versions[number] = values.apply(self.schema, nothing)
-        given = GivenValues(None)
-        if self._numbered_columns:  # of rows that are kept, the partitions are known
-            numbered = tuple(self._numbered_columns.values())
-            rows, given = with_identities(self._spark, self._keep(rows), numbered, prefix=_GIVEN)
-            rows = rows.alias(self._source_alias)
-        for column in self._numbered_columns:
-            nothing[column] = name(_GIVEN + column)
-        names = self._written_names()
-        columns = [self._chosen(versions, item, nothing[item]).alias(item) for item in names]
-        blank = F.lit(None).cast("long")
-        tracked = [blank.alias(ROW_ID_COLUMN), blank.alias(ROW_VERSION_COLUMN)] if self._tracking else []
-        found = rows.select(*columns, *tracked)
-        if self._feed:
-            kinds = F.array(F.lit(None).cast("string"), F.lit("insert"))
-            found = found.withColumn(CHANGE_COLUMN, F.explode(kinds))
-        return found, given
+    def _unpaired(self) -> tuple[DataFrame, str | dict[str, int | None]]:
+        """Source rows in no pair that a clause inserts; how many were looked at, or where the job will tell it."""
+        rows = self._source.withColumn(SOURCE, F.lit(None).cast("long"))
+        if self._paired is not None:
+            rows = self._source.join(self._paired, name(SOURCE_ROW) == name(SOURCE), "left")
+        counts = {"rows": F.count(F.lit(1)), "paired": F.count(name(SOURCE))}
+        numbered = bool(identities(self.schema))
+        told: str | dict[str, int | None]
+        if numbered:  # they are kept, because then their partitions are known; a job that keeps rows tells nothing
+            (row,) = rows.agg(*[count.alias(item) for item, count in counts.items()]).collect()
+            told = row.asDict()
+        else:
+            rows, told = observing(rows, counts)
+        rows = rows.filter(name(SOURCE).isNull()).drop(SOURCE)
+        rows = rows.withColumn(CLAUSE, self._bound.first_of(ClauseOn.NOT_MATCHED)).filter(name(CLAUSE).isNotNull())
+        return (self._keep(rows) if numbered else rows), told
 
     # --- parts ---------------------------------------------------------------------------------------------
 
     def _has(self, on: ClauseOn) -> bool:
-        return any(clause.on is on for clause in self._clauses)
+        return bool(self._bound.numbers(on=on))
 
-    def _reads_source(self) -> bool:
-        return any(clause.on is ClauseOn.MATCHED and clause.action is ClauseAction.UPDATE for clause in self._clauses)
+    def _scan(self, files: pl.DataFrame, *, tracking: bool = False) -> DataFrame:
+        """Rows of files, each with its place, under the table's alias and with the columns that clauses read."""
+        return self._bound.columns.over(self._scanned(files, tracking=tracking)).alias(self._alias)
 
-    def _first_clause(self, on: ClauseOn) -> Column:
-        """Number of the first clause of a kind whose condition is true; null without one."""
-        chosen: Column | None = None
-        for number, (clause, condition) in enumerate(zip(self._clauses, self._conditions, strict=True)):
-            if clause.on is not on:
-                continue
-            holds = F.lit(True) if condition is None else condition
-            chosen = F.when(holds, F.lit(number)) if chosen is None else chosen.when(holds, F.lit(number))
-        return F.lit(None).cast("int") if chosen is None else chosen
-
-    def _scan(self, files: pl.DataFrame | None, *, identity: bool = False, tracking: bool = False) -> DataFrame:
-        frame = scan_dataframe(
+    def _scanned(self, files: pl.DataFrame | None, *, tracking: bool = False) -> DataFrame:
+        return scan_dataframe(
             self._spark,
             self._snapshot,
             pinned=True,
             files=files,
-            with_file_identity=identity,
-            with_row_index=identity,
+            with_file_identity=files is not None,
+            with_row_index=files is not None,
             with_row_tracking=tracking,
         )
-        return frame.alias(self._alias)
 
     def _hinted(self, frame: DataFrame) -> DataFrame:
         """Broadcast what is small: the source was counted, which Spark's own estimate does not know."""
+        return frame if self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else self._broadcast(frame, self.count_source())
+
+    def _broadcast(self, frame: DataFrame, rows: int) -> DataFrame:
         threshold = int(self._jvm.session.sessionState().conf().autoBroadcastJoinThreshold())
-        if threshold < 0:
-            return frame
-        width = int(frame._jdf.schema().defaultSize())
-        small = self.count_source() * width <= threshold * _BROADCAST_FACTOR
-        return F.broadcast(frame) if small and not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else frame
+        small = rows * int(frame._jdf.schema().defaultSize()) <= threshold * _BROADCAST_FACTOR
+        return F.broadcast(frame) if small and threshold >= 0 else frame
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """Rows that are used several times, cut off from the plan that made them: the source is in no plan twice."""
-        return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
+        """Rows that are used several times, cut off from the plan that made them, as soon as they were made once."""
+        context = self._spark.sparkContext
+        before = context.getLocalProperty(_KEEP_ANCESTORS)
+        context.setLocalProperty(_KEEP_ANCESTORS, "true")  # else what kept rows are made of is not cut off
+        try:
+            return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
+        finally:
+            context.setLocalProperty(_KEEP_ANCESTORS, before)  # type: ignore[arg-type] # None takes it away
+
+    @contextmanager
+    def _losses(self) -> Iterator[None]:
+        """While kept rows are read: what Spark says of lost ones, as the engine's own error."""
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            if _LOST not in str(error):
+                raise
+            lost = DeltaEnvironmentError(
+                "Rows that the merge kept while it ran were lost with the executor that held them. Nothing was "
+                "committed.",
+                hint="Run the merge again. If it happens often, look for executors that are killed for their memory.",
+                table=self._snapshot.table_uri,
+            )
+            lost.retryable = True
+            raise lost from error
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
-        self._pairs = self._changes = None
+        self._paired = self._changes = None
+
+
+def _schema_after(snapshot: Snapshot, clauses: Sequence[MergeClause], source: StructType, evolve: bool) -> StructType:
+    schema = snapshot.schema
+    if not any(clause.is_star for clause in clauses):
+        return schema
+    if evolve:
+        return parse_schema(evolved_metadata(snapshot, stored_schema(source)).schema_string)
+    numbered = {item.column for item in identities(schema)}
+    missing = [
+        field.name
+        for field in schema.fields
+        if source.field(field.name) is None and _GENERATION not in field.metadata and field.name not in numbered
+    ]
+    if missing:
+        raise SchemaMismatchError(
+            f"The source has no column {', '.join(map(repr, missing))}, which UPDATE * and INSERT * need.",
+            hint="Set the columns one by one, or allow the schema to differ with withSchemaEvolution().",
+        )
+    return schema
 
 
 def _positions(words: pl.DataFrame) -> Iterator[tuple[int, Positions]]:
@@ -527,16 +395,3 @@ def _positions(words: pl.DataFrame) -> Iterator[tuple[int, Positions]]:
         at = np.flatnonzero(bits)
         starts = part["word"].to_numpy().astype(np.uint64) * np.uint64(_WORD_BITS)
         yield int(str(file)), starts[at // _WORD_BITS] + (at % _WORD_BITS).astype(np.uint64)
-
-
-def _quoted(text: str) -> str:
-    return "`" + text.replace("`", "``") + "`"
-
-
-def _qualified(alias: str, column: str) -> Column:
-    """A column by its name under an alias: one bound to a DataFrame is ambiguous once that is joined twice."""
-    return F.col(f"{_quoted(alias)}.{_quoted(column)}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

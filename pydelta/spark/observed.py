@@ -6,7 +6,9 @@ successful attempt of its task ends: attempts that fail, or that speculation sta
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -14,7 +16,7 @@ from pyspark.sql import functions as F
 
 from pydelta.spark.jvm import Jvm
 
-__all__ = ["RowCounts", "counting", "counts_of"]
+__all__ = ["RowCounts", "counting", "counts_of", "observed_in", "observing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +37,18 @@ def counting(rows: DataFrame, mark: Column | None = None) -> tuple[DataFrame, st
     Returns:
         The rows, and the name by which ``counts_of`` finds the counts.
     """
-    name = f"pydelta-{uuid.uuid4()}"
     marked = F.lit(None).cast("string") if mark is None else mark
-    return rows.observe(name, F.count(F.lit(1)).alias("rows"), F.count(marked).alias("marked")), name
+    return observing(rows, {"rows": F.count(F.lit(1)), "marked": F.count(marked)})
+
+
+def observing(rows: DataFrame, aggregates: Mapping[str, Column]) -> tuple[DataFrame, str]:
+    """Let Spark aggregate rows to whole numbers where they pass this place of the plan. See ``counting``.
+
+    Returns:
+        The rows, and the name under which ``observed_in`` has the aggregates.
+    """
+    place = f"pydelta-{uuid.uuid4()}"
+    return rows.observe(place, *[value.alias(name) for name, value in aggregates.items()]), place
 
 
 def counts_of(executed: DataFrame, name: str) -> RowCounts:
@@ -47,8 +58,11 @@ def counts_of(executed: DataFrame, name: str) -> RowCounts:
         executed: The DataFrame whose action has ended.
         name: As ``counting`` gave it.
     """
-    found = executed._jdf.queryExecution().observedMetrics()
-    row = Jvm.of(executed.sparkSession).python_utils_map(found).get(name)
-    if row is None:
-        return RowCounts(rows=0, marked=0)
-    return RowCounts(rows=int(row.getLong(0)), marked=int(row.getLong(1)))
+    found = observed_in(executed).get(name, {})
+    return RowCounts(rows=found.get("rows") or 0, marked=found.get("marked") or 0)
+
+
+def observed_in(executed: DataFrame) -> Mapping[str, Mapping[str, int | None]]:
+    """Read everything that was aggregated in the job that a DataFrame ran last, by place and name."""
+    metrics = Jvm.of(executed.sparkSession).python_utils_map(executed._jdf.queryExecution().observedMetrics())
+    return {str(place): json.loads(str(metrics[place].json())) for place in metrics}

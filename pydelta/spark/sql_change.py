@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F
@@ -22,6 +22,7 @@ from pydelta.spark.write_columns import absent
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from pydelta.commands.engine import Assignments
     from pydelta.log import Snapshot
     from pydelta.protocol.schema import StructType
 
@@ -134,14 +135,14 @@ def _clause(nodes: Nodes, on: ClauseOn, action: Any, sides: _Sides, schema: Stru
     return MergeClause(on=on, action=does, condition=condition, assignments=values)
 
 
-def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) -> Mapping[str, Any]:
-    """Column -> value; the first of the sides is the table."""
-    found: dict[str, Any] = {}
+def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) -> Assignments:
+    """Columns with their values; the first of the sides is the table."""
+    found: list[tuple[str, Any]] = []
     for item in nodes.items(items):
         names = _unqualified(nodes.names(item.key().nameParts()), sides[0], schema)
         value = item.value()
         text = ".".join(f"`{name.replace('`', '``')}`" for name in names)
-        found[text] = _default(schema, names) if is_default(value) else nodes.column(value, *sides)
+        found.append((text, _default(schema, names) if is_default(value) else nodes.column(value, *sides)))
     return found
 
 

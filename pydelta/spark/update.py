@@ -13,7 +13,7 @@ from pydelta.spark.assignments import BoundAssignments
 from pydelta.spark.binding import Moment, bind_values
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import MATCHED_COLUMN
-from pydelta.spark.write_columns import conform, name
+from pydelta.spark.write_columns import Generated, conform, name
 from pydelta.spark.writer import CHANGE_COLUMN, write_files
 
 if TYPE_CHECKING:
@@ -69,13 +69,22 @@ def write_updated(
         version = F.when(~name(MATCHED_COLUMN), name(ROW_VERSION_COLUMN)).alias(ROW_VERSION_COLUMN)
         extra += [name(ROW_ID_COLUMN), version]
     assert snapshot.metadata is not None
+    anew = recomputed(moment, snapshot, rows, assignments.columns)
+    generated = {
+        field.name: Generated(
+            anew=F.lit(True) if field.name in anew else None,
+            given=F.lit(True) if field.name in assignments.columns else None,
+        )
+        for field in schema.fields
+        if _GENERATION in field.metadata
+    }
     shaped = conform(
         computed.select(*columns, *extra, (~changed).alias(_COPIED)),
         schema=schema,
         configuration=snapshot.metadata.configuration,
         carried=carried,
         copied=_COPIED,
-        recomputed=recomputed(moment, snapshot, rows, assignments.columns),
+        generated=generated,
     )
     return write_files(
         spark,

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -40,7 +41,18 @@ from pydelta.spark.types import from_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["absent", "cast_parts", "conform", "ddl", "json_row", "name", "raised", "same_type", "violation_in"]
+__all__ = [
+    "Generated",
+    "absent",
+    "cast_parts",
+    "conform",
+    "ddl",
+    "json_row",
+    "name",
+    "raised",
+    "same_type",
+    "violation_in",
+]
 
 _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
@@ -59,6 +71,19 @@ class _Check:
     holds: Column
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What becomes of a generated column that the rows bring. Conditions over the rows, never null; None for no row.
+
+    Args:
+        anew: Rows that get it computed.
+        given: Rows whose value was given, and has to be the one that is computed. In all others it stays as it is.
+    """
+
+    anew: Column | None = None
+    given: Column | None = None
+
+
 def name(column: str) -> Column:
     """A column by its literal name, dots and backticks included."""
     return F.col("`" + column.replace("`", "``") + "`")
@@ -72,7 +97,8 @@ def conform(
     predicate: str | None = None,
     carried: Sequence[str] = (),
     copied: str | None = None,
-    recomputed: Collection[str] = (),
+    beside: Sequence[str] = (),
+    generated: Mapping[str, Generated] = MappingProxyType({}),
 ) -> DataFrame:
     """Bring rows into the table's shape and guard them.
 
@@ -84,7 +110,8 @@ def conform(
         carried: Other columns of ``df`` that go along untouched, behind those of the table.
         copied: A boolean column of ``df``, never null: rows for which it is true are in the table already, and stay as
             they are. Nothing of them is computed, trimmed or checked.
-        recomputed: Generated columns that ``df`` brings as they were, and that other rows get anew.
+        beside: Other columns of ``df`` that ``generated`` reads.
+        generated: Generated columns that ``df`` brings without all of their values having been given.
 
     Returns:
         The table's columns in the table's order; running it raises on the first bad row.
@@ -100,16 +127,16 @@ def conform(
         given = data.field(field.name)
         column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
         first.append(_unless(copied, column, _sized(column, field, checks)).alias(field.name))
-    extra = [name(column) for column in (*carried, *([copied] if copied else ()))]
+    dropped = [*([copied] if copied else ()), *beside]
+    extra = [name(column) for column in (*carried, *dropped)]
     shaped = _select(df, [*first, *extra], schema)
-    generated = [field for field in schema.fields if _GENERATION in field.metadata]
-    if generated:
-        shaped = _generate(shaped, schema, data, checks, extra, copied=copied, recomputed=recomputed)
+    if any(_GENERATION in field.metadata for field in schema.fields):
+        shaped = _generate(shaped, schema, data, checks, extra, copied=copied, generated=generated)
     checks += _checks(schema, configuration, predicate)
     if copied:
         checks = [_Check(check.message, name(copied) | check.holds) for check in checks]
     shaped = _guarded(shaped, schema, checks, extra) if checks else shaped
-    return shaped.drop(copied) if copied else shaped
+    return shaped.drop(*dropped) if dropped else shaped
 
 
 def _unless(copied: str | None, old: Column, new: Column) -> Column:
@@ -157,9 +184,10 @@ def _generate(
     extra: Sequence[Column],
     *,
     copied: str | None,
-    recomputed: Collection[str],
+    generated: Mapping[str, Generated],
 ) -> DataFrame:
     """Compute what the data does not bring; check what it does."""
+    everywhere = Generated(given=F.lit(True))
     columns = []
     for field in schema.fields:
         expression = field.metadata.get(_GENERATION)
@@ -169,12 +197,13 @@ def _generate(
         computed = F.expr(str(expression)).cast(ddl(field.data_type))
         if data.field(field.name) is None:
             columns.append(computed.alias(field.name))
-        elif field.name in recomputed:
-            columns.append(_unless(copied, name(field.name), computed).alias(field.name))
-        else:
-            columns.append(name(field.name))
+            continue
+        own, how = name(field.name), generated.get(field.name, everywhere)
+        made = own if how.anew is None else F.when(how.anew, computed).otherwise(own)
+        columns.append(_unless(copied, own, made).alias(field.name))
+        if how.given is not None:
             message = f"Column {field.name!r} must equal its generation expression {expression}"
-            checks.append(_Check(message, name(field.name).eqNullSafe(computed)))
+            checks.append(_Check(message, ~how.given | own.eqNullSafe(computed)))
     return _select(df, [*columns, *extra], schema)
 
 

@@ -46,7 +46,7 @@ class FileStatistics:
         self._ordinals = _leaf_ordinals(schema)
         self._watched = [path for path, _ in indexed if self._needs_data(path, int96)]
         self._nulls: dict[tuple[str, ...], int] = dict.fromkeys(self._watched, 0)
-        self._bounds: dict[tuple[str, ...], list[tuple[Any, Any]]] = {path: [] for path in self._watched}
+        self._bounds: dict[tuple[str, ...], list[tuple[Any, Any]] | None] = {path: [] for path in self._watched}
 
     def _needs_data(self, path: tuple[str, ...], int96: bool) -> bool:
         ordinal = self._ordinals.get(path)
@@ -57,8 +57,12 @@ class FileStatistics:
         for path in self._watched:
             column = leaf_column(table, path)
             self._nulls[path] += column.null_count
-            if path in self._ordinals and column.null_count < len(column):
-                self._bounds[path].append(_extremes(column))
+            bounds = self._bounds[path]
+            if bounds is not None and path in self._ordinals and column.null_count < len(column):
+                try:
+                    bounds.append(_extremes(column))
+                except (ValueError, OverflowError):  # a time that Python cannot hold
+                    self._bounds[path] = None
 
     def finish(self, footer: pq.FileMetaData) -> str:
         """The statistics of the finished file as JSON text."""
@@ -69,7 +73,7 @@ class FileStatistics:
         for path, data_type in self._indexed:
             if path in self._nulls:
                 null_count: int | None = self._nulls[path]
-                bounds: list[tuple[Any, Any]] | None = self._bounds[path]
+                bounds = self._bounds[path]
             else:
                 null_count, bounds = _from_footer(groups, self._ordinals[path][0])
             if null_count is not None:

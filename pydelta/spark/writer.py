@@ -31,7 +31,7 @@ from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.errors import raised_in
 from pydelta.spark.identity import with_identities
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.observed import RowCounts, counting, counts_of
+from pydelta.spark.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
 from pydelta.spark.write_layout import add_of, change_of, make_task, written_columns
@@ -103,7 +103,7 @@ class DataFrameSource:
             options=target.options,
             settings=target.settings,
         )
-        return replace(written, marks=values.marks())
+        return replace(written, marks=values.marks(written))
 
 
 def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:
@@ -211,6 +211,7 @@ def write_files(
         num_rows=_num_rows(of_table),
         changes=tuple(change_of(record) for record in of_feed),
         num_changes=_num_rows(of_feed),
+        observed=observed_in(job),
     )
 
 

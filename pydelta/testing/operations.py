@@ -257,7 +257,7 @@ def update_value(value: int, new: int) -> LogOperation:
         return run_update(
             log,
             cast(UpdatingEngine, LogEngine()),
-            {"x": new},
+            (("x", new),),
             Compare("=", Column(("x",)), Literal(value, "long")),
             begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
@@ -275,8 +275,8 @@ def update_value(value: int, new: int) -> LogOperation:
 def upsert_value(value: int, new: int, partition: str) -> LogOperation:
     """MERGE of one source row: rows with ``x = value`` get ``new``; where there is none, a row comes."""
     clauses = (
-        MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, assignments={"x": new}),
-        MergeClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT, assignments={"p": partition, "x": new}),
+        MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, assignments=(("x", new),)),
+        MergeClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT, assignments=(("p", partition), ("x", new))),
     )
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:

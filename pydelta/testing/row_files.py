@@ -14,8 +14,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.merging import MergeMatches
+from pydelta.commands.reconcile import Passed
 from pydelta.commands.update import BoundUpdate
 from pydelta.log import Snapshot
 from pydelta.log.vectors import read_deleted_rows
@@ -143,9 +144,9 @@ class LogEngine:
                 adds.append(add_file(members[0].partition_values["p"] or "", values))
         return RewriteOutput(adds=tuple(adds), num_rows=0)
 
-    def bind_update(self, snapshot: Snapshot, condition: Expr, assignments: Mapping[str, int]) -> BoundUpdate:
+    def bind_update(self, snapshot: Snapshot, condition: Expr, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
-        return BoundUpdate(condition=self.bind_condition(snapshot, condition), native=assignments["x"])
+        return BoundUpdate(condition=self.bind_condition(snapshot, condition), native=int(dict(assignments)["x"]))
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> dict[int, RowSet]:
         """See ``Engine.match_rows``."""
@@ -235,14 +236,17 @@ class LogUpsert:
         condition = BoundCondition(sql="", conjuncts=(), references=frozenset({"x"}), native=self._value)
         rows = LogEngine().match_rows(self._snapshot, files, condition)
         positions = {place: found.positions() for place, found in rows.items()}
-        self._matches = MergeMatches(positions=positions, updated=sum(len(rows) for rows in positions.values()))
+        self._matches = MergeMatches(
+            positions=positions, updated=sum(map(len, positions.values())), paired=bool(positions)
+        )
         return self._matches
 
-    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> RewriteOutput:
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        adds, rows = [], 0
+        adds, rows, updated = [], 0, 0
         for place, add in zip(places, self._snapshot.files.adds(files), strict=True):
             values = [self._new] * len(self._matches.positions[place])
+            updated += len(values)
             if copy_others:
                 values += [item for item in live_values(add, self._snapshot.table_uri) if item != self._value]
             adds.append(add_file(add.partition_values["p"] or "", values))
@@ -250,7 +254,14 @@ class LogUpsert:
         if not places:
             adds.append(add_file(self._partition, [self._new]))
             rows += 1
-        return RewriteOutput(adds=tuple(adds), num_rows=rows)
+        passed = Passed(
+            copied=rows - updated if places else 0,
+            updated=updated,
+            inserted=0 if places else 1,
+            source=1,
+            paired=1 if places else 0,
+        )
+        return RewriteOutput(adds=tuple(adds), num_rows=rows), passed
 
     def close(self) -> None:
         """Nothing was kept."""

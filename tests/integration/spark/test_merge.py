@@ -7,7 +7,9 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import (
     BindError,
+    ConflictingSetError,
     ConstraintViolatedError,
+    DuplicateInsertColumnError,
     InvalidArgumentError,
     SchemaMismatchError,
     UnsafeOperationError,
@@ -276,6 +278,12 @@ def test_columns_bound_to_the_source_work_as_values(spark, target):
         (lambda m: m.whenMatchedUpdate(set={"zz": "1"}), BindError, "no column 'zz'"),
         (lambda m: m.whenMatchedUpdate(set={"v": "s.missing"}), BindError, "missing"),
         (lambda m: m.whenMatchedUpdate("rand() > 0.5", {"v": "s.v"}), InvalidArgumentError, "not deterministic"),
+        (lambda m: m.whenMatchedUpdate(set={"v": "'a'", "t.V": "'b'"}), ConflictingSetError, "sets 'v' twice"),
+        (
+            lambda m: m.whenNotMatchedInsert(values={"id": "1", "ID": "2"}),
+            DuplicateInsertColumnError,
+            "sets 'id' twice",
+        ),
         (lambda m: m.whenMatchedDelete().whenMatchedUpdateAll(), InvalidArgumentError, "hides them"),
         (lambda m: m.whenNotMatchedInsert(values={"id": "t.id"}), BindError, "t"),
         (lambda m: m.whenMatchedUpdate(set={"n": "array(1)"}), SchemaMismatchError, "n is integer"),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.errors import BindError, DeltaError, InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import (
+    BindError,
+    ConflictingSetError,
+    DeltaError,
+    DuplicateInsertColumnError,
+    InvalidArgumentError,
+    UnsupportedFeatureError,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -67,6 +74,42 @@ def test_update(spark, table):
     assert rows(spark)[3] == (3, None, (3, 13))
     assert one(spark.sql("UPDATE sql_change SET b = 'all'"))["num_affected_rows"] == 4
     assert {row[1] for row in rows(spark)} == {"all"}
+
+
+USING = "MERGE INTO sql_change t USING (SELECT 1 AS a) s ON t.a = s.a WHEN"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "said"),
+    [
+        (
+            "UPDATE sql_change SET b = '1', b = '2'",
+            ConflictingSetError,
+            "[DELTA_CONFLICT_SET_COLUMN] UPDATE sets 'b' twice",
+        ),
+        ("UPDATE sql_change q SET b = '1', q.B = '2'", ConflictingSetError, "sets 'b' twice"),
+        ("UPDATE sql_change SET s.x = 1, s.X = 2", ConflictingSetError, "sets 's.x' twice"),
+        ("UPDATE sql_change SET s.x = 1, s = null", ConflictingSetError, "sets 's.x' and 's', which overlap"),
+        (
+            f"{USING} MATCHED THEN UPDATE SET b = '1', t.b = '2'",
+            ConflictingSetError,
+            "WHEN MATCHED UPDATE sets 'b' twice",
+        ),
+        (f"{USING} MATCHED THEN UPDATE SET s = null, S.y = 2", ConflictingSetError, "sets 's' and 's.y'"),
+        (f"{USING} NOT MATCHED BY SOURCE THEN UPDATE SET a = 1, A = 2", ConflictingSetError, "sets 'a' twice"),
+        (
+            f"{USING} NOT MATCHED THEN INSERT (a, A) VALUES (1, 2)",
+            DuplicateInsertColumnError,
+            "[DELTA_DUPLICATE_COLUMNS_ON_INSERT] WHEN NOT MATCHED INSERT sets 'a' twice",
+        ),
+        (f"{USING} NOT MATCHED THEN INSERT (a, b, a) VALUES (1, 'b', 2)", DuplicateInsertColumnError, "'a' twice"),
+    ],
+)
+def test_a_column_that_is_set_twice_is_refused(spark, table, statement, error, said):
+    with pytest.raises(error) as caught:
+        spark.sql(statement)
+    assert said in str(caught.value)
+    assert rows(spark) == BEGINNING
 
 
 def test_a_default_in_update_and_merge(spark):

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import (
     BindError,
+    ConflictingSetError,
     ConstraintViolatedError,
     InvalidArgumentError,
     ParseError,
@@ -131,7 +132,8 @@ def test_updates_one_after_the_other(spark, table):
         ({"note": "missing_column"}, BindError, "missing_column"),
         ({"note": "1 +"}, ParseError, ""),
         ({"note": 5}, InvalidArgumentError, "SQL text or a Column"),
-        ({"s": "named_struct('a', 1, 'b', null)", "s.a": "1"}, InvalidArgumentError, "overlap"),
+        ({"s": "named_struct('a', 1, 'b', null)", "s.a": "1"}, ConflictingSetError, "overlap"),
+        ({"note": "'x'", "Note": "'y'"}, ConflictingSetError, "[DELTA_CONFLICT_SET_COLUMN] UPDATE sets 'note' twice"),
         ({"amount": "array(1)"}, SchemaMismatchError, "amount is decimal(8,2)"),
         ({"at": "5"}, SchemaMismatchError, "at is timestamp"),
     ],

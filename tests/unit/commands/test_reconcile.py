@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.commands.reconcile import RowCounts, check_rows, reconcile
+from pydelta.commands.reconcile import Passed, RowCounts, check_rows, reconcile
 from pydelta.errors import ObjectNotFoundError, RowsDoNotAddUpError
 
 ADDS_UP = [
@@ -25,6 +25,19 @@ ADDS_UP = [
     RowCounts(live=10, updated=4, hidden=4, written=4, changes=8),
     RowCounts(live=10, updated=2, deleted=3, inserted=5, hidden=5, written=7, changes=12),
     RowCounts(live=10, deleted=10, hidden=10, written=0),
+    # what a merge counted on the way
+    RowCounts(live=10, updated=2, inserted=5, written=15, passed=Passed(copied=8, updated=2, inserted=5)),
+    RowCounts(
+        live=10,
+        updated=2,
+        deleted=3,
+        inserted=5,
+        written=12,
+        source=9,
+        paired=4,
+        passed=Passed(copied=5, updated=2, inserted=5, source=9, paired=4),
+    ),
+    RowCounts(live=10, updated=2, hidden=2, written=2, source=9, passed=Passed(updated=2)),
 ]
 DOES_NOT = [
     (
@@ -45,6 +58,18 @@ DOES_NOT = [
     (RowCounts(live=10, updated=4, hidden=4, written=3), "3 rows were written"),
     (RowCounts(live=10, deleted=3, hidden=3, written=1), "1 rows were written"),
     (RowCounts(live=10, updated=4, hidden=4, written=4, changes=7), "has 7 rows where it should have 8"),
+    (
+        RowCounts(live=10, updated=2, written=10, passed=Passed(copied=9, updated=1)),
+        "1 rows were updated where it should be 2; 9 rows were copied where it should be 8",
+    ),
+    (
+        RowCounts(live=0, inserted=2, written=2, source=2, passed=Passed(inserted=2, source=3)),
+        "3 rows were looked at in the source where it should be 2",
+    ),
+    (
+        RowCounts(live=0, inserted=2, written=2, source=3, paired=2, passed=Passed(inserted=2, source=3, paired=1)),
+        "1 rows were left out of the source for their pairs where it should be 2",
+    ),
 ]
 
 
