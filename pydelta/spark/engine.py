@@ -19,11 +19,11 @@ from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import DataType
 from pydelta.spark.assignments import BoundAssignments, bind_assignments, refuse_numbered
+from pydelta.spark.caches import refresh_caches
 from pydelta.spark.catalog_entries import follow_names
 from pydelta.spark.filters import conjuncts_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
-from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.rules import check_default, rows_against
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.update import write_updated
@@ -206,7 +206,7 @@ class SparkEngine:
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""
         if snapshot.metadata is not None:
-            refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
+            refresh_caches(self._spark, snapshot.table_uri)
             follow_names(self._spark, snapshot)
 
     def _scan(
