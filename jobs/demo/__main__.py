@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pydelta
 from jobs.demo import changes, cleaning, flights, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
+from pydelta.spark.quiet import quiet_session
 from pydelta.terminal import Terminal, styled
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
@@ -26,6 +26,7 @@ CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
 }
 
 _QUIET = {
+    "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -49,8 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     started = time.monotonic()
     try:
         with terminal.status("Starting Spark …"):
-            spark = pydelta.session("demo", conf=_QUIET)
-            spark.sparkContext.setLogLevel("ERROR")
+            warehouse = (folder.absolute() / "warehouse").as_uri()
+            spark = quiet_session("demo", conf=_QUIET | {"spark.sql.warehouse.dir": warehouse})
         terminal.say(f"Spark {spark.version} is up after {time.monotonic() - started:.1f} s")
         stage = Stage(spark=spark, folder=folder, terminal=terminal)
         for name in [options.chapter] if options.chapter else CHAPTERS:

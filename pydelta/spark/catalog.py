@@ -216,8 +216,7 @@ def _location(jvm: Jvm, table: Any) -> str:
     storage = table.storage()
     uri = storage.locationUri()
     if uri.isDefined():
-        text = str(uri.get().toString())
-        return text if text.startswith("file:") else str(jvm.path(uri.get()).toString())
+        return jvm.path_text(uri.get())
     path = storage.properties().get("path")
     if path.isDefined():
         return str(path.get())

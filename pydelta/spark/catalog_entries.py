@@ -31,6 +31,7 @@ from pydelta.errors import (
 )
 from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
+from pydelta.spark.caches import forget_cached
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog_definitions import hive_table, session_table
 from pydelta.spark.catalog_objects import (
@@ -42,7 +43,6 @@ from pydelta.spark.catalog_objects import (
     text_map,
 )
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.refresh import forget_cached
 from pydelta.spark.twins import drop_twin, rename_twin
 from pydelta.storage.uris import normalize_uri, scheme_of
 

@@ -22,12 +22,12 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
 from pydelta.spark.assignments import bind_assignments, refuse_numbered
 from pydelta.spark.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
+from pydelta.spark.caches import refresh_caches
 from pydelta.spark.catalog_entries import follow_names
 from pydelta.spark.filters import conjuncts_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.optimize import compact_files, lay_out_files
 from pydelta.spark.own_settings import exact_filters
-from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.rules import check_default, rows_against
 from pydelta.spark.scan import (
     FILE_ROW_COLUMN,
@@ -230,7 +230,7 @@ class SparkEngine:
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""
         if snapshot.metadata is not None:
-            refresh_after_commit(self._spark, snapshot.table_uri, snapshot.metadata.id)
+            refresh_caches(self._spark, snapshot.table_uri)
             follow_names(self._spark, snapshot)
 
     def _scan(

@@ -54,7 +54,7 @@ from pydelta.spark.catalog_entries import create_entry, note_difference
 from pydelta.spark.errors import to_spark
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan import scan_dataframe
-from pydelta.spark.view_target import location_behind
+from pydelta.spark.view_target import shown_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,7 +161,7 @@ def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] 
 def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
     """The log of a table that the catalog knows, of a view that shows one whole, or of ``delta.`/path` ``."""
     entry = look_up(spark, parse_identifier(spark, name))
-    behind = location_behind(spark, entry) if isinstance(entry, ViewEntry) else None
+    behind = shown_table(spark, entry) if isinstance(entry, ViewEntry) else None
     log = log_for_path(spark, behind or location_of(spark, name))
     if isinstance(entry, DeltaEntry) and not log.table_exists():
         raise TableNotFoundError(

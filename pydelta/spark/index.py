@@ -24,12 +24,14 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.errors import StorageError
+from pydelta.protocol.paths import LOG_DIR
 from pydelta.spark.filters import to_expressions
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 
 __all__ = [
     "MATCH_COLUMNS",
+    "TABLE_SCAN",
     "VECTOR_COLUMNS",
     "DeltaFileIndex",
     "HiddenColumn",
@@ -49,6 +51,9 @@ _ROWS_BYTES: Final = 32 * 1024 * 1024
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 
+
+TABLE_SCAN: Final = "pydelta.table"
+"""Mark of a projection that gives the columns of a scan their logical names."""
 
 VECTOR_COLUMNS: Final = ("__pydelta_vector", "__pydelta_vector_start", "__pydelta_vector_end")
 """Hidden columns of files with a deletion vector: bits (binary), row of the first bit, row behind the last (bigint)."""
@@ -177,8 +182,11 @@ class DeltaFileIndex:
     # --- FileIndex -----------------------------------------------------------------------------------------
 
     def rootPaths(self) -> Any:
-        """The table's root."""
-        return self._jvm.seq([self._jvm.path(self._root)])
+        """The table's root and its log: two, since Spark's own file writer refuses to write into several roots.
+
+        It knows nothing of the log: overwriting a view of the table would delete the folder.
+        """
+        return self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
 
     def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
         """The files to read, grouped by partition: exact for partition filters, generous for data filters."""

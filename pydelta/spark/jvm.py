@@ -152,6 +152,11 @@ class Jvm:
         positions = sorted(int(name.removeprefix(prefix)) for name in set(names) if name.startswith(prefix))
         return [getattr(target, f"{prefix}{position}")() for position in positions if position > given]
 
+    def path_text(self, uri: Any) -> str:
+        """A ``java.net.URI`` -> a location as ``normalize_uri`` reads it: a local one encoded, any other as named."""
+        text = str(uri.toString())
+        return text if text.startswith("file:") else str(self.path(uri).toString())
+
     def location_uri(self, table_uri: str) -> Any:
         """A normalised table URI -> ``java.net.URI``."""
         if table_uri.startswith("file:"):  # encoded already
@@ -454,17 +459,6 @@ class Jvm:
         if level is None:
             return self.view.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
         return self.spark.sparkContext._getJavaStorageLevel(level)
-
-    def cached_entries(self, manager: Any) -> list[Any]:
-        """Entries of Spark's cache. The field has no accessor, and its name may carry the class's."""
-        fields = manager.getClass().getDeclaredFields()
-        field = next(item for item in fields if str(item.getName()).endswith("cachedData"))
-        field.setAccessible(True)
-        return self.to_list(field.get(manager))
-
-    def uncache(self, manager: Any, plan: Any) -> None:
-        """Drop the entry of a plan and leave those built on it."""
-        manager.uncacheQuery(self.session, plan, False, False)
 
     # --- files ---------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pydelta.errors import DeltaError
 from pydelta.log.exact_statistics import ExactStatistics, Value
 from pydelta.protocol.schema import physical_name
+from pydelta.spark.caches import reads_cache
 from pydelta.spark.facade import log_for_path, settings_of, user_errors
 from pydelta.spark.index import DeltaFileIndex
 from pydelta.spark.jvm import Jvm
@@ -106,7 +107,7 @@ def answered_frame(spark: SparkSession, frame: DataFrame) -> DataFrame:
 def _count(original: Callable[..., int]) -> Callable[..., int]:
     def count(self: DataFrame) -> int:
         spark = self.sparkSession
-        if is_enabled(spark) and not _is_cached(spark, self):
+        if is_enabled(spark) and not reads_cache(self):
             with user_errors():
                 counted = count_rows(spark, self._jdf.queryExecution().analyzed())
             if counted is not None:
@@ -120,19 +121,13 @@ def _agg(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     def agg(self: DataFrame, *exprs: Any) -> DataFrame:
         frame = original(self, *exprs)
         spark = self.sparkSession
-        if not is_enabled(spark) or _is_cached(spark, self):
+        if not is_enabled(spark) or reads_cache(self):
             return frame
         with user_errors():
             plan = answer(spark, frame._jdf.queryExecution().analyzed())
         return frame if plan is None else Jvm.of(spark).frame(plan)
 
     return agg
-
-
-def _is_cached(spark: SparkSession, frame: DataFrame) -> bool:
-    """Whether the rows are to be cached: an action over them is what fills the cache."""
-    manager = Jvm.of(spark).session.sharedState().cacheManager()
-    return not manager.isEmpty() and bool(manager.lookupCachedData(frame._jdf).isDefined())
 
 
 # --- the relation below ------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ def _data_folders() -> list[Path]:
 
 def _remove_empty(folder: Path) -> None:
     with suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
+        for empty in (folder, folder.parent, folder.parent.parent):
+            empty.rmdir()
 
 
 def _configuration(environment: Mapping[str, str]) -> Path | None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
-
-from pyspark.errors import PySparkException
+from typing import IO, TYPE_CHECKING, Final
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.places import CATALOG, METASTORE, WAREHOUSE, own_catalog, own_warehouse
+from pydelta.spark.quiet import quiet_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +44,6 @@ def prompt_session(
     Raises:
         DeltaEnvironmentError: Spark does not start, or another process has the warehouse open.
     """
-    from pydelta.spark.session import session
-
     given = dict(conf or {})
     folder = Path(warehouse).expanduser().absolute() if warehouse else None
     if folder is None and _is_our_own(master, metastore, given):
@@ -70,14 +65,10 @@ def prompt_session(
         lock = _lock(folder)
         settings |= own_catalog(folder)
     try:
-        with _quiet(verbose) as said:
-            try:
-                spark = session("pydelta sql", master=master, conf=settings | given)
-            except (PySparkException, OSError) as error:
-                raise DeltaEnvironmentError(
-                    f"Spark did not start: {_last(said) or str(error).strip().splitlines()[0]}",
-                    hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings; see --verbose.",
-                ) from error
+        if not verbose:
+            for name in _LOGGERS:
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        spark = quiet_session("pydelta sql", master=master, conf=settings | given, verbose=verbose)
         try:
             yield spark
         finally:
@@ -111,32 +102,3 @@ def _lock(folder: Path) -> IO[str]:
             hint="Close it, name another one with --warehouse, or share a Hive Metastore with --metastore.",
         ) from error
     return file
-
-
-@contextmanager
-def _quiet(verbose: bool) -> Iterator[IO[Any] | None]:
-    """Let the JVM, which inherits it, write its errors to a file: what fails is raised, and told once."""
-    if verbose:
-        yield None
-        return
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield said
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def _last(said: IO[Any] | None) -> str:
-    """The last line with an error that the JVM wrote."""
-    if said is None:
-        return ""
-    said.seek(0)
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line or "xception" in line]
-    return (errors or lines or [""])[0][:300]

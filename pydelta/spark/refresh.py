@@ -1,15 +1,11 @@
-"""A commit of this session in, Spark's cached plans over the table's earlier versions rebuilt for the new one."""
+"""An analysed plan in, its scans of Delta tables found, or moved to the newest versions of their tables."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-
-from pydelta.errors import DeltaError
-from pydelta.spark.index import DeltaFileIndex, find_index
+from pydelta.spark.index import TABLE_SCAN, DeltaFileIndex, find_index
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.vectors import is_vector_scan
 
@@ -18,9 +14,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["ANSWERED", "PlanFunction", "forget_cached", "indexes_in", "refresh_after_commit", "with_newest"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "transform", "with_newest"]
 
 ANSWERED: Final = "pydelta.answered"
 """Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
@@ -93,6 +87,14 @@ def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
     if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
         return None
     return find_index(relation.location())
+
+
+def is_table_scan(jvm: Jvm, plan: Any) -> bool:
+    """Whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
+    if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
+        return all(index.files.shared for index in indexes_in(plan))
+    index = _index_of(plan)
+    return index is not None and index.files.shared and not index.files.identity.subset
 
 
 def with_newest(
@@ -201,68 +203,3 @@ def _same_columns(jvm: Jvm, first: Any, second: Any) -> bool:
         ]
 
     return described(first) == described(second)
-
-
-def refresh_after_commit(spark: SparkSession, table_uri: str, table_id: str) -> int:
-    """Rebuild Spark's cache entries over unpinned scans of a table; call it after each commit of this session.
-
-    An entry over a version that the user named stays. An entry whose table changed its columns is dropped, since the
-    plan it was made for no longer fits. A failure here never fails the commit: it is logged and the entry dropped.
-
-    Args:
-        spark: The session.
-        table_uri: The table's root.
-        table_id: Its id after the commit.
-
-    Returns:
-        How many entries were rebuilt or dropped.
-    """
-    del table_id  # scans are recognised by location: a replaced table has a new id at the old place
-    from pydelta.spark.facade import log_for_path
-    from pydelta.spark.scan import physical_scan
-
-    jvm = Jvm.of(spark)
-    manager = jvm.session.sharedState().cacheManager()
-    if manager.isEmpty():
-        return 0
-    latest: list[Snapshot] = []
-
-    def newest(location: str) -> Snapshot | None:
-        if location.rstrip("/") != table_uri.rstrip("/"):
-            return None
-        if not latest:
-            latest.append(log_for_path(spark, table_uri).update())
-        return latest[0]
-
-    def scan_of(snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
-        return physical_scan(spark, snapshot, pinned=False, ids=ids)
-
-    touched = 0
-    for entry in jvm.cached_entries(manager):
-        plan = entry.plan()
-        try:
-            moved = with_newest(spark, plan, newest, scan_of=scan_of)
-        except (DeltaError, Py4JError) as error:
-            _log.warning("a cached plan over %s could not be rebuilt and is dropped: %s", table_uri, error)
-            moved = None
-        if moved is plan:
-            continue
-        touched += 1
-        builder = entry.cachedRepresentation().cacheBuilder()
-        level, name = builder.storageLevel(), builder.tableName()
-        jvm.uncache(manager, plan)
-        if moved is not None:
-            manager.cacheQuery(jvm.session, moved, name, level)
-    return touched
-
-
-def forget_cached(spark: SparkSession, table_uri: str) -> None:
-    """Drop Spark's cache entries over any version of a table, because its name is to stand for something else."""
-    jvm = Jvm.of(spark)
-    manager = jvm.session.sharedState().cacheManager()
-    if manager.isEmpty():
-        return
-    for entry in jvm.cached_entries(manager):
-        plan = entry.plan()
-        if any(index.files.identity.location.rstrip("/") == table_uri.rstrip("/") for index in indexes_in(plan)):
-            jvm.uncache(manager, plan)

@@ -134,6 +134,11 @@ class RelationResolver:
             return plan
         return None
 
+    def reads_delta(self, view: ViewEntry) -> bool:
+        """Whether a Delta table is among what a view, one made by SQL, reads."""
+        before = self.replaced
+        return self._view(view) is not None and self.replaced > before
+
     # --- parts ---------------------------------------------------------------------------------------------
 
     def _alias(self, qualifier: tuple[str, ...], plan: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydelta.spark import routing_read, routing_write
+from pydelta.spark import foreign_writes, routing_read, routing_write
 from pydelta.spark.checks import check_executors, check_session
 from pydelta.spark.facade import user_errors
 from pydelta.spark.jvm import Jvm
@@ -45,6 +45,7 @@ def enable(spark: SparkSession) -> SparkSession:
         check_executors(spark)
         routing_read.install()
         routing_write.install(spark)
+        foreign_writes.install()
         _register_source(spark)
         mark(spark)
     return spark

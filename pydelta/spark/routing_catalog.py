@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.catalog import Catalog
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from pydelta.commands.create import CreateMode
 from pydelta.protocol.schema import StructType, parse_schema
-from pydelta.spark.catalog import parse_identifier
+from pydelta.spark.caches import drop_halves, refresh_caches
+from pydelta.spark.catalog import DeltaEntry, look_up, parse_identifier
 from pydelta.spark.define import define_table
-from pydelta.spark.facade import user_errors
+from pydelta.spark.facade import log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.relations import RelationResolver
@@ -30,6 +32,8 @@ def install() -> None:
     patch(Catalog, "uncacheTable", _uncache_table)
     patch(Catalog, "isCached", _is_cached)
     patch(Catalog, "recoverPartitions", _recover_partitions)
+    patch(Catalog, "refreshTable", _refresh_table)
+    patch(ClassicFrame, "unpersist", _unpersist)
 
 
 def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
@@ -91,9 +95,34 @@ def _uncache_table(original: Callable[..., None]) -> Callable[..., None]:
         if frame is None:
             return original(self, tableName)
         jvm = Jvm.of(self._sparkSession)
-        return jvm.session.sharedState().cacheManager().uncacheQuery(frame._jdf, True)
+        jvm.session.sharedState().cacheManager().uncacheQuery(frame._jdf, True)
+        return drop_halves(self._sparkSession)
 
     return uncache_table
+
+
+def _unpersist(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def unpersist(self: DataFrame, blocking: bool = False) -> DataFrame:
+        done = original(self, blocking)
+        if is_enabled(self.sparkSession):
+            drop_halves(self.sparkSession)
+        return done
+
+    return unpersist
+
+
+def _refresh_table(original: Callable[..., None]) -> Callable[..., None]:
+    def refresh_table(self: Catalog, tableName: str) -> None:
+        spark = self._sparkSession
+        with user_errors():
+            entry = look_up(spark, parse_identifier(spark, tableName)) if is_enabled(spark) else None
+        if not isinstance(entry, DeltaEntry):
+            return original(self, tableName)
+        with user_errors():
+            refresh_caches(spark, log_for_path(spark, entry.location).uri)
+        return None
+
+    return refresh_table
 
 
 def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:

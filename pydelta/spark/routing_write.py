@@ -10,10 +10,12 @@ from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from pydelta.commands.write import WriteMode
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
-from pydelta.spark.catalog import DeltaEntry, look_up
+from pydelta.spark.catalog import DeltaEntry, look_up, parse_identifier
 from pydelta.spark.facade import user_errors
+from pydelta.spark.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.patches import is_enabled, patch
+from pydelta.spark.view_target import change_target
 from pydelta.spark.write_command import condition_sql, insert_by_position, save_as_table, write_by_name, write_path
 
 if TYPE_CHECKING:
@@ -58,7 +60,10 @@ def _save(original: Callable[..., None]) -> Callable[..., None]:
         partitionBy: Any = None,
         **options: Any,
     ) -> None:
-        if not is_enabled(self._spark) or _source(self, format) != _PROVIDER:
+        if not is_enabled(self._spark):
+            return original(self, path, format, mode, partitionBy, **options)
+        if _source(self, format) != _PROVIDER:
+            _check_folder(self, path or options.get("path"), format)
             return original(self, path, format, mode, partitionBy, **options)
         with user_errors():
             _set(self, format, mode, partitionBy, options)
@@ -96,6 +101,8 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
                         f"was to be written as {source}.",
                         hint='Leave the format out, or say format("delta").',
                     )
+                _check_folder(self, options.get("path"), format)
+                refuse_foreign_target(self._spark, parse_identifier(self._spark, name))
                 return original(self, name, format, mode, partitionBy, **options)
             _set(self, format, mode, partitionBy, options)
             if entry is not None and entry.by_path:
@@ -126,8 +133,10 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
         if not is_enabled(self._spark):
             return original(self, tableName, overwrite)
         with user_errors():
-            entry = _entry(self._spark, tableName)
+            parts = parse_identifier(self._spark, tableName)
+            entry = change_target(self._spark, parts)
             if entry is None:
+                refuse_foreign_target(self._spark, parts)
                 return original(self, tableName, overwrite)
             if overwrite is not None:
                 self.mode("overwrite" if overwrite else "append")
@@ -141,6 +150,14 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return insert_into
+
+
+def _check_folder(writer: DataFrameWriter, path: Any, source: str | None) -> None:
+    """Keep Spark's own file formats out of the folders of Delta tables."""
+    with user_errors():
+        target = path if path is not None else _options(writer).get("path")
+        if isinstance(target, str) and target:
+            refuse_foreign_write(writer._spark, target, _source(writer, source))
 
 
 def _set(writer: DataFrameWriter, source: str | None, mode: str | None, partitions: Any, options: Any) -> None:
@@ -183,8 +200,6 @@ def _partitions(writer: DataFrameWriter) -> list[str] | None:
 
 
 def _entry(spark: SparkSession, name: str) -> DeltaEntry | None:
-    from pydelta.spark.catalog import parse_identifier
-
     found = look_up(spark, parse_identifier(spark, name))
     return found if isinstance(found, DeltaEntry) else None
 
@@ -272,7 +287,7 @@ def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:
     if not is_enabled(writer._spark):
         return False
     with user_errors():
-        entry = _target(writer)
+        entry = change_target(writer._spark, _parts(writer))
         if entry is None:
             return False
         options = _strings(writer, writer._jwriter.options())
@@ -281,14 +296,16 @@ def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:
 
 
 def _target(writer: DataFrameWriterV2) -> DeltaEntry | None:
-    parts = tuple(str(part) for part in Jvm.of(writer._spark).to_list(writer._jwriter.tableName()))
-    found = look_up(writer._spark, parts)
+    found = look_up(writer._spark, _parts(writer))
     return found if isinstance(found, DeltaEntry) else None
 
 
+def _parts(writer: DataFrameWriterV2) -> tuple[str, ...]:
+    return tuple(str(part) for part in Jvm.of(writer._spark).to_list(writer._jwriter.tableName()))
+
+
 def _table_name(writer: DataFrameWriterV2) -> str:
-    parts = Jvm.of(writer._spark).to_list(writer._jwriter.tableName())
-    return ".".join("`" + str(part).replace("`", "``") + "`" for part in parts)
+    return ".".join("`" + part.replace("`", "``") + "`" for part in _parts(writer))
 
 
 def _strings(writer: DataFrameWriterV2, scala_map: Any) -> dict[str, str]:

@@ -34,6 +34,7 @@ from pydelta.protocol.schema import logical_to_physical, physical_name, physical
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
 from pydelta.spark.index import (
     MATCH_COLUMNS,
+    TABLE_SCAN,
     VECTOR_COLUMNS,
     DeltaFileIndex,
     HiddenColumn,
@@ -425,7 +426,10 @@ def project(
         columns.append(value.alias(field.name, metadata=_user_metadata(field)))
     columns.extend(frame[item.name] for item in hidden)
     columns.extend(extra)
-    return frame.select(*columns)
+    projected = frame.select(*columns)
+    if not hidden and not extra:
+        projected._jdf.queryExecution().analyzed().setTagValue(Jvm.of(frame.sparkSession).tag(TABLE_SCAN), True)
+    return projected
 
 
 def _user_metadata(field: StructField) -> dict[str, Any]:

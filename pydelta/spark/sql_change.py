@@ -38,7 +38,7 @@ _CLAUSES = (
 
 def delete(nodes: Nodes, node: Any) -> DataFrame | None:
     """``DELETE FROM table [WHERE …]``."""
-    target = nodes.target(node.table())
+    target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
     condition = None if _is_true(node.condition()) else nodes.column(node.condition(), target)
@@ -70,7 +70,7 @@ def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame
 
 def update(nodes: Nodes, node: Any) -> DataFrame | None:
     """``UPDATE table SET … [WHERE …]``."""
-    target = nodes.target(node.table())
+    target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
     log = nodes.log(target)
@@ -90,7 +90,7 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     """``MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON … WHEN …``."""
-    target = nodes.target(node.targetTable())
+    target = nodes.target(node.targetTable(), changes=True)
     if target is None:
         return None
     source = nodes.query(node.sourceTable())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.commands.create import CreateMode
 from pydelta.commands.write import WriteMode
-from pydelta.errors import TableAlreadyExistsError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.settings import KEPT_PROPERTIES
 from pydelta.spark.catalog import DeltaEntry, look_up
 from pydelta.spark.define import define_table
@@ -21,7 +21,7 @@ from pydelta.spark.write_command import save_as_table, write_path
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["create", "create_as_select", "create_like"]
+__all__ = ["create", "create_as_select", "create_like", "create_view_using"]
 
 _PROVIDER: Final = "delta"
 _CONSTRAINT: Final = "delta.constraints."
@@ -206,3 +206,32 @@ def _exists(nodes: Nodes, new: _New) -> bool:
     if new.entry is not None and new.entry.by_path:
         return log_for_path(nodes.spark, nodes.jvm.qualify(new.entry.location)).table_exists()
     return new.entry is not None
+
+
+def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``: a view of the table there."""
+    from pydelta.spark.routing_read import read_path
+
+    if str(node.provider()).lower() != _PROVIDER:
+        return None
+    options = nodes.mapping(node.options())
+    path = next((value for key, value in options.items() if key.lower() == "path"), None)
+    if path is None:
+        raise InvalidArgumentError(
+            "CREATE TEMPORARY VIEW … USING delta names no table.", hint="Add OPTIONS (path '/path/to/table')."
+        )
+    if node.userSpecifiedSchema().isDefined():
+        raise InvalidArgumentError(
+            "A schema was given for a view of a Delta table, which has one of its own.",
+            hint="Leave the columns out, or write CREATE TEMPORARY VIEW … AS SELECT.",
+        )
+    rest = {key: value for key, value in options.items() if key.lower() != "path"}
+    frame = read_path(nodes.spark, path, rest)
+    database, name = nodes.optional(node.tableIdent().database()), str(node.tableIdent().table())
+    if database is not None:
+        raise InvalidArgumentError(
+            f"{database}.{name}: a temporary view has no database.", hint=f"Write CREATE TEMPORARY VIEW {name} …."
+        )
+    where = "GlobalTempView" if bool(getattr(node, "global")()) else "TempView"
+    getattr(frame, f"createOrReplace{where}" if bool(node.replace()) else f"create{where}")(f"`{name}`")
+    return nodes.jvm.nothing()

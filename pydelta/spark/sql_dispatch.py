@@ -45,6 +45,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ReplaceTableAsSelect": sql_create.create_as_select,
     "CreateTableLike": sql_create.create_like,
     "CreateTableLikeCommand": sql_create.create_like,
+    "CreateTempViewUsing": sql_create.create_view_using,
     "DropTable": sql_alter.drop,
     "RenameTable": sql_alter.rename,
     **dict.fromkeys(
@@ -70,6 +71,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
 
 _READS: Final = frozenset({"Union", "ExplainCommand"})
 _NO_CHILD: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression"})
+_CHANGES_ROWS: Final = frozenset({*_NO_CHILD, "DeleteFromTable", "UpdateTable", "MergeIntoTable"})
 _MAKES: Final = frozenset({"CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"})
 
 
@@ -126,7 +128,7 @@ def _refuse_changes(nodes: Nodes, script: Any) -> None:
                 provider = text_of(nodes.optional(node.tableSpec().provider()))
                 ours = provider is not None and provider.lower() == "delta"
             else:
-                ours = any(nodes.target(item) is not None for item in about)
+                ours = any(nodes.target(item, changes=kind in _CHANGES_ROWS) is not None for item in about)
             if ours:
                 raise UnsupportedFeatureError(
                     f"BEGIN … END has a statement on a Delta table that is no query ({kind}): Spark runs it by itself.",

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
+from pydelta.spark.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql_nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write_columns import ddl
 from pydelta.spark.write_command import insert_by_position, write_by_name
@@ -36,8 +37,11 @@ _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 def insert(nodes: Nodes, node: Any) -> DataFrame | None:
     """One ``INSERT INTO`` or ``INSERT OVERWRITE``."""
-    target = nodes.target(node.table())
+    target = nodes.target(node.table(), changes=True)
     if target is None:
+        parts = nodes.parts(node.table())
+        if parts is not None:
+            refuse_foreign_target(nodes.spark, parts)
         return None
     if bool(node.ifPartitionNotExists()):
         raise UnsupportedFeatureError(
@@ -59,7 +63,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
     """``INSERT INTO t REPLACE WHERE …`` as Spark 4.1 and 4.2 parse it."""
-    target = nodes.target(node.table())
+    target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
     wanted = _Insert(
@@ -143,8 +147,10 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
     statements = nodes.items(node.children())
     if any(str(item.nodeName()) not in INSERTS for item in statements):
         return None
-    ours = [nodes.target(item.table()) is not None for item in statements]
+    ours = [nodes.target(item.table(), changes=True) is not None for item in statements]
     if not any(ours):
+        for item in statements:
+            insert(nodes, item)
         return None
     if not all(ours):
         raise UnsupportedFeatureError(
@@ -158,9 +164,12 @@ def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def insert_directory(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``INSERT OVERWRITE DIRECTORY … USING delta``: refused, since Spark writes directories by itself."""
+    """``INSERT OVERWRITE DIRECTORY``, which Spark writes by itself: refused for Delta, and where a Delta table is."""
     provider = text_of(nodes.optional(node.provider()))
     if provider is None or provider.lower() != "delta":
+        uri = nodes.optional(node.storage().locationUri())
+        if uri is not None:
+            refuse_foreign_write(nodes.spark, nodes.jvm.path_text(uri), provider or "hive")
         return None
     raise UnsupportedFeatureError(
         "INSERT OVERWRITE DIRECTORY writes no Delta table.",

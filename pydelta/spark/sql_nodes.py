@@ -15,6 +15,7 @@ from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog import DeltaEntry, look_up
 from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.view_target import change_target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -112,15 +113,23 @@ class Nodes:
         given = (self.optional(identifier.catalog()), self.optional(identifier.database()), identifier.table())
         return tuple(str(part) for part in given if part is not None)
 
-    def target(self, node: Any) -> Target | None:
-        """The Delta table that a relation node, possibly under an alias, stands for; None for anything else."""
+    def target(self, node: Any, *, changes: bool = False) -> Target | None:
+        """The Delta table that a relation node, possibly under an alias, stands for; None for anything else.
+
+        Args:
+            node: As parsed.
+            changes: Its rows are to be changed, which a view that shows a whole table passes on.
+
+        Raises:
+            UnsupportedFeatureError: See ``change_target``.
+        """
         alias = None
         if str(node.nodeName()) == "SubqueryAlias":
             alias, node = str(node.alias()), self.items(node.children())[0]
         parts = self.parts(node)
         if parts is None:
             return None
-        entry = look_up(self.spark, parts)
+        entry = change_target(self.spark, parts) if changes else look_up(self.spark, parts)
         if not isinstance(entry, DeltaEntry):
             return None
         options = {}

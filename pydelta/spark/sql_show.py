@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError, error_context
 from pydelta.spark import describe_sql
+from pydelta.spark.caches import refresh_caches
 from pydelta.spark.sql_nodes import Nodes, Target, text_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def explain(nodes: Nodes, node: Any) -> DataFrame | None:
     known = _COMMANDS.get(str(statement.nodeName()))
     if known is None:
         return None
-    target = nodes.target(getattr(statement, known[1])())
+    target = nodes.target(getattr(statement, known[1])(), changes=True)
     if target is None:
         return None
     log = nodes.log(target)
@@ -97,6 +98,13 @@ def explain(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``REFRESH TABLE`` and ``ANALYZE TABLE``: each query reads the newest version, and its log has statistics."""
+    """``REFRESH TABLE`` and ``ANALYZE TABLE``: each query reads the newest version, and its log has statistics.
+
+    What is cached, though, follows the commits of this session alone until it is refreshed.
+    """
     target = _target(nodes, node.child())
-    return None if target is None else nodes.jvm.nothing()
+    if target is None:
+        return None
+    if str(node.nodeName()) == "RefreshTable":
+        refresh_caches(nodes.spark, nodes.log(target).uri)
+    return nodes.jvm.nothing()

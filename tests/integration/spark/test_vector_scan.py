@@ -17,8 +17,8 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
+from pydelta.spark.caches import refresh_caches
 from pydelta.spark.facade import log_for_path
-from pydelta.spark.refresh import refresh_after_commit
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.vectors import make_bitmap
 from pydelta.storage import open_store
@@ -180,13 +180,13 @@ def test_views_and_caches_follow_a_table_that_gets_vectors_and_loses_them(spark,
         for deleted, left in (({1: [0, 1]}, 998), ({1: [0, 1, 2], 2: [0]}, 997)):
             mark(table, adds, deleted)
             snapshot = log_for_path(spark, path).update()
-            assert refresh_after_commit(spark, snapshot.table_uri, snapshot.metadata.id) == 1
+            assert refresh_caches(spark, snapshot.table_uri) == 1
             assert spark.table(view).count() == left
             assert "InMemory" in _plan(_load(spark, path)), "the entry was rebuilt"
             assert _load(spark, path).where("p = 1").count() == left
         table.commit(*(add.remove(deletion_timestamp=1) for add in (adds[1], adds[2])), plain[1], plain[2])
         snapshot = log_for_path(spark, path).update()
-        assert refresh_after_commit(spark, snapshot.table_uri, snapshot.metadata.id) == 1
+        assert refresh_caches(spark, snapshot.table_uri) == 1
         assert spark.table(view).count() == 1000
         assert "InMemory" in _plan(_load(spark, path))
         assert _load(spark, path).count() == 4000
