@@ -122,7 +122,7 @@ def plan_write(
         SchemaError: Columns that the format cannot hold.
         InvalidArgumentError: Partition columns that differ from the table's.
         UnsafeOperationError: Values for a column whose values are always generated.
-        UnsupportedFeatureError: A column type that cannot be written; named.
+        UnsupportedFeatureError: A column type that cannot be written; named. ``replaceUsing`` or ``replaceOn``.
     """
     exists = snapshot.version >= 0
     if exists and options.mode in (WriteMode.ERROR_IF_EXISTS, WriteMode.CREATE):
@@ -149,6 +149,12 @@ def plan_write(
         kind = WriteKind.OVERWRITE
         if options.replace_where is not None:
             kind = WriteKind.REPLACE_WHERE
+        elif options.replaces_matches:
+            raise UnsupportedFeatureError(
+                "replaceUsing and replaceOn are not supported yet; without them the overwrite would replace every row.",
+                features=("replaceUsing", "replaceOn"),
+                hint="Write replaceWhere with a condition, or MERGE.",
+            )
         elif options.dynamic and snapshot.partition_columns:
             kind = WriteKind.DYNAMIC
     return _plan(kind, snapshot, _evolved(snapshot, data, options), options, managed)

@@ -271,6 +271,16 @@ def test_dynamic_overwrite_replaces_the_partitions_it_writes_null_included(log):
     assert write(log, Rows(), how).num_removed_files == 0
 
 
+@pytest.mark.parametrize("given", [{"replaceUsing": "id"}, {"replaceOn": "t.id = s.id", "targetAlias": "t"}])
+def test_what_would_replace_only_some_rows_never_replaces_all(log, given):
+    write(log, Rows("1", "2"))
+    before = live(log)
+    with pytest.raises(UnsupportedFeatureError, match="replace"):
+        write(log, Rows("1"), options(WriteMode.OVERWRITE, **given))
+    assert live(log) == before
+    assert log.update().version == 0
+
+
 def test_dynamic_overwrites_of_different_partitions_do_not_conflict_and_of_the_same_do(log):
     how = options(WriteMode.OVERWRITE, partitionOverwriteMode="dynamic")
 
