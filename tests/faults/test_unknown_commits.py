@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import uuid
 
-import polars as pl
 import pytest
 
 from pydelta.commands.clone import clone_table
@@ -35,7 +34,7 @@ from pydelta.testing.operations import (
     update_value,
     upsert_value,
 )
-from pydelta.testing.row_files import LogEngine, live_values
+from pydelta.testing.row_files import LogEngine
 from pydelta.txn.phases import SILENT
 
 _NAMES = itertools.count()
@@ -70,15 +69,11 @@ class Engine(LogEngine):
     def bind_condition(self, snapshot, condition):
         return x_is(condition)
 
-    def count_matches(self, snapshot, files, condition):
-        return files.with_columns(matched=pl.lit(1, dtype=pl.Int64))
-
-    def rewrite_without(self, snapshot, files, frame, condition):
-        adds = []
-        for add in snapshot.files.adds(frame):
-            kept = [item for item in live_values(add, snapshot.table_uri) if item != condition.native]
-            adds += [put(self.store, add_file(add.partition_values["p"], kept))] if kept else []
-        return RewriteOutput(adds=tuple(adds), num_rows=len(adds))
+    def write_without(self, snapshot, files, rows):
+        written = super().write_without(snapshot, files, rows)
+        for add in written.adds:
+            put(self.store, add)
+        return written
 
     def discard(self, snapshot, adds):
         self.store.delete_many([decode_log_path(add.path) for add in adds])
