@@ -247,6 +247,10 @@ class SparkMerge:
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
+        with self._losses():
+            return self._write(files, places, copy_others=copy_others)
+
+    def _write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         parts, of_source = [], None
         if files.height:
             target = self._scan(files, tracking=self._snapshot.properties.enable_row_tracking)
@@ -259,23 +263,22 @@ class SparkMerge:
         if not parts:
             return NOTHING_WRITTEN, Passed()
         rows, on_the_way = self._rows.counted(parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1]))
-        with self._losses():
-            written = write_files(
-                self._spark,
-                self._rows.shaped(rows),
-                change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
-                table_uri=self._snapshot.table_uri,
-                schema=self.schema,
-                partition_columns=self._snapshot.partition_columns,
-                properties=self._snapshot.properties,
-            )
+        written = write_files(
+            self._spark,
+            self._rows.shaped(rows),
+            change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
+            table_uri=self._snapshot.table_uri,
+            schema=self.schema,
+            partition_columns=self._snapshot.partition_columns,
+            properties=self._snapshot.properties,
+        )
         seen = written.observed.get(on_the_way, {})
         source = of_source if isinstance(of_source, dict) else written.observed.get(of_source or "", {})
         passed = Passed(
             copied=seen.get("copied") or 0,
             updated=seen.get("updated") or 0,
             inserted=seen.get("inserted") or 0,
-            source=None if of_source is None else source.get("rows") or 0,
+            source=source.get("rows"),  # not told where Spark found that no clause can insert, and dropped that part
             paired=source.get("paired") or 0,
         )
         return replace(written, marks=values.marks(written)), passed

@@ -105,7 +105,6 @@ ALIKE = {
     "decimals": WIDE,
     "texts": ["''", "'a'", "'a '", "'A'", "concat('a', char(0))", "'\\u00e9'", "'\\uffff'", "'\\U0001F600'"],
     "bytes that are no text": ["CAST(X'FF' AS string)", "CAST(X'C3' AS string)", "'z'"],
-    "collated texts": ["CAST('a' AS string COLLATE UTF8_LCASE)", "CAST('B' AS string COLLATE UTF8_LCASE)"],
     "doubles": ["double('NaN')", "0D", "1.5D", "double('-Infinity')"],
     "structs": ["struct(1 AS a, 'x' AS b)", "struct(1 AS a, NULL AS b)", "struct(2 AS a, 'x' AS b)"],
     "booleans": ["true", "false"],

@@ -161,7 +161,7 @@ def test_kept_rows_that_are_lost_fail_the_merge_and_are_not_made_again(spark, tm
         kept = spark.sparkContext._jsc.getPersistentRDDs()
         blocks = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
         for number in list(kept):
-            blocks.removeRdd(number, False)
+            blocks.removeRdd(number)
         return write(self, *args, **options)
 
     monkeypatch.setattr(SparkMerge, "write", after_a_loss)
@@ -230,6 +230,16 @@ def test_each_clause_decides_of_a_generated_column_for_itself(spark, tmp_path, i
     assert days(spark, path) == {0: "2031-01-01", 1: "2032-01-01", 2: before[2], 3: "2033-01-01", 4: "2034-01-01"}
 
 
+def test_an_insert_that_no_row_can_pass_changes_nothing(spark, tmp_path, properties):
+    path = str(tmp_path / "t")
+    save(spark.range(0, 10, 1, 1).selectExpr("id", "0L AS v"), path, **properties)
+    source = spark.range(5, 15, 1, 1).selectExpr("id", "1L AS v").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    result = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll("1 = 0").run()  # Spark drops that part of the plan
+    assert (result.num_updated_rows, result.num_inserted_rows) == (5, 0)
+    assert {row["id"]: row["v"] for row in rows_of(spark, path)} == {n: int(n > 4) for n in range(10)}
+
+
 # --- rows that do not add up -----------------------------------------------------------------------------------
 
 
@@ -239,7 +249,7 @@ def forgets_a_change(merge, files, places, **options):
 
 
 def forgets_a_pair(merge, files, places, **options):
-    merge._pairs = merge._pairs.where("__pydelta_c_row <> 3")
+    merge._paired = merge._paired.where("__pydelta_c_source <> 3")
     return places
 
 
