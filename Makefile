@@ -3,8 +3,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PEER := .venv-peer
+DOCS := .venv-docs
 PY := $(VENV)/bin/python
 ARGS ?=
+WORKERS ?= 2
 CHAPTER ?=
 JOB ?=
 SERVICE ?=
@@ -28,7 +30,7 @@ sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one sta
 .PHONY: test
 test: $(VENV)/.dev ## Every test that needs no container (ARGS=… goes to pytest)
 	@scripts/check-java
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 ##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
@@ -75,7 +77,7 @@ test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the referenc
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
-	@$(PY) -m pytest tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no test notice? (ARGS="--module masks")
@@ -88,6 +90,10 @@ lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .
+
+.PHONY: docs
+docs: $(DOCS)/.installed ## The guides and the API reference as a site in build/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet && echo "The site is in build/site: open build/site/index.html"
 
 .PHONY: shell
 shell: $(VENV)/.run ## A Python prompt with a local session in which format("delta") is this engine
@@ -107,7 +113,7 @@ doctor: ## What is installed, what is missing, what to do (URI=s3a://… tries a
 
 .PHONY: clean
 clean: ## Remove what the targets above made, the virtual environment included
-	rm -rf $(VENV) $(PEER) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEER) $(DOCS) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
 help: ## This list
@@ -119,6 +125,9 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@touch $@
 $(PEER)/.installed: scripts/install-peer
 	@scripts/install-peer $(PEER)
+	@touch $@
+$(DOCS)/.installed: scripts/install-docs
+	@scripts/install-docs $(DOCS)
 	@touch $@
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@scripts/install-venv $(VENV) demo

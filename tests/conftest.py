@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 settings.register_profile("shared machine", deadline=None)  # how long a case takes is nothing to fail for
 settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 settings.load_profile("shared machine")
+
+TESTS = Path(__file__).resolve().parent
+SERVERS = frozenset({"hdfs", "metastore"})  # folders whose files share a server that is slow to start
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the group of each test: the worker that runs one test of a group runs all of them (``-n``)."""
+    for item in items:
+        parts = item.path.relative_to(TESTS).parts
+        item.add_marker(pytest.mark.xdist_group(parts[0] if parts[0] in SERVERS else "/".join(parts)))
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +47,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder / 'derby'}")
+        # most code of a test runs a few times: the second compiler and parallel collectors cost more than they give
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.system.home={folder / 'derby'} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        )
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

@@ -1,0 +1,57 @@
+"""Add the project's own pages (README, CHANGELOG …) to the site of the documentation; links follow them there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "reference/contributing.md",
+    "benchmarks/README.md": "reference/benchmarks.md",
+}
+_LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Append the decisions to the navigation, in their order."""
+    decisions = [f"adr/{path.name}" for path in sorted((_ROOT / "docs" / "adr").glob("*.md"))]
+    assert config.nav is not None
+    config.nav.append({"Decisions": decisions})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add each page under its place in the site."""
+    for source, place in _PAGES.items():
+        files.append(File.generated(config, place, content=(_ROOT / source).read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links between files of the repository to their pages."""
+    here = page.file.src_uri
+    own = {place: source for source, place in _PAGES.items()}.get(here, f"docs/{here}")
+
+    def follow(match: re.Match[str]) -> str:
+        target = ((_ROOT / own).parent / match.group(2)).resolve()
+        if not target.is_relative_to(_ROOT):
+            return match.group(0)
+        name = target.relative_to(_ROOT).as_posix()
+        place = _PAGES.get(name, name.removeprefix("docs/") if name.startswith("docs/") else None)
+        if place is None:
+            return match.group(0)
+        if (_ROOT / name).is_dir():
+            place = next(f"{place}/{page.name}" for page in sorted((_ROOT / name).glob("*.md")))
+        up = "../" * here.count("/")
+        return f"{match.group(1)}{up}{place}{match.group(3)}"
+
+    return _LINK.sub(follow, markdown)
+
+
