@@ -53,5 +53,3 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{match.group(1)}{up}{place}{match.group(3)}"
 
     return _LINK.sub(follow, markdown)
-
-
