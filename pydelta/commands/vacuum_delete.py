@@ -114,13 +114,20 @@ def delete_files(
             state.spared += spared
             on_deleted(state)
 
+    def run_or_stop(chunk: pl.DataFrame) -> None:
+        try:
+            run(chunk)
+        except BaseException:
+            stop.set()  # here, since the next chunk may begin before the caller knows
+            raise
+
     parts = [doomed.select("path", "size", counted=pl.lit(value=True))]
     if uncounted is not None:
         parts.append(uncounted.select("path", "size", counted=pl.lit(value=False)))
     chunks = list(pl.concat(parts).iter_slices(_KEYS))
     with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
         try:
-            for future in [pool.submit(run, chunk) for chunk in chunks if chunk.height]:
+            for future in [pool.submit(run_or_stop, chunk) for chunk in chunks if chunk.height]:
                 future.result()
         except BaseException:
             stop.set()  # the pool waits for what is under way, and begins nothing more

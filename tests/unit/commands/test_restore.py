@@ -25,6 +25,7 @@ from pydelta.storage import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.tables import TableBuilder
 from pydelta.txn import Operation, start_transaction
+from pydelta.txn.enablement import with_kept_enablement
 
 _NAMES = itertools.count()
 WITH_VECTORS = Protocol(
@@ -133,8 +134,10 @@ def test_what_belongs_to_the_log_only_moves_forward():
         delta_columnMapping_maxColumnId="10",
         delta_enableInCommitTimestamps="true",
         delta_inCommitTimestampEnablementVersion="4",
+        delta_inCommitTimestampEnablementTimestamp="1700000000000",
     )
-    kept = restored_metadata(old, new, stamped=True).configuration
+    restored = restored_metadata(old, new, stamped=True)
+    kept = with_kept_enablement(restored, new, was_on=True, is_on=True).configuration  # as every commit does
     assert kept == {"delta.appendOnly": "true", **new.configuration}
     assert restored_metadata(old, old, stamped=False) == old
 
