@@ -58,7 +58,7 @@ def run(stage: Stage) -> None:
         stage.check("partitions whose manifest was written", expected=2, found=len(second.manifests.written))
         stage.check("dropped", expected=("day=2024-01-03",), found=second.plan.drop)
         stage.check("as the dry run had said", expected=planned.plan.drop, found=second.plan.drop)
-        stage.check("at most five calls of the metastore", expected=True, found=second.calls <= 5)
+        stage.check("at most six calls of the metastore", expected=True, found=second.calls <= 6)
         report = verify_sync(log, metastore, twin)
         stage.check("verified again, every file looked for", expected=True, found=report.ok)
         _compare(stage, log, path)
