@@ -115,7 +115,7 @@ def test_a_delete_by_the_age_of_rows_reads_no_file_that_statistics_rule_out(spar
             return super().match_rows(snapshot, files, condition)
 
     where = "ts < current_timestamp() - INTERVAL 30 DAYS"
-    assert update(DeltaLog.for_table(path), Watching(spark), {"id": "-1"}, where).num_updated_rows == 5
+    assert update(DeltaLog.for_table(path), Watching(spark), [("id", "-1")], where).num_updated_rows == 5
     assert asked == [1]
 
 
@@ -192,7 +192,7 @@ def test_an_update_whose_rows_do_not_add_up_leaves_no_trace(spark, tmp_path, pro
     save(spark.range(0, 100, 1, 1), str(path), **properties)
     before = sorted(str(item) for item in path.rglob("*") if item.is_file())
     with pytest.raises(RowsDoNotAddUpError, match="do not add up") as caught:
-        update(DeltaLog.for_table(str(path)), _Losing(spark), {"id": "id + 1000"}, "id < 10")
+        update(DeltaLog.for_table(str(path)), _Losing(spark), [("id", "id + 1000")], "id < 10")
     assert caught.value.hint
     assert sorted(str(item) for item in path.rglob("*") if item.is_file()) == before
     assert spark.read.format("delta").load(str(path)).agg(F.sum("id")).first()[0] == 4950
