@@ -1,1 +1,1 @@
-"""Benchmarks: one file a question, ratios against a peer in one run on the same data."""
+"""Compare the engine with its peers, one file per question: ratios from one run on the same data."""

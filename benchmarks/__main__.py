@@ -1,4 +1,7 @@
-"""``python -m benchmarks [NAME …]``: runs the named benchmarks, or all; each prints a table and one JSON line."""
+"""Run the named benchmarks, or all of them: ``python -m benchmarks [NAME …]``.
+
+Each prints a table and one JSON line.
+"""
 
 from __future__ import annotations
 

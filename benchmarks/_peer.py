@@ -1,4 +1,4 @@
-"""A text of Python in, a process of its own that runs it turn by turn: each is answered with its seconds, by its clock.
+"""Run a text of Python in a process of its own, turn by turn, and get each turn's seconds by that process's clock.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A read-only S3 of a million keys that takes its time for each listing: ``python -m benchmarks._s3_list_server``.
+"""Serve a read-only S3 of a million keys with slow listings: ``python -m benchmarks._s3_list_server``.
 
 Arguments: a folder with the objects that have contents (a log), a text file with the keys of those that have none, the
 milliseconds that a listing takes. Prints its port. ``GET /counts`` says how many requests there were, and begins anew.

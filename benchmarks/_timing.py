@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns, the median of each is compared, so that a busy minute hits all alike."""
+"""Time contestants in turns and compare their medians, so that a busy minute hits all alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the time of a commit flat over 1,000 small appends, beside delta-rs on its own table?"""
+"""Measure whether a commit takes the same time after 1,000 small appends, next to delta-rs on its own table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do DELETE, UPDATE and MERGE take less time than the peers' on copies of the very same table?
+"""Compare DELETE, UPDATE and MERGE with the peers' on copies of the very same table.
 
 The reference engine takes part where ``PYDELTA_REFERENCE_PYTHON`` names a Python that has its pyspark; its jars come by
 their Maven coordinates, ``PYDELTA_REFERENCE_PACKAGE``. Every contestant's rows are compared after every turn.

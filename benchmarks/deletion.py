@@ -1,4 +1,4 @@
-"""How long does a whole VACUUM take, finding and deleting, on a local disk: FULL, LITE, and when nothing is left?
+"""Time a whole VACUUM, finding and deleting, on a local disk: FULL, LITE, and when nothing is left.
 
 A table of 100 partitions after 300 commits, each of which replaced the 200 files of the one before: 59,800 files to
 delete, 200 live. Every contestant gets copies of its own of the very same table (hard links), turn by turn, and must

@@ -1,4 +1,4 @@
-"""How long does a log of a million live files take to open and prune to one partition, and in how much memory?
+"""Measure the time and memory to open a log of a million live files and prune it to one partition.
 
 Each contestant runs in a process of its own, so that memory is its own and nothing is warm but the file cache.
 """

@@ -1,4 +1,4 @@
-"""What does it cost to let readers of manifests see ten changed partitions of ten thousand?
+"""Measure what it costs to show readers of manifests ten changed partitions of ten thousand.
 
 Beside it, on the same directories and the same metastore: every manifest written again, and ``MSCK REPAIR TABLE`` on a
 plain external table. Then every manifest of a thousand files, beside the peers on copies of the same log. The reference

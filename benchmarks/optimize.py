@@ -1,4 +1,4 @@
-"""Does OPTIMIZE of a thousand small files take less time than the peers' on the very same files?
+"""Compare OPTIMIZE of a thousand small files with the peers' on the very same files.
 
 The reference engine takes part where ``PYDELTA_REFERENCE_PYTHON`` names a Python that has its pyspark; its jars come by
 their Maven coordinates, ``PYDELTA_REFERENCE_PACKAGE``.

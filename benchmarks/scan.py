@@ -1,4 +1,4 @@
-"""Is reading a table through our index as fast as Spark's plain scan of the same Parquet files?"""
+"""Compare reading a table through our index with Spark's plain scan of the same Parquet files."""
 
 from __future__ import annotations
 

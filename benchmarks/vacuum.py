@@ -1,4 +1,4 @@
-"""How long does it take to find what a VACUUM may delete: by an inventory, by our listing, by the reference engine?
+"""Time how VACUUM finds files to delete: by an inventory, by our listing, by the reference engine.
 
 A table by year, month, day and hour, nine of ten of its objects live, the tenth of no version. All are dry runs: the
 finding is measured, not the deleting. 200,000 objects lie on the S3 service that ``S3_ENDPOINT`` names (a MinIO); a

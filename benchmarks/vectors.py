@@ -1,4 +1,4 @@
-"""What do deletion vectors cost a reader at 1, 10^4 and 10^7 deleted rows, and what do they save a DELETE?"""
+"""Measure what deletion vectors cost a reader at 1, 10^4 and 10^7 deleted rows, and what they save a DELETE."""
 
 from __future__ import annotations
 

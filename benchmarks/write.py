@@ -1,4 +1,4 @@
-"""Is writing a table through the engine as fast as Spark's own Parquet write of the same rows?"""
+"""Compare writing a table through the engine with Spark's own Parquet write of the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta log in, the metastore entries by which Trino, Presto and Spark find the table out. Never MSCK.
+"""Keep the metastore entries by which Trino, Presto and Spark find a Delta table up to date. Never MSCK.
 
 ::
 

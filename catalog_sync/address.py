@@ -1,4 +1,4 @@
-"""Where a metastore is and how to speak to it, from what users write."""
+"""Read from what users write where a metastore is and how to speak to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All changed partitions of a twin moved to one version's manifests by one call.
+"""Move all changed partitions of a twin to one version's manifests in one call.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Arguments in; tables synced, verified, shown. Starts no JVM.
+"""Sync, verify and show tables from the command line. Starts no JVM.
 
 ::
 

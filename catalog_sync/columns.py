@@ -1,4 +1,4 @@
-"""An entry in, the same with other columns out: in one step, in two, or not at all and why.
+"""Change the columns of a metastore entry: in one step, in two, or not at all and why.
 
 A metastore compares the types of old and new columns position by position, and refuses a type that does not go over
 into the new one (``hive.metastore.disallow.incompatible.col.type.changes``, on by default). Columns from there on go in

@@ -1,4 +1,4 @@
-"""A twin in, the statement that creates it out, for those who let nobody else write to their metastore. Pure."""
+"""Print the statement that creates a twin, for those who let nobody else write to their metastore. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metastore should say and what it says in, what to change out. Pure: no Thrift, no store.
+"""Compare what the metastore should say with what it says, and list the changes. Pure: no Thrift, no store.
 
 =======================  ==============================================  =========================================
 the metastore has        and                                             then

@@ -1,4 +1,4 @@
-"""A folder in, a Hive Metastore over Thrift out: the one that PySpark's own jars hold, for demos, tests and benchmarks.
+"""Start a Hive Metastore over Thrift in a folder, from PySpark's own jars: for demos, tests and benchmarks.
 
 A Java process on a free port of the loopback, its database Derby in the folder. Not for production: it knows no locks.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong between a table and the metastore."""
+"""Define the errors that can occur between a table and the metastore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of the Delta schema in, Hive's spelling of them out; what Hive has no type for is refused by column."""
+"""Spell the types of the Delta schema as Hive does, and refuse by column what Hive has no type for."""
 
 from __future__ import annotations
 

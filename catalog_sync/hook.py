@@ -1,4 +1,4 @@
-"""After a commit to a table with ``pydelta.sync.enabled=true``: its manifests and its metastore entry."""
+"""Sync the manifests and the metastore entry after a commit to a table with ``pydelta.sync.enabled=true``."""
 
 from __future__ import annotations
 

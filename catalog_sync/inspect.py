@@ -1,4 +1,4 @@
-"""A table beside what the metastore and its manifests say of it: how far behind, how right, and its first rows."""
+"""Compare a table with its metastore entry and manifests: how far behind, how correct, and the first rows."""
 
 from __future__ import annotations
 

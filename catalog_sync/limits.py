@@ -1,7 +1,7 @@
-"""Partitions in, an error that names those that a metastore's database has no room for out. Pure.
+"""Refuse a sync whose partitions the metastore's database has no room for, and name them. Pure.
 
-One partition that is left out is rows that queries miss without a word. So nothing is published then: queries see the
-version that they saw before.
+If one partition were left out, queries would miss its rows without a word. So nothing is published, and queries
+see the version that they saw before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hive Metastore over Thrift: entries as values, partitions in batches, errors in the words of this project.
+"""Talk to the Hive Metastore over Thrift: entries as values, partitions in batches, errors in our own words.
 
 Speaks to Hive 2.3, 3.1 and 4.0. Nothing here makes the metastore list a directory or gather statistics, and nothing
 deletes data.

@@ -1,4 +1,4 @@
-"""Names in the metastore."""
+"""Parse the names of tables in the metastore, and derive those of twins."""
 
 from __future__ import annotations
 

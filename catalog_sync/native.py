@@ -1,4 +1,4 @@
-"""The entry under which Spark and Trino's Delta connector find the table itself, and not its manifests.
+"""Write the entry under which Spark and Trino's Delta connector find the table itself, not its manifests.
 
 Provider ``delta``, the location as SerDe parameter ``path``, and the real columns, which tools that only look at the
 metastore show. The log stays what counts: no reader of Delta takes the columns from here.

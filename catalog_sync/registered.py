@@ -1,4 +1,4 @@
-"""Which Delta tables a metastore knows, and where they lie: for jobs over many tables."""
+"""Find the Delta tables that a metastore knows, and their locations: for jobs over many tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twins to be rid of: one that somebody names, and those that their tables have left behind.
+"""Drop twins: the one that somebody names, and those that their tables have left behind.
 
 A twin goes only when it is provably this package's: its parameters name a table's location and id, its manifests are
 that table's, and at the location lies that table, or none any more. No data is touched; a sync makes a twin anew.

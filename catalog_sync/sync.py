@@ -1,4 +1,4 @@
-"""A table's log in, its manifests and its metastore entry brought to the newest version out.
+"""Bring a table's manifests and its metastore entry to the newest version of its log.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A table as it was looked up in, its twin and its own entry brought to the newest version out."""
+"""Bring the twin and the native entry of a table to its newest version."""
 
 from __future__ import annotations
 

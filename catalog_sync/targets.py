@@ -1,4 +1,4 @@
-"""What a user names in, tables with the names of their entries out.
+"""Turn what a user names into tables with the names of their entries.
 
 =========================  ==============================================================================
 ``s3a://…``, ``/a/path``   a location; its name is given, or the table's property ``pydelta.sync.table`` says it

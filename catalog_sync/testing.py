@@ -1,4 +1,4 @@
-"""A metastore in memory, for tests of what calls it: the calls of a sync, and what they leave."""
+"""Simulate a metastore in memory, for tests: it records the calls of a sync, and what they leave."""
 
 from __future__ import annotations
 

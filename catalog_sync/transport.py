@@ -1,4 +1,4 @@
-"""An address in, a Thrift transport out that waits no longer than it may: plain, TLS, Kerberos.
+"""Open a Thrift transport to an address, with a deadline for every wait: plain, TLS or Kerberos.
 
 Thrift's own sockets count their time-out anew with every byte that comes: a metastore that answers a byte a minute is
 never given up.

@@ -1,4 +1,4 @@
-"""A snapshot in, the external table that the metastore should have for it out. Pure.
+"""Describe the external table that the metastore should have for a snapshot. Pure.
 
 The twin is an external table over the manifests: Trino and Presto take its files from them. ``ours`` means that its
 parameters name the table's location and id.

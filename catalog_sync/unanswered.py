@@ -1,4 +1,4 @@
-"""What a metastore was told and what it has now in, whether it has done it out. Pure.
+"""Decide whether the metastore did what it was told, when its reply was lost. Pure.
 
 A call that was not answered in time may still be under way. To send it again would let the metastore do the same work
 twice at once; so it is asked what it has, and told nothing.

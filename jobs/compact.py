@@ -1,4 +1,4 @@
-"""Small files of old partitions merged into large ones: ``spark-submit jobs/compact.py --table … --older-than 7``.
+"""Merge small files of old partitions into large ones: ``spark-submit jobs/compact.py --table … --older-than 7``.
 
 ``--database`` takes every Delta table of a database in the metastore; one that fails stops no other.
 

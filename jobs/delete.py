@@ -1,4 +1,4 @@
-"""Rows of a condition deleted from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
+"""Delete the rows of a condition from a Delta table: ``spark-submit jobs/delete.py --table … --where "id = 5"``.
 
 One line of JSON on standard output says what happened. Run it again as often as you like: rows that are gone match no
 more, and without a match nothing is committed. Exit codes: 0 done (also when no row matched), 1 the arguments are

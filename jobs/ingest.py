@@ -1,4 +1,4 @@
-"""Files in, rows appended to a Delta table: ``spark-submit jobs/ingest.py --input … --table …``.
+"""Append the rows of files to a Delta table: ``spark-submit jobs/ingest.py --input … --table …``.
 
 One line of JSON on standard output says what happened. Exit codes: 0 done (also when the batch had landed before),
 1 the input or the arguments are wrong, 2 another writer won or the store failed in passing: run it again, 3 the

@@ -1,4 +1,4 @@
-"""Buckets in, deliveries in the layout of S3 Inventory out: ``submit inventory --source s3a://warehouse …``.
+"""List buckets and deliver the lists in the layout of S3 Inventory: ``submit inventory --source s3a://warehouse …``.
 
 Any store can be listed: S3 and what looks like it, HDFS, a local disk. No Spark session is started. One line of JSON
 on standard output says what was delivered. Exit codes: 0 done, 1 the arguments are wrong or there is no such bucket,

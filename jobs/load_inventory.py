@@ -1,4 +1,4 @@
-"""Deliveries of S3 Inventory in, the inventory table out: ``submit load_inventory --source s3a://inventory …``.
+"""Load deliveries of S3 Inventory into the inventory table: ``submit load_inventory --source s3a://inventory …``.
 
 Takes what AWS delivers and what ``jobs/inventory.py`` writes, the newest complete delivery of each bucket that is not
 dated in the future, and replaces those buckets' rows in one commit. What was loaded before is passed over, and a

@@ -1,4 +1,4 @@
-"""Tables in, their manifests and metastore entries at the newest version out: ``submit manifests lake.orders …``.
+"""Bring tables' manifests and metastore entries to the newest version: ``submit manifests lake.orders …``.
 
 On request it first rewrites what readers of manifests cannot take or take slowly: files with deletion vectors
 (``--purge``), partitions of very many files (``--compact-first``).

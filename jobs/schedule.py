@@ -1,4 +1,4 @@
-"""A file that says when to run what in, commands run at their times: the stack's scheduler.
+"""Run commands at the times that a file gives: the stack's scheduler.
 
 A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning), ``daily HH:MM COMMAND`` (UTC) or
 ``never COMMAND``. ``&&`` joins commands of which each runs if the one before it ended with 0; ``$NAME`` and

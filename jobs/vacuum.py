@@ -1,4 +1,4 @@
-"""Tables in, what no retained version of them needs deleted: ``submit vacuum --database lake --inventory …``.
+"""Delete the files that no retained version of the tables needs: ``submit vacuum --database lake --inventory …``.
 
 With ``--inventory`` the inventory table is read once for all the tables, and none of their data is listed; else each
 table is listed (or, with ``--lite``, only its log is read). Tables are vacuumed side by side; one that fails stops no

@@ -1,4 +1,4 @@
-"""A Delta Lake engine in Python over PySpark; importing it starts nothing and patches nothing.
+"""Read and write Delta Lake tables in Python over PySpark; importing this starts nothing and patches nothing.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Arguments in; what the log says of a table out, as a table for people or as JSON. Only ``sql`` starts a JVM.
+"""Show and maintain a table from the command line, for people or as JSON. Only ``sql`` starts a JVM.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A Typer application in, the process's exit code out; NAME=VALUE options read: what all our command lines do alike."""
+"""Run a Typer application, read its NAME=VALUE options, and return the exit code: shared by our command lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A span of time in, how much of it is left out: for whatever waits on somebody else."""
+"""Limit the time to wait for somebody else, and tell how much is left."""
 
 from __future__ import annotations
 

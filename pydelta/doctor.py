@@ -1,4 +1,4 @@
-"""A machine, a store or a log in; what is right, what is not and what to do about it out. Starts no session.
+"""Examine a machine, a store or a log: what is right, what is not, and what to do about it. Starts no session.
 
 ::
 

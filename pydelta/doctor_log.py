@@ -1,4 +1,4 @@
-"""The lines of a job's log in; the known troubles in it out, each with its cause and its cure. Reads no more than text.
+"""Find known troubles in a job's log, each with its cause and its cure. Reads text, nothing else.
 
 Lines are looked at one by one, so a log of any size takes little memory, and only the text that a pattern matched is
 kept: whatever else a line holds (keys, addresses) is not repeated.

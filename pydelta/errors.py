@@ -1,4 +1,4 @@
-"""Every error a user can meet: one root, one tree; each says what, where and what next.
+"""Define every error that a user can meet, in one tree; each says what, where and what to do next.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The exception names that Delta users catch; the classes live in ``pydelta.errors``."""
+"""Re-export the exception names that Delta users catch; the classes are in ``pydelta.errors``."""
 
 from pydelta.errors import (
     ConcurrentAppendException,

@@ -1,4 +1,4 @@
-"""A job's arguments in, one line of JSON and an exit code out: what all jobs of ``jobs/`` do alike.
+"""Run a job: parse its arguments, print one line of JSON, return an exit code. Shared by all of ``jobs/``.
 
 ::
 

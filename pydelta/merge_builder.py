@@ -1,4 +1,4 @@
-"""``DeltaTable.merge``: clauses collected one after the other, run by ``execute``.
+"""Build a ``DeltaTable.merge``: collect its clauses, then run them with ``execute``.
 
 The names and signatures are those that Delta users know.
 """

@@ -1,4 +1,6 @@
-"""``DeltaTable.optimize()``: choose partitions, then compact or order; the names and signatures that Delta users know.
+"""Build a ``DeltaTable.optimize()``: choose partitions, then compact or order their rows.
+
+The names and signatures are those that Delta users know.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The session settings of the reference engine: what each means, and what this engine makes of it. One table.
+"""List the session settings of the reference engine: what each means, and what this engine makes of it.
 
 ``honoured`` ones are aliases of a setting of ours. ``refused`` ones would change rows, schema, protocol or the meaning
 of a commit, and only one value is the behaviour here: any other is an error. The rest has no meaning here: performance,

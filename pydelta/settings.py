@@ -1,4 +1,4 @@
-"""Table properties and session settings: strings in, parsed and frozen values out.
+"""Parse table properties and session settings into frozen values.
 
 Precedence for a setting: call option > session (``spark.pydelta.*``, then the ``spark.databricks.delta.*`` alias)
 > table property > environment (``PYDELTA_*``) > default.

@@ -1,4 +1,4 @@
-"""``DeltaTable.create`` and its like: what a new table is to be, collected step by step, made by ``execute``.
+"""Build a new table: ``DeltaTable.create`` and its like collect its definition, ``execute`` makes it.
 
 The names and signatures are those that Delta users know.
 """

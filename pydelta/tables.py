@@ -1,4 +1,4 @@
-"""``DeltaTable``: the public API, with the names and signatures that Delta users know.
+"""Provide ``DeltaTable``: the public API, with the names and signatures that Delta users know.
 
 ::
 

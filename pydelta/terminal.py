@@ -1,4 +1,4 @@
-"""Text in, the same text on a terminal out: the only module that knows rich.
+"""Print text on a terminal exactly as given: the only module that knows rich.
 
 ::
 

@@ -118,3 +118,33 @@ def test_nothing_names_a_machine_path_or_a_registry():
             text = path.read_text(errors="replace").replace("s3a:/" + "/" + "work/", "")  # a bucket of the stack
             found += [f"{name}: {word}" for word in forbidden if word in text]
     assert found == []
+
+
+# What a module can do: the words that the first line of its docstring may begin with.
+VERBS = """
+    Add Answer Append Apply Ask Bind Bring Build Change Check Choose Clone Collect Commit Compact Compare Compute
+    Convert Copy Count Create Decide Declare Define Delete Derive Describe Dispatch Drop Encode Evaluate Examine Find
+    Fit Follow Generate Get Give Group Guard Hide Hold Implement Keep Let Limit List Load Look Make Map Mark Match
+    Measure Merge Move Name Normalise Note Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge
+    Put Raise Re-export Read Rebase Record Refresh Refuse Register Release Remember Remove Rename Render Repair
+    Replace Replay Report Resolve Restore Rewrite Route Run Scan Send Serve Set Show Simulate Sort Spell Split Start
+    Stop Store Sync Talk Tell Test Time Track Translate Turn Update Upload Vacuum Verify Wait Watch Write
+"""
+
+
+def test_a_module_says_first_what_it_does():
+    """A verb and its object, on one line; see docs/style.md. A new verb is added above; a noun is not."""
+    verbs, wrong, lines = set(VERBS.split()), [], []
+    for path in SOURCES:
+        doc = ast.get_docstring(ast.parse(path.read_text()))
+        if doc is None or path.relative_to(ROOT).parts[0] == "tests":
+            continue
+        first = doc.split("\n")[0]
+        lines.append(first)
+        verb, then = first.split()[:2]
+        noun = then == "of"  # "List of …", as opposed to "List the …"
+        if verb.rstrip(",") not in verbs or noun or re.search(r"\bin[,;] .*\bout\b", first):
+            wrong.append(f"{path.relative_to(ROOT)}: {first}")
+    assert len(lines) > 200
+    assert wrong == []
+    assert sorted(line for line in set(lines) if lines.count(line) > 1) == []

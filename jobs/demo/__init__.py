@@ -1,4 +1,4 @@
-"""The main job on real input, in chapters; ``make demo`` runs them all and checks each against Polars.
+"""Show the main job on real input, in chapters; ``make demo`` runs them all and checks each against Polars.
 
 ::
 

@@ -1,4 +1,4 @@
-"""``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``: runs the chapters, exits 4 when a check fails."""
+"""Run the chapters: ``python -m jobs.demo [--chapter NAME] [--keep FOLDER]``; exits 4 when a check fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter: corrections by MERGE, a person forgotten for good, and the change feed that tells a copy what happened."""
+"""Show corrections by MERGE, a person forgotten for good, and the change feed that keeps a copy up to date."""
 
 from __future__ import annotations
 

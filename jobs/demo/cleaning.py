@@ -1,4 +1,4 @@
-"""Chapter: what no version needs is found by an inventory of the files, and deleted from three tables at once."""
+"""Show VACUUM: an inventory finds the files that no version needs, and three tables are cleaned at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter one: a year of flights becomes a table that is appended to, corrected, deleted from and read in the past."""
+"""Show a year of flights as a table: appended to, corrected, deleted from and read in the past."""
 
 from __future__ import annotations
 

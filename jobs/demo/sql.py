@@ -1,4 +1,4 @@
-"""Chapter: the life of a table in SQL alone: made, filled, corrected, altered, looked at in the past, cloned, kept."""
+"""Show the life of a table in SQL alone: made, filled, corrected, altered, read in the past, cloned, kept."""
 
 from __future__ import annotations
 

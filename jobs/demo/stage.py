@@ -1,4 +1,4 @@
-"""What a chapter is given: the session, a folder, and a way to show steps and check results."""
+"""Give a chapter its session, a folder, and a way to show steps and check results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter: a table gets a twin in a Hive Metastore, so that Trino and Presto read it; who follows whom is checked."""
+"""Show a table with a twin in a Hive Metastore, for Trino and Presto, and check who follows whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change to a table's definition in, one commit out; none where the table is so already.
+"""Change a table's definition in one commit, or in none where the table already is as asked.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What can be asked of a table's definition, as values; and ``Plan``, what becomes of it. ``alter_plan`` decides."""
+"""Define the changes of a table's definition as values, and ``Plan``, their outcome. ``alter_plan`` decides."""
 
 from __future__ import annotations
 

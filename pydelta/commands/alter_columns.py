@@ -1,4 +1,4 @@
-"""A table as it is and a change of its columns in, the plan out. Pure; see ``alter_plan``.
+"""Plan a change of a table's columns. Pure; see ``alter_plan``.
 
 Protocol: "Change Metadata", "Column Mapping", "Type Widening", "Default Columns".
 """

@@ -1,4 +1,4 @@
-"""A table as it is and a change to its definition in, the new definition out; or why it cannot be. Pure.
+"""Plan a change of a table's definition, or say why it cannot be made. Pure.
 
 ::
 

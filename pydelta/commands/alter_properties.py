@@ -1,4 +1,4 @@
-"""A table and a change of its properties, constraints or clustering in, the plan out. Pure; see ``alter_plan``.
+"""Plan a change of a table's properties, constraints or clustering. Pure; see ``alter_plan``.
 
 Protocol: "Change Metadata", "Table Features", "CHECK Constraints", "Clustered Table".
 """

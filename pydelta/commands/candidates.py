@@ -1,4 +1,4 @@
-"""A transaction and a bound condition in, the files and rows that it is about out."""
+"""Find the files and rows that a bound condition is about, within a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change data feed of a range of versions: what was asked for in, the files to read and how to read them out.
+"""Plan how to read the change data feed of a range of versions: which files, and how.
 
 ::
 

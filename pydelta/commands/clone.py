@@ -1,4 +1,4 @@
-"""CLONE: a version of one table in, a table of its own elsewhere out, in one commit.
+"""Clone a version of one table as a table of its own elsewhere, in one commit (CLONE).
 
 ::
 

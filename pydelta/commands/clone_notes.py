@@ -1,4 +1,4 @@
-"""A shallow clone's location noted beside its source, so that VACUUM of the source leaves it what it reads."""
+"""Note a shallow clone's location next to its source, so that VACUUM of the source keeps what the clone reads."""
 
 from __future__ import annotations
 

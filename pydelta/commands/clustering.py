@@ -1,4 +1,4 @@
-"""Columns that rows are ordered by: names in, checked paths out; and how a clustered table keeps them. Pure.
+"""Check the columns that rows are clustered by, and keep them as a clustered table does. Pure.
 
 Protocol: "Clustered Table": the columns' physical paths are in the metadata domain ``delta.clustering``, and files in
 that order name who put them so in ``clusteringProvider``. Provider and tags are those of the reference engine, so that

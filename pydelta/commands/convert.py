@@ -1,4 +1,4 @@
-"""CONVERT: a folder of Parquet files in, the first version of a Delta table over them out. No data is rewritten.
+"""Convert a folder of Parquet files into a Delta table, without rewriting data (CONVERT).
 
 ::
 

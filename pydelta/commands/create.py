@@ -1,4 +1,4 @@
-"""A definition in, a new or replaced table without rows out: one commit, or none where the table may stay as it is.
+"""Create or replace a table without rows: one commit, or none where the table may stay as it is.
 
 ::
 

@@ -1,4 +1,4 @@
-"""DELETE: a condition in, at most one commit out.
+"""Delete the rows of a condition in at most one commit (DELETE).
 
 ::
 

@@ -1,7 +1,7 @@
-"""A column's path in; what of the table's definition needs that column, in words, out. Pure.
+"""Find what in a table's definition needs a column, in words for an error message. Pure.
 
-Expressions are looked through word by word: a name that could be the column counts as one, so that nothing is dropped
-from under a constraint. Words that are called like functions, types behind AS and texts are none.
+Expressions are searched word by word: a name that could be the column counts as one, so that no constraint loses
+a column that it needs. Words that are called like functions, types behind AS and string literals do not count.
 """
 
 from __future__ import annotations

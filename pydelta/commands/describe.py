@@ -1,4 +1,4 @@
-"""DESCRIBE DETAIL and DESCRIBE HISTORY: a snapshot or commit records in, plain rows out. No JVM, no data read."""
+"""Describe a table and its history as plain rows: DESCRIBE DETAIL and HISTORY. No JVM, no data read."""
 
 from __future__ import annotations
 

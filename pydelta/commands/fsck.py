@@ -1,4 +1,4 @@
-"""FSCK: a table in, what is wrong with it out; with repair, entries of files that are gone leave the log.
+"""Find what is wrong with a table; with repair, remove entries of missing files from the log (FSCK).
 
 ::
 

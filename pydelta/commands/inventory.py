@@ -1,4 +1,4 @@
-"""Where an inventory comes from: a Delta table, Parquet or CSV files, a frame. Read here, without Spark.
+"""Open an inventory: a Delta table, Parquet or CSV files, a frame. Read here, without Spark.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Somebody else's list of files in, batches of it out: what VACUUM USING INVENTORY looks at instead of listing.
+"""Read somebody else's list of files in batches, for VACUUM USING INVENTORY to use instead of a listing.
 
 An inventory has the columns ``path string`` (fully qualified, or relative to the table), ``length long``,
 ``isDir boolean``, ``modificationTime long`` (epoch milliseconds); others are passed over. A table of S3 Inventory rows

@@ -1,4 +1,4 @@
-"""MERGE: a source, a condition and clauses in, at most one commit out.
+"""Merge a source into a table by a condition and clauses, in at most one commit (MERGE).
 
 ::
 

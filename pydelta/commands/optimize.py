@@ -1,4 +1,4 @@
-"""OPTIMIZE: a table in, the same rows in fewer files, or in an order that skips better, out: at most one commit.
+"""Rewrite a table's rows into fewer files, or into an order that skips better, in at most one commit (OPTIMIZE).
 
 ::
 

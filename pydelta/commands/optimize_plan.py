@@ -1,4 +1,4 @@
-"""Files and sizes in, bins of files that become new files out. Pure, and in columns: a million files are no loop.
+"""Group files into bins that become new files. Pure, and in columns: no loop over a million files.
 
 ::
 

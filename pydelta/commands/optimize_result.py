@@ -1,4 +1,4 @@
-"""What an OPTIMIZE did: the result, the metrics nested as the reference engine has them, those of the history. Pure."""
+"""Report what an OPTIMIZE did: its result and metrics, nested as the reference engine has them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many paths in, eight bytes each held: enough to tell of others that they are none of them.
+"""Remember many paths in eight bytes each: enough to tell that another path is not one of them.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a command counted on its way in; nothing out when it adds up, else an error before anything is committed.
+"""Check that a command's counts add up, and raise before anything is committed if they do not.
 
 ::
 

@@ -1,4 +1,4 @@
-"""REORG … APPLY (PURGE): files with deletion vectors in, files without the rows that those hide out: one commit.
+"""Rewrite files without the rows that their deletion vectors hide, in one commit: REORG … APPLY (PURGE).
 
 ::
 

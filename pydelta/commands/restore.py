@@ -1,4 +1,4 @@
-"""RESTORE: an older version in, one commit out that makes it the table's state again.
+"""Restore a table to an older version in one commit (RESTORE).
 
 The old version's files that are no longer live come back as ``add``, the files it did not have go as ``remove``;
 history stays. Files that VACUUM or a hand has deleted are looked for first: nothing is committed over a hole.

@@ -1,4 +1,4 @@
-"""Row tracking turned on for a table that has rows: ids for every file out, in the commit that turns it on.
+"""Give every file row ids, in the commit that turns row tracking on for a table that has rows.
 
 Files keep their names and bytes; their ``add`` is said again with the first row's id. Protocol: "Row Tracking".
 """

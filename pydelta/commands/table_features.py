@@ -1,4 +1,4 @@
-"""A table's protocol raised, a feature added, a feature dropped: a name in, at most a few commits on the log out.
+"""Raise a table's protocol, add a feature, or drop one, in a few commits at most.
 
 Dropping a feature, step by step::
 

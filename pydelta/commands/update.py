@@ -1,4 +1,4 @@
-"""UPDATE: assignments and a condition in, at most one commit out.
+"""Update the rows of a condition in at most one commit (UPDATE).
 
 ::
 

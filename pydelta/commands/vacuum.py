@@ -1,4 +1,4 @@
-"""VACUUM: a table in, the files that no retained version needs deleted.
+"""Delete a table's files that no retained version needs (VACUUM).
 
 ::
 

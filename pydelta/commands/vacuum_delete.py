@@ -1,4 +1,4 @@
-"""Doomed files in, deleted in bulk: a thousand a request, several at once, no faster than told, again where asked.
+"""Delete files in bulk: a thousand per request, several requests at once, rate-limited, retried on request.
 
 Before files are deleted the newest commits are looked at: what has become live meanwhile (a RESTORE) stays.
 """

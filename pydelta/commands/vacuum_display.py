@@ -1,4 +1,4 @@
-"""What a person sees of a VACUUM: live counts on a terminal while it runs, some lines at the end."""
+"""Show a VACUUM to a person: live counts on a terminal while it runs, a summary at the end."""
 
 from __future__ import annotations
 

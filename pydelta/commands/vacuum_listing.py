@@ -1,4 +1,4 @@
-"""A store in, its files out in batches of columns; on object stores key ranges are listed side by side.
+"""List a store's files in batches of columns; on object stores key ranges are listed in parallel.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The log in, what it says to have been removed out: VACUUM LITE looks at no directory.
+"""Find the files that the log says were removed: VACUUM LITE lists no directory.
 
 ``_delta_log/_last_vacuum_info`` records up to which version everything that was removed has been deleted. A later
 LITE begins behind it, so that it stays possible when log clean-up has passed the first versions; a FULL records it too.

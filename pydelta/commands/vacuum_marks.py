@@ -1,4 +1,4 @@
-"""Records of commits in, the VACUUM that is under way out: what began and has not said that it ended."""
+"""Find the VACUUM that is under way in commit records: it began and has not said that it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table and a cut-off in, the files that must stay out: whatever a version that was current since then reads.
+"""Find the files that VACUUM must keep: all that a version reads that was current since the cut-off.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Folders in, what they are out: Delta tables of their own, or empty. A list of files need not tell, nor does the log.
+"""Tell whether folders are Delta tables of their own, or empty, where neither a list of files nor the log shows it.
 
 A file that is about to go may be another table's, if a folder above it has a log. A flat listing shows that; where
 there was none each folder is asked for, or the place is listed after all if that takes fewer requests.

@@ -1,4 +1,4 @@
-"""Paths as logs, manifests and lists spell them in, plain paths under a table's root out: one form to compare by.
+"""Turn paths as logs, manifests and lists spell them into plain paths under a table's root, to compare them.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A listing and what is needed in, what may go out. Pure, and columnar: nothing loops over files.
+"""Decide which listed files VACUUM may delete. Pure, and columnar: nothing loops over files.
 
 Paths are plain: relative to the table, with ``/``, not URI-encoded, as stores spell them.
 """

@@ -1,4 +1,4 @@
-"""What VACUUM is told, what it says while it runs, and what it says at the end: values alone."""
+"""Define VACUUM's options, its progress messages and its result: values alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows to be deleted in, the actions that hide them by deletion vectors out: no data file is rewritten.
+"""Hide rows by deletion vectors: make the actions, rewrite no data file.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Rows into a table: options and a source of rows in, at most one commit out.
+"""Write rows into a table in at most one commit.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The options of a write as a user gives them in, checked and frozen ones out. Pure."""
+"""Check and freeze the options of a write as a user gives them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as it is, a data schema and the options in; what the write does, and the table's new definition, out. Pure.
+"""Plan a write: what it does to the table's rows, and the table's new definition. Pure.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Lists of what is in a bucket, in the layout of S3 Inventory: written, verified, and loaded into a Delta table.
+"""Write, verify and load lists of what is in a bucket, in the layout of S3 Inventory.
 
 ::
 

@@ -1,7 +1,7 @@
-"""The deliveries that are there in, those to load out: of each inventory of a bucket the newest that can be believed.
+"""Choose the deliveries to load: of each inventory of a bucket, the newest that can be believed.
 
-A bucket may have several inventories: of its parts, or of the same keys at different times. Which belong together
-nobody but their owner knows, so of several none is taken unasked.
+A bucket may have several inventories: of its parts, or of the same keys at different times. Only their owner knows
+which belong together, so of several none is taken unasked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bucket in, a delivery in the layout of S3 Inventory out; and the deliveries that are there, found.
+"""Write a delivery of a bucket in the layout of S3 Inventory, and find the deliveries that are there.
 
 ::
 

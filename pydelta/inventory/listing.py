@@ -1,4 +1,4 @@
-"""A bucket (or a file system) in, all its keys out: key ranges are cut where workers have nothing to do.
+"""List all keys of a bucket (or file system) in parallel: ranges are split where workers are idle.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Deliveries in, partitions of the inventory table out: one commit for all the buckets, or none.
+"""Load deliveries into partitions of the inventory table, in one commit for all the buckets, or none.
 
 ::
 

@@ -1,4 +1,4 @@
-"""``manifest.json`` and ``manifest.checksum`` of an S3 Inventory delivery: bytes in and out, nothing read or written.
+"""Parse and write ``manifest.json`` and ``manifest.checksum`` of an S3 Inventory delivery. No I/O.
 
 The checksum is the last object of a delivery: without it the delivery is not complete.
 """

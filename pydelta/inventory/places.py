@@ -1,4 +1,4 @@
-"""Locations in, bucket and key out; keys in, the registered table that each lies in out. Pure and columnar.
+"""Turn locations into bucket and key, and find the registered table that each key lies in. Pure and columnar.
 
 A file system is a bucket too: its name is the host of its URIs, or ``file`` for the local one.
 """

@@ -1,4 +1,4 @@
-"""Data files of a delivery in, rows of the inventory table out; keys of CSV files are URL-encoded, of Parquet not.
+"""Read data files of a delivery as rows of the inventory table; keys are URL-encoded in CSV, not in Parquet.
 
 Only the latest versions count, and no delete markers; what is newer than the delivery is left out, since the listing
 saw such keys by chance.

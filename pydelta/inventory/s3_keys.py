@@ -1,4 +1,4 @@
-"""ListObjectsV2 as it is on the wire: a bucket in, pages of keys with storage class and ETag out.
+"""List an S3 bucket by ListObjectsV2: pages of keys with storage class and ETag, as S3 spells them.
 
 The client behind ``Store`` takes keys for paths: it drops the slash at the end of a directory marker and refuses a key
 with an empty segment. An inventory has to tell what is there, so this speaks to S3 itself, with the keys that a

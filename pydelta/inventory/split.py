@@ -1,4 +1,4 @@
-"""One reading of an inventory in, the rows of each table out, on local disk: memory does not grow with the inventory.
+"""Split one reading of an inventory by table, on local disk: memory does not grow with the inventory.
 
 A row belongs to the table whose location is the longest that its key lies in, so that a table inside another one keeps
 its files to itself.

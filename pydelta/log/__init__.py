@@ -1,4 +1,4 @@
-"""Log files in, the state of a table out.
+"""Read the log's files into the state of a table.
 
 ::
 

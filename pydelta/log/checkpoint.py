@@ -1,4 +1,4 @@
-"""A snapshot in, a checkpoint out: written, read back, compared, and only then pointed at by ``_last_checkpoint``.
+"""Write a checkpoint of a snapshot, read it back, compare it, and only then point ``_last_checkpoint`` at it.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One complete checkpoint in (classic, multi-part, V2 with or without sidecars); its actions and columns out.
+"""Read the actions and columns of one complete checkpoint: classic, multi-part, or V2 with or without sidecars.
 
 ::
 

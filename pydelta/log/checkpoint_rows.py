@@ -1,4 +1,4 @@
-"""A snapshot in, the rows of its checkpoint out, batch by batch: file actions as the protocol's Arrow structs.
+"""Make the rows of a snapshot's checkpoint, in batches: file actions as the protocol's Arrow structs.
 
 Old checkpoint rows are copied column by column; only the commits since then pass through Python objects.
 """

@@ -1,4 +1,4 @@
-"""A snapshot in, its version checksum ``N.crc`` out; and what a ``.crc`` says, if it makes sense.
+"""Write a version's checksum ``N.crc``, and read one, if it makes sense.
 
 A checksum is written from exact sums only, never over one that is there, and never decides what a table holds.
 """

@@ -1,4 +1,4 @@
-"""A log and a time in, the log files that nothing needs any more out, deleted.
+"""Delete the log files that nothing needs any more.
 
 ::
 

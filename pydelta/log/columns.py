@@ -1,4 +1,4 @@
-"""``add`` and ``remove`` structs of a checkpoint, or action objects, in; Polars columns of the file table out.
+"""Turn ``add`` and ``remove`` structs or action objects into Polars columns of the file table.
 
 Core columns: ``path`` (as the log spells it), ``dv_id``, ``size`` (bytes), ``modification_time`` (epoch ms),
 ``pv:<physical name>`` (serialised partition value, empty already null) and ``row`` (opaque locator).

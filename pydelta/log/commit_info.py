@@ -1,4 +1,4 @@
-"""A commit's version in, size and time of its file out, as every reader of the log will see them."""
+"""Get the size and time of a commit's file, as every reader of the log sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's location in, its snapshots, history and changes out: one object a table and process."""
+"""Open a table's log: its snapshots, history and changes. One object per table and process."""
 
 from __future__ import annotations
 

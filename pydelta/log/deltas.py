@@ -1,4 +1,4 @@
-"""Actions of one commit (or of a run of commits) in, what they change in the file table out, as columns."""
+"""Turn the actions of one or more commits into their changes of the file table, as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a version in, what a scan of them would give out: rows, least and greatest values; None in any doubt.
+"""Compute a scan's row count, minimum and maximum from statistics where these are exact; else give None.
 
 Statistics are made to skip files, so most of them are loose: strings are cut, timestamps are cut to milliseconds,
 floats do not count NaN and -0.0, deletion vectors make bounds wide. What is left is exact: counts of rows, bounds of

@@ -1,4 +1,4 @@
-"""A checkpoint's columns and the deltas of later commits in, the table of live files out, lazily and by need.
+"""Hold the table of live files: a checkpoint's columns and the deltas of later commits, read on demand.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The commit files of a log in, their records (version, time, provenance) out; times to versions and back.
+"""Read the records of a log's commits (version, time, provenance), and turn times into versions and back.
 
 Times are the commit files' modification times, moved forward where a clock went back, or in-commit timestamps from
 the version on that enabled them ("In-Commit Timestamps").

@@ -1,4 +1,4 @@
-"""The text of ``_last_checkpoint`` <-> a hint at the newest checkpoint, with its checksum. Only ever a hint."""
+"""Parse and write ``_last_checkpoint``, the hint at the newest checkpoint, with its checksum. Only a hint."""
 
 from __future__ import annotations
 

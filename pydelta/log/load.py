@@ -1,4 +1,4 @@
-"""A store and a version in, a snapshot out; damaged checkpoints and compactions are bypassed if the log allows.
+"""Load the snapshot of a version; bypass damaged checkpoints and compactions if the log allows it.
 
 ::
 

@@ -1,6 +1,6 @@
-"""One Parquet file of a checkpoint in, chosen columns of chosen rows out.
+"""Read chosen columns of chosen rows from one Parquet file of a checkpoint.
 
-A checkpoint part or sidecar holds one action a row, one struct column an action kind. Reading goes by leaf
+A checkpoint part or sidecar holds one action per row, one struct column per kind of action. Reading goes by leaf
 column and row group, so that opening a large checkpoint does not load its statistics.
 """
 

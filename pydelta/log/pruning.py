@@ -1,4 +1,4 @@
-"""Rows of a file table and conditions in, the rows that may match out."""
+"""Prune a file table to the rows that may match the conditions."""
 
 from __future__ import annotations
 

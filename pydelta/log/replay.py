@@ -1,4 +1,4 @@
-"""A segment's files in, the state at its version out: checkpoint, then commits oldest first, newest word wins."""
+"""Replay a segment into the state at its version: checkpoint, then commits oldest first; the newest action wins."""
 
 from __future__ import annotations
 

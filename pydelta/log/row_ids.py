@@ -1,4 +1,4 @@
-"""Rows of a file table in, the same with the row ids and versions that their ``add`` actions carry out.
+"""Look up the row ids and versions that the ``add`` actions of files carry.
 
 Read from the checkpoint's columns for the files asked for; of later commits they are in memory.
 

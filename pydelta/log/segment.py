@@ -1,4 +1,4 @@
-"""A listing of ``_delta_log`` in, the files that make one version out. Pure: nothing is read here.
+"""Choose the files of ``_delta_log`` that make one version. Pure: nothing is read here.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A replayed segment in, one version of a table out: frozen, with its files as columns."""
+"""Hold one version of a table: frozen, with its files as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON statistics and partition texts in, the typed structs ``stats_parsed`` and ``partitionValues_parsed`` out.
+"""Parse JSON statistics and partition values into the structs ``stats_parsed`` and ``partitionValues_parsed``.
 
 The columns are those that the table collects statistics for, by physical name, in the table's types ("Checkpoints").
 What a JSON text cannot carry exactly (decimals of more digits than a double holds) is null rather than wrong.

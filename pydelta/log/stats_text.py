@@ -1,4 +1,4 @@
-"""``stats_parsed`` structs in, the JSON text that ``add.stats`` would hold out.
+"""Render ``stats_parsed`` structs as the JSON text that ``add.stats`` would hold.
 
 Dates and timestamps become the strings of "Per-file Statistics" (timestamps cut to milliseconds); decimals stay
 numbers.

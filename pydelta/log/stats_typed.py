@@ -1,4 +1,4 @@
-"""Rows of a checkpoint file and some leaf columns in, their statistics as typed columns out, from ``stats_parsed``.
+"""Read statistics of a checkpoint file's rows as typed columns, straight from ``stats_parsed``.
 
 Gives what ``parse_stats_columns`` gives of the JSON texts, without reading or parsing a text.
 """

@@ -1,4 +1,4 @@
-"""The actions of a commit in, by how much it changes number and bytes of live files out, where that can be told."""
+"""Compute how a commit's actions change the number and bytes of live files, where that can be told."""
 
 from __future__ import annotations
 

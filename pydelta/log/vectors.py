@@ -1,4 +1,4 @@
-"""Descriptors of deletion vectors in, the deleted rows out, and back; neighbours in one file share a request.
+"""Read and write the rows that deletion vectors hide; neighbours in one file share a request.
 
 Protocol: "Deletion Vector File Storage Format".
 """

@@ -1,4 +1,4 @@
-"""A snapshot in, symlink manifests out: the files that Trino and Presto read, named by text files beside the table.
+"""Publish symlink manifests: text files that name a table's data files for Trino and Presto.
 
 ::
 

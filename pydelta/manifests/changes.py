@@ -1,4 +1,4 @@
-"""Commits in, the partitions whose files they changed out. Pure."""
+"""Find the partitions whose files commits changed. Pure."""
 
 from __future__ import annotations
 

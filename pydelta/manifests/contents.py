@@ -1,4 +1,4 @@
-"""Live files in, the text of each partition's manifest out. Pure; nothing loops over files.
+"""Render the text of each partition's manifest from the live files. Pure; nothing loops over files.
 
 A line is the location of one file as readers of symlink tables take it: absolute, not URI-encoded, with the scheme that
 they know the store by. Partition directories are named as Hive names them.

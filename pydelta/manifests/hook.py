@@ -1,4 +1,4 @@
-"""After a commit to a table with ``delta.compatibility.symlinkFormatManifest.enabled=true``: publish its manifests."""
+"""Publish manifests after a commit, where ``delta.compatibility.symlinkFormatManifest.enabled=true``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One holder at a time: a lease is a numbered file that put-if-absent lets one process create.
+"""Let one process at a time publish: a lease is a numbered file that put-if-absent lets one process create.
 
 ::
 

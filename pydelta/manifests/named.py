@@ -1,4 +1,4 @@
-"""A table in, the files that published manifests name out, unless the log's newest versions need them anyway."""
+"""Find the files that published manifests name, except those that the log's newest versions need anyway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's newest version in, its manifests published: only what changed, one atomic put each, never backwards.
+"""Publish a table's manifests at its newest version: only what changed, one atomic put each, never backwards.
 
 ::
 

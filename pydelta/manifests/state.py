@@ -1,4 +1,4 @@
-"""``_pydelta/manifests.json``: which version of the table each published manifest is of."""
+"""Keep ``_pydelta/manifests.json``: which version of the table each published manifest shows."""
 
 from __future__ import annotations
 

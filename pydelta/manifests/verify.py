@@ -1,4 +1,4 @@
-"""Published manifests against the log: every line a live file that exists, no live file missing."""
+"""Verify published manifests against the log: every line a live file that exists, no live file missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changed partitions in, their manifests in a directory of the version out: readers move to it when they are told to.
+"""Write changed manifests into a directory per version; readers move to it when they are told to.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Conditions as values: parsed or translated in, pruning decisions out.
+"""Decide with conditions which files to read: parse or translate them, then prune.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A small tree of conditions over columns: what pruning and conflict detection understand; the rest is ``Unknown``.
+"""Define the conditions that pruning and conflict detection understand, as a small tree; the rest is ``Unknown``.
 
 Column paths are tuples of logical names; literals hold Python values (``int``, ``float``, ``str``, ``bool``, ``bytes``,
 ``Decimal``, ``date``, ``datetime`` aware for timestamp and naive for timestamp_ntz, None).

@@ -1,4 +1,4 @@
-r"""Generated partition columns and conditions over their base columns in, conditions over partitions out. Pure.
+r"""Derive conditions over generated partition columns from conditions over their base columns. Pure.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Conditions over many rows at once: partition values exactly, statistics as far as they can tell.
+"""Evaluate conditions over many rows at once: exactly by partition values, loosely by statistics.
 
 ::
 

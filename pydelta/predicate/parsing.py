@@ -1,4 +1,4 @@
-"""SQL text of a condition -> a tree bound to a table's schema, without Spark. For the command line and path predicates.
+"""Parse SQL text into a condition bound to a table's schema, without Spark: for command line and path predicates.
 
 Covers comparisons, AND, OR, NOT, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%', IS [NOT] NULL over columns and
 constants.

@@ -1,4 +1,4 @@
-"""The format alone: no I/O, no Spark.
+"""Read and write the pieces of the Delta format: values and text alone, no I/O, no Spark.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One JSON line of a commit <-> one frozen action.
+"""Parse and write the actions of a commit: one JSON line <-> one frozen action.
 
 Field names in Python are snake_case; the camelCase of the format lives only in this file. Fields and actions
 that the protocol does not define are ignored when read ("Delta Log Entries"), as it asks of readers.

@@ -1,4 +1,4 @@
-"""A table's definition with columns that have no id yet in, the same with ids and physical names out. Pure.
+"""Give ids and physical names to columns that have none yet. Pure.
 
 ::
 

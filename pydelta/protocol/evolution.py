@@ -1,4 +1,4 @@
-"""A table's schema and that of data on its way in -> what the table becomes, or why the data does not fit.
+"""Merge the schema of new data into a table's, or say why the data does not fit.
 
 Names compare ignoring case and keep the table's spelling.
 """

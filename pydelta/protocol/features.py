@@ -1,6 +1,6 @@
-"""Which features a table asks for, and whether this engine may read or write it.
+"""Check which features a table asks for, and whether this engine may read or write it.
 
-A protocol in, an error or nothing out. Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
+Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
 """
 
 from __future__ import annotations

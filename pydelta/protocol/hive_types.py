@@ -1,4 +1,4 @@
-"""Types of the Delta schema in, Hive's spelling of them out; None for what Hive has no type for."""
+"""Spell the types of the Delta schema as Hive does; None for what Hive has no type for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity columns: what their fields say, which value comes next, how far a table has got. Pure.
+"""Compute an identity column's next values and its high-water mark. Pure.
 
 A value is ``start + k * step`` for a whole ``k``, beyond every one given before; the last one is the high-water mark,
 which is in the field's metadata and moves in the commit that gives values out. Protocol: "Identity Columns".

@@ -1,4 +1,4 @@
-"""A table's definition in, what a metastore's entry of the table itself says out. Pure; sync and Spark write the same.
+"""Describe a table's native entry in the metastore. Pure; sync and Spark write the same.
 
 Provider ``delta`` and the location as SerDe parameter ``path`` are how Spark and Trino know the table. The columns are
 for tools that look at the metastore alone: the log is what counts, and no reader of Delta takes them from here.

@@ -1,4 +1,4 @@
-"""Partition values: Python values <-> the log's text, columns of text -> typed columns, values -> directory names.
+"""Convert partition values between Python, the log's text, typed columns and directory names.
 
 Imports the standard library alone at the top, since the writer's tasks load it.
 Protocol: "Partition Value Serialization" (the empty string is null, for every type).

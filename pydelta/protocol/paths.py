@@ -1,4 +1,4 @@
-r"""Names of log files, and data paths as the log spells them <-> locations.
+r"""Parse and build the names of log files, and data paths as the log spells them.
 
 Protocol: "File Types", "Add File and Remove File" (``path`` is a URI, relative to the table root or absolute).
 """

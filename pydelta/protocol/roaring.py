@@ -1,4 +1,4 @@
-"""Row positions <-> the bitmap bytes of a deletion vector.
+"""Encode and decode the bitmap bytes of a deletion vector.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Rows of one file as words of 64 bits: small where few rows are meant, and where nearly all of them are.
+"""Hold a set of rows of one file in 64-bit words: small where few rows are in it, and where nearly all are.
 
 A word costs 16 bytes, so that a file of which every row is meant costs a quarter of a byte for each.
 """

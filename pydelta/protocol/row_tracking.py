@@ -1,4 +1,4 @@
-"""Names and rules of row tracking: properties in, the columns that keep rows' ids through a rewrite out. Pure.
+"""Find the columns that keep rows' ids through a rewrite, from the table's properties. Pure.
 
 A row's id is what the materialised column holds, or else the file's ``baseRowId`` plus the row's position; its version
 likewise, or else the file's ``defaultRowCommitVersion``. Protocol: "Row Tracking".

@@ -1,4 +1,4 @@
-"""Questions about a schema: names, physical names, leaves, the Arrow form. The types live in ``types``.
+"""Answer questions about a schema: names, physical names, leaves, the Arrow form. The types are in ``types``.
 
 Protocol: "Schema Serialization Format", "Column Mapping".
 """

@@ -1,4 +1,4 @@
-"""A schema and the path of a column in, the schema with that column added, changed, moved or gone out. Pure.
+"""Add, change, move or drop a column of a schema by its path. Pure.
 
 A path names fields from the top level down, and goes through arrays and maps by ``element``, ``key`` and ``value``.
 Names compare ignoring case; what stays keeps its spelling and its metadata. Protocol: "Type Widening".

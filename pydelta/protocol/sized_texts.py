@@ -1,4 +1,4 @@
-"""``char(n)`` and ``varchar(n)``: declared types in, strings with the declaration in the field's metadata out. Pure.
+"""Turn declared ``char(n)`` and ``varchar(n)`` into strings that keep the declaration in the metadata. Pure.
 
 Files and the log know ``string`` alone; the declaration is kept for writers, which check it, as Spark does.
 """

@@ -1,4 +1,4 @@
-"""Per-file statistics: JSON texts in, typed bounds for chosen columns out; bounds of strings and times, as text, out.
+"""Turn per-file statistics from JSON into typed bounds for chosen columns, and bounds into text.
 
 Imports the standard library alone at the top, since the writer's tasks load it.
 Protocol: "Per-file Statistics". Bounds may be looser than the data, never tighter.

@@ -1,4 +1,4 @@
-"""A table's schema as frozen values <-> its JSON in the log.
+"""Convert a table's schema between frozen values and its JSON in the log.
 
 Protocol: "Schema Serialization Format". Field metadata is kept as it is, whatever it holds.
 """

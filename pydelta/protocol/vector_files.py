@@ -1,4 +1,4 @@
-"""Unique ids of deletion vectors in, the files that hold them out; columns, since a table may have millions.
+"""Find the files that hold deletion vectors by unique id; in columns, since a table may have millions.
 
 Protocol: "Deletion Vector Descriptor Schema".
 """

@@ -1,4 +1,4 @@
-"""A deletion vector's descriptor in, its file and deleted rows out; and back.
+"""Read and make descriptors of deletion vectors: their files, ranges and deleted rows.
 
 ::
 

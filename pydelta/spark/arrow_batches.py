@@ -1,4 +1,4 @@
-"""Settings of Spark's Arrow transfer for the time of one job: rows in, fewer checks a row out.
+"""Set Spark's Arrow transfer for the time of one job, so that it checks less often per row.
 
 Spark asks for the size of the batch under way after each row, which for flat rows costs more than the transfer
 itself. Where rows are flat and a batch has few of them, the question is left out.

@@ -1,4 +1,4 @@
-"""What UPDATE and MERGE set columns to: names and expressions as the user has them in, columns to store out.
+"""Resolve what UPDATE and MERGE set columns to: names and expressions in the user's words, to columns to store.
 
 A value is stored as Spark's ANSI assignment does it: types that do not go together are refused when the statement is
 bound, and a value that does not fit its column fails the job, whatever the session's own mode is.

@@ -1,4 +1,4 @@
-"""Expressions as the user wrote them in, the same resolved and frozen out, for every job of one command.
+"""Resolve and freeze the user's expressions once, for every job of one command.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A commit of this session in; what Spark has cached of the table's earlier versions rebuilt from the new one.
+"""Refresh what Spark has cached of a table's earlier versions after a commit of this session.
 
 ::
 

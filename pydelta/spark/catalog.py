@@ -1,4 +1,4 @@
-"""A name as SQL writes it in, what the session's catalog knows of it out: a Delta location, a view, or neither."""
+"""Look up a name in the session's catalog: a Delta location, a view, or neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an entry is to say in, Spark's own description out: for its in-memory catalog, and for a Hive Metastore."""
+"""Describe a catalog entry in Spark's own classes: for its in-memory catalog, and for a Hive Metastore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of Delta tables in the session's catalog: made, brought up to date, renamed, moved, dropped.
+"""Create, update, rename, move and drop entries of Delta tables in the session's catalog.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Spark's catalog classes, for the code that makes entries: case classes copied by name, the session's Hive client."""
+"""Copy Spark's catalog case classes by name, and get the session's Hive client: for the code that makes entries."""
 
 from __future__ import annotations
 

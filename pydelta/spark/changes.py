@@ -1,4 +1,4 @@
-"""The plan of a change data feed in, a DataFrame of its rows over Spark's own Parquet scan out.
+"""Read a change data feed as a DataFrame over Spark's own Parquet scan, from its plan.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A session in; nothing out when the engine can run on it, else an error that says what to change."""
+"""Check that the engine can run on a session, and raise an error that says what to change if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of one table in, copies under another one's root out: many of them by a Spark job, few by threads."""
+"""Copy a table's files under another table's root: many of them by a Spark job, few by threads."""
 
 from __future__ import annotations
 

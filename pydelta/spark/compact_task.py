@@ -1,4 +1,4 @@
-"""Bins of old Parquet files in, one new file a bin out, Arrow to Arrow. Runs on executors; pyspark is not imported.
+"""Rewrite bins of old Parquet files into one new file per bin, Arrow to Arrow. Runs on executors, without pyspark.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Parquet footers for CONVERT: the schema by Spark's own merge, statistics by pyarrow, both in parallel.
+"""Read Parquet footers for CONVERT: the schema by Spark's own merge, statistics by pyarrow, both in parallel.
 
 Footers of files that others wrote are trusted as far as their bounds hold for every row: of floating-point columns,
 where a NaN may hide behind them, and of INT96 times none are taken.

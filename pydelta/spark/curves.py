@@ -1,4 +1,4 @@
-"""Columns to order rows by in, one sort key along a space-filling curve out, in Spark's own expressions.
+"""Order rows by several columns: one sort key along a space-filling curve, in Spark's own expressions.
 
 ::
 

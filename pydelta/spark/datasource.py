@@ -1,4 +1,4 @@
-"""The registered Python data source ``delta``: the last resort for routes that ``enable`` does not cover.
+"""Register the Python data source ``delta``: the last resort for routes that ``enable`` does not cover.
 
 It reads whole rows through Python workers and prunes no columns, so it is slow; it is right, and it is there.
 Driver-side methods run in a Python process of their own, without the JVM: everything comes from the options.

@@ -1,4 +1,4 @@
-"""One data file of a snapshot in, Arrow batches with the table's columns out, for the data source of last resort."""
+"""Read one data file of a snapshot as Arrow batches, for the data source of last resort."""
 
 from __future__ import annotations
 

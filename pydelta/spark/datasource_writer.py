@@ -1,4 +1,4 @@
-"""The writing side of the Python data source ``delta``: rows of tasks in, one commit out, without a JVM.
+"""Write rows through the Python data source ``delta``, in one commit and without a JVM.
 
 The last resort for writes that ``enable`` does not cover (``INSERT INTO`` in SQL, a session that is not enabled). It
 runs in Python processes that see the options and nothing else of the session, so it appends or overwrites by name,

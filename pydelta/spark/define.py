@@ -1,4 +1,4 @@
-"""A definition and a name or a location in; a table in its log and its entry in the catalog out.
+"""Define a table: commit it to its log and make its entry in the catalog.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A table and its newest version in, what DESCRIBE and SHOW say of it out: columns and order are Spark's own.
+"""Answer DESCRIBE and SHOW for a table's newest version, in Spark's own columns and order.
 
 Everything comes from the log; from the catalog's entry only what the log does not know (database, owner, kind).
 """

@@ -1,4 +1,4 @@
-"""``Engine`` with Spark: conditions are bound by Spark's analyser, rows are read and written by Spark jobs."""
+"""Implement ``Engine`` with Spark: its analyser binds conditions, its jobs read and write rows."""
 
 from __future__ import annotations
 

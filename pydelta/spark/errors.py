@@ -1,4 +1,4 @@
-"""A ``DeltaError`` in, the same error that is also what Spark users catch out.
+"""Turn a ``DeltaError`` into one that Spark users catch, too.
 
 A table that is not there, a name that does not resolve, text that does not parse and a schema that does not fit are
 ``AnalysisException`` to Spark users; each such error gets a twin class that derives from both.

@@ -1,4 +1,4 @@
-"""What ``DeltaTable`` needs from a Spark session: locating logs, making frames of results, errors Spark users catch."""
+"""Give ``DeltaTable`` what it needs from Spark: logs by location or name, frames of results, Spark's error classes."""
 
 from __future__ import annotations
 

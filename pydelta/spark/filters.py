@@ -1,4 +1,4 @@
-"""Catalyst expressions in, the engine's predicate trees out; what has no counterpart becomes ``Unknown``.
+"""Translate Catalyst expressions into the engine's predicates; what has no counterpart becomes ``Unknown``.
 
 An expression crosses as JSON in one call. JSON loses three things, which are fetched from the node itself by its
 position: the values of an ``InSet``, binary literals, and the instant of a timestamp (its text is in the session zone).

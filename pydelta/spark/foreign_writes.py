@@ -1,4 +1,4 @@
-"""What Spark is about to write files to, a path or a name, in; an error out where a Delta table's folder is.
+"""Refuse Spark's own file writes into a Delta table's folder, by path or by name.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Rows without values in identity columns in, the same rows with values out; and how far that went.
+"""Add values of identity columns to rows that have none, and tell how far they went.
 
 ::
 

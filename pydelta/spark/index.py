@@ -1,4 +1,4 @@
-"""A snapshot's files in, Spark's ``FileIndex`` out: the planner asks it which files to read, the JVM reads them.
+"""Tell Spark's planner which files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A Spark session in, JVM classes and bulk operations out; the one place that knows Spark versions.
+"""Bind JVM classes and bulk operations of a Spark session; the one place that knows Spark versions.
 
 Class look-ups through py4j cost milliseconds each and calls on a bound class a fraction of one, so every class is
 bound once a session. Whatever grows with the table (files, partitions) crosses in one buffer, never one call an item.

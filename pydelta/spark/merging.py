@@ -1,4 +1,4 @@
-"""A source and clauses bound to a snapshot in; pairs of rows found and new files written out. All by Spark's own plans.
+"""Find the pairs of a merge's rows and write its new files, by Spark's own plans.
 
 ::
 

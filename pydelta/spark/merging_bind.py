@@ -1,4 +1,4 @@
-"""Condition and clauses of a merge as the user has them in, the same resolved once out, before any row is read.
+"""Resolve the condition and clauses of a merge once, before any row is read.
 
 ::
 

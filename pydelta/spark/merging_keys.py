@@ -1,4 +1,4 @@
-"""A resolved merge condition in, what it says of the table's columns out: equal keys, conditions of their own.
+"""Find in a resolved merge condition what narrows the files to read: equal keys, conditions on the table alone.
 
 Nothing here decides what a merge does: it narrows the files that are read. What cannot be understood, or computed
 from the source alone, narrows nothing.

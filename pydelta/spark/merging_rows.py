@@ -1,4 +1,4 @@
-"""Pairs of rows, and source rows without one, in; the rows that a merge writes out, as its clauses leave them.
+"""Make the rows that a merge writes, from its pairs of rows and the source rows without one.
 
 ::
 

@@ -1,4 +1,4 @@
-"""An aggregate over one Delta relation in, its one row from exact statistics out, where they are exact.
+"""Answer an aggregate over one Delta table from statistics, where these are exact.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Rows on their way into a Python worker in, how many Spark itself counted out: one node in the plan, no second job.
+"""Count rows on their way into a Python worker, by Spark itself: one node in the plan, no second job.
 
 The count is an accumulator of the very job that runs the rows. Spark adds to it once a partition, when the first
 successful attempt of its task ends: attempts that fail, or that speculation starts beside another, count nothing.

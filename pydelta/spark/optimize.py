@@ -1,4 +1,4 @@
-"""Files to rewrite in, new files with the same rows out: one Spark job over all bins.
+"""Rewrite the rows of files into new ones: one Spark job over all bins.
 
 ::
 

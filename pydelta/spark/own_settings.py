@@ -1,4 +1,4 @@
-"""Settings of a session for the time of a job of ours; afterwards they are as the user has them.
+"""Change settings of a session for one job of ours, and restore the user's afterwards.
 
 ``spark.sql.parquet.filterPushdown`` is off while rows that match are looked for: on its way to Parquet a constant
 passes through Java's old calendar and text classes, and comes out as another one where these have none such (the days

@@ -1,4 +1,4 @@
-"""Which sessions are enabled, and methods of PySpark's classes replaced while at least one is; put back afterwards."""
+"""Replace methods of PySpark's classes while at least one session is enabled, and restore them afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder somebody works in and Spark's settings in; where a local session keeps managed tables and names out.
+"""Decide where a local session keeps managed tables and names, from its folder and settings.
 
 ::
 

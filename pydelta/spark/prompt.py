@@ -1,4 +1,4 @@
-"""Statements in, typed or from a script; results drawn, and an exit code, out: what ``pydelta sql`` runs.
+"""Run statements, typed or from a script, draw their results, and return an exit code: ``pydelta sql``.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a statement gave, or the error that it raised, in; text for a terminal, CSV or JSON lines out."""
+"""Write a statement's result, or its error, as text for a terminal, CSV or JSON lines."""
 
 from __future__ import annotations
 

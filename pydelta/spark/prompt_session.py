@@ -1,4 +1,4 @@
-"""Where a prompt's names are kept, a master and settings in, an enabled session out, its start-up chatter in a file."""
+"""Start an enabled session for the prompt, with its start-up chatter in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings in, an enabled session out, without what the JVM writes to standard error while it starts."""
+"""Start an enabled session without what the JVM writes to standard error meanwhile."""
 
 from __future__ import annotations
 

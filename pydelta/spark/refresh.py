@@ -1,4 +1,4 @@
-"""An analysed plan in, its scans of Delta tables found, or moved to the newest versions of their tables."""
+"""Find the scans of Delta tables in an analysed plan, or move them to the newest versions of their tables."""
 
 from __future__ import annotations
 

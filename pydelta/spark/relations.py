@@ -1,4 +1,4 @@
-"""SQL as Spark parsed it in, the same plan with Delta relations as native scans out.
+"""Replace Delta relations in a parsed plan with native scans.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A session in; ``format("delta")``, tables, SQL and writers of that session answered by this engine from then on.
+"""Route a session's ``format("delta")``, tables, SQL and writers to this engine.
 
 ::
 

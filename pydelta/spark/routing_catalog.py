@@ -1,4 +1,4 @@
-"""``spark.catalog``: tables made and cached by name, answered here for Delta tables."""
+"""Route ``spark.catalog``: Delta tables are made and cached by name here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spark.read…load``, ``table``, ``spark.table`` and ``spark.sql``, answered here."""
+"""Route ``spark.read…load``, ``table``, ``spark.table`` and ``spark.sql`` to this engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``df.write`` and ``df.writeTo``: what goes to a Delta table goes to this engine, all else to Spark."""
+"""Route ``df.write`` and ``df.writeTo``: Delta tables to this engine, all else to Spark."""
 
 from __future__ import annotations
 

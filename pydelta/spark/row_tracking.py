@@ -1,4 +1,4 @@
-"""Row tracking in a scan: what it reads beside the table's columns in, each row's id and version out.
+"""Compute each row's id and version in a scan, from what it reads next to the table's columns.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a table's definition says in SQL, asked of Spark: does a default fit, which rows break a rule."""
+"""Ask Spark about the SQL in a table's definition: does a default fit, which rows break a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot in, a DataFrame over Spark's own Parquet scan out.
+"""Scan a snapshot as a DataFrame over Spark's own Parquet scan.
 
 ::
 

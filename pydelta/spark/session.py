@@ -1,4 +1,4 @@
-"""Settings in, an enabled Spark session out."""
+"""Start an enabled Spark session with the given settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE, COMMENT ON and DROP TABLE as Spark parsed them in, changes of the log and of the catalog entry out."""
+"""Run ALTER TABLE, COMMENT ON and DROP TABLE as Spark parsed them: change the log and the catalog entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DELETE, UPDATE, MERGE and TRUNCATE as Spark parsed them in, the engine's commands run, one row of counts out."""
+"""Run DELETE, UPDATE, MERGE and TRUNCATE as Spark parsed them, and return one row of counts."""
 
 from __future__ import annotations
 

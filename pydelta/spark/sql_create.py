@@ -1,4 +1,4 @@
-"""CREATE and REPLACE TABLE as Spark parsed it in; a table, with its rows or without, and its catalog entry out."""
+"""Run CREATE and REPLACE TABLE as Spark parsed them: the table, with or without rows, and its catalog entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement of ``spark.sql`` in; what it gives, when a Delta table is what it is about, else None: it is Spark's.
+"""Dispatch a statement of ``spark.sql``: run it if it is about a Delta table; None leaves it to Spark.
 
 ::
 

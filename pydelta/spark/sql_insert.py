@@ -1,4 +1,4 @@
-"""INSERT as Spark parsed it in, one commit out.
+"""Run INSERT as Spark parsed it, in one commit.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Nodes of a parsed statement in, what they name out: tables, columns, texts, types, options."""
+"""Read what nodes of a parsed statement name: tables, columns, texts, types, options."""
 
 from __future__ import annotations
 

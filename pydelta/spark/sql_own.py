@@ -1,4 +1,4 @@
-"""Statements that only this engine knows in, its commands run, what they tell as frames out."""
+"""Run the statements that only this engine knows, and return what they report as frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DESCRIBE, SHOW and EXPLAIN as Spark parsed them in, frames with Spark's own columns out, made from the log."""
+"""Answer DESCRIBE, SHOW and EXPLAIN as Spark parsed them: frames with Spark's own columns, from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a file table in, the wire form of Hadoop's ``FileStatus`` out: vectorised, no object a file.
+"""Encode a file table as Hadoop's ``FileStatus`` messages: vectorised, no object per file.
 
 One record is a four-byte length and a ``FileStatusProto`` message. Integers are written as varints of a fixed width
 (continuation bits on zero groups, which protobuf readers accept), so that everything but the path has a fixed

@@ -1,4 +1,4 @@
-"""What spark-submit passed to this process, without a session: for jobs that only need its settings."""
+"""Read what spark-submit passed to this process, without a session: for jobs that only need its settings."""
 
 from __future__ import annotations
 

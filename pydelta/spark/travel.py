@@ -1,4 +1,4 @@
-"""What a user wrote to name a version (options, ``path@v12``, ``VERSION AS OF``) in, the snapshot out."""
+"""Find the snapshot of the version that a user named: options, ``path@v12``, ``VERSION AS OF``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that goes, or gets another name, in; its twin in the session's catalog taken along.
+"""Drop or rename a table's twin in the session's catalog together with the table.
 
 The twin is the entry over symlink manifests that ``catalog_sync`` makes for Trino and Presto. Only one that is the
 table's own, by location and by id, is touched.

@@ -1,4 +1,4 @@
-"""PySpark's ``StructType`` <-> the log's, by way of the JSON that both share ("Schema Serialization Format")."""
+"""Convert PySpark's ``StructType`` to the log's and back, by their shared JSON ("Schema Serialization Format")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that an UPDATE changes, and those beside them, in; new files out."""
+"""Write the new files of an UPDATE: the rows that it changes, and the copied rows of their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VACUUM in a Spark session: a query as an inventory, the session's retention check, the result as a DataFrame."""
+"""Run VACUUM in a Spark session: a query as the inventory, the session's retention check, a DataFrame as the result."""
 
 from __future__ import annotations
 

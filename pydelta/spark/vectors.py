@@ -1,4 +1,4 @@
-"""Deletion vectors in a scan: files with vectors apart from those without, and Spark's own test of a bit between.
+"""Apply deletion vectors in a scan: Spark tests a row's bit itself, and only in files that have a vector.
 
 ::
 

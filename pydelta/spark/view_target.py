@@ -1,4 +1,4 @@
-"""A name in, the Delta table that a change of it is made to out: a table, or what a view shows whole and unchanged.
+"""Find the Delta table that a change of a name goes to: a table, or what a view shows whole and unchanged.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Arrow arrays as Spark sends them in, arrays as the files hold them out. Runs on executors; pyarrow only.
+"""Convert Arrow arrays from Spark's form to that of the files. Runs on executors; pyarrow only.
 
 The differences: physical names and field ids in structs, times in UTC or milliseconds, void columns gone.
 """

@@ -1,4 +1,4 @@
-"""A DataFrame as the user has it in, one with exactly the table's columns out, in which a bad row fails the job.
+"""Fit a user's DataFrame to exactly the table's columns; a bad row fails the job.
 
 ::
 

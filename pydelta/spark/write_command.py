@@ -1,4 +1,4 @@
-"""A DataFrame, a location or a table name and a writer's options in, one commit (and a catalog entry) out.
+"""Write a DataFrame to a location or a table by name, in one commit (and a catalog entry).
 
 Everything that writes rows through Spark ends here: the routes of ``enable``, the jobs, the demo.
 """

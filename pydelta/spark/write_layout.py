@@ -1,4 +1,4 @@
-"""A table's definition in, the executor's ``WriteTask`` and the order of its columns out; records back into ``add``.
+"""Make the executor's ``WriteTask`` and its column order from a table's definition, and ``add`` from its records.
 
 No session is needed here, so the Python data source uses it too.
 """

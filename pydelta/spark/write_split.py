@@ -1,4 +1,4 @@
-"""A batch and the values of its partition columns in, pieces of equal values out. Runs on executors; pyspark-free.
+"""Split a batch into pieces of equal partition values. Runs on executors, without pyspark.
 
 ::
 

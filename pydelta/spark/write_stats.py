@@ -1,4 +1,4 @@
-"""Row groups on their way into a file and the file's footer in, the statistics JSON of its ``add`` action out.
+"""Collect the statistics JSON of a file's ``add`` action while its row groups are written.
 
 Bounds come from the Parquet footer, where they cost nothing; what a footer cannot say (INT96 times, nulls of whole
 arrays and maps) is taken from the Arrow data. Runs on executors.

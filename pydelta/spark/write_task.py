@@ -1,4 +1,4 @@
-"""Arrow batches of one task in, Parquet files under final names and one record per file out. Runs on executors.
+"""Write Arrow batches of one task to Parquet files under final names, one record per file. Runs on executors.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A DataFrame in, Parquet files under their final names and their ``add`` actions out: one Spark job, no staging.
+"""Write a DataFrame to Parquet files under their final names, in one Spark job without staging.
 
 Rows go through ``mapInArrow`` to ``write_task`` on the executors; one record a file comes back. Storage settings
 travel inside the pickled function, so that they are in no plan, no setting and no event log.

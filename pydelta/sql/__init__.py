@@ -1,4 +1,4 @@
-"""The statements on tables that Spark's parser does not know.
+"""Parse the statements on tables that Spark's parser does not know.
 
 ::
 

@@ -1,4 +1,4 @@
-"""SQL text in, a statement out; what is wrong with it is shown at its token."""
+"""Parse SQL text into a statement; an error points at the token that is wrong."""
 
 from __future__ import annotations
 

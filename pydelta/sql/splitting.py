@@ -1,4 +1,4 @@
-"""Text with any number of statements in; the statements, and what is not ended yet, out.
+"""Split text into its statements, and what is not ended yet.
 
 A semicolon ends a statement unless it stands in a string, a quoted name, a comment or a ``BEGIN … END`` block.
 """

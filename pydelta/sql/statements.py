@@ -1,4 +1,4 @@
-"""Statements as values. Conditions and queries stay text, which Spark's own parser reads."""
+"""Define the statements as values. Conditions and queries stay text, which Spark's own parser reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes and listings behind one small interface.
+"""Read, write and list bytes behind one small interface.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Hadoop's ``fs.gs.*`` and ``fs.azure.*`` settings in, one ``Connection`` out."""
+"""Read Hadoop's ``fs.gs.*`` and ``fs.azure.*`` settings into one ``Connection``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HDFS behind the ``Store`` interface, through hdfs-native: no JVM, no libhdfs.
+"""Serve HDFS as a ``Store``, through hdfs-native: no JVM, no libhdfs.
 
 A create writes a temporary file and renames it without overwriting, which the NameNode does in one step.
 """

@@ -1,4 +1,4 @@
-"""An hdfs-native exception in, ours out: what the server said, without its stack trace.
+"""Translate an hdfs-native exception into ours: what the server said, without its stack trace.
 
 The client raises Python's own classes, and the server's exception stands in their text, printed as Rust prints values:
 ``RPCError("org.apache.hadoop.….SafeModeException", "…")``, the lines of the trace behind an escaped newline.

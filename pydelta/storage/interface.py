@@ -1,4 +1,4 @@
-"""What the engine asks of a store: bytes and listings, and one create that only one writer can win.
+"""Define what the engine asks of a store: bytes, listings, and one create that only one writer can win.
 
 A ``Store`` is bound to a root URI (a table's location, or any prefix); every ``path`` is relative to it,
 uses ``/`` and is *not* URL-encoded. Nothing here knows the log's format.

@@ -1,4 +1,4 @@
-"""Local disk behind the ``Store`` interface: a URI's directory in, bytes and listings out."""
+"""Serve a directory of the local disk as a ``Store``."""
 
 from __future__ import annotations
 

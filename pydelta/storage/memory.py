@@ -1,4 +1,4 @@
-"""A store in memory, for tests and trials: one dictionary a name, shared by all stores of that name in the process."""
+"""Keep a store in memory, for tests and trials: one dictionary per name, shared by all stores of that name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An object store client's exception in, what happened out: was it sent, was it applied, can it be repeated.
+"""Translate an object store's exception into what happened: was it sent, was it applied, can it be repeated.
 
 The client tells the kinds of failure apart only in the text of its exceptions, so that text is read in this one place.
 """

@@ -1,4 +1,4 @@
-"""S3, Google and Azure storage behind the ``Store`` interface, through obstore: a bucket's prefix in, bytes out.
+"""Serve S3, Google and Azure storage as a ``Store``, through obstore.
 
 A put-if-absent is sent once and never repeated by the client: a repeat after a lost reply would meet its own object
 and report it as someone else's.

@@ -1,4 +1,4 @@
-"""Hadoop's ``fs.s3a.*`` settings and the environment in, one ``Connection`` out: configured once, for Spark and for us.
+"""Read Hadoop's ``fs.s3a.*`` settings and the environment into one ``Connection``, the same for Spark and for us.
 
 ``fs.gs.*`` and ``fs.azure.*`` are read in ``cloud_options``. Nothing here opens a connection, and no ``repr`` shows a
 secret.

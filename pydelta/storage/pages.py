@@ -1,4 +1,4 @@
-"""A store in, everything below its root out, page by page: columns instead of one object a file.
+"""List everything below a store's root, page by page: columns instead of one object per file.
 
 Object stores answer a thousand keys a request and can begin anywhere in the order of keys, so that ranges of keys are
 listed side by side. File systems are walked, and say which directories there are.

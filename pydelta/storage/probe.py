@@ -1,4 +1,4 @@
-"""Does put-if-absent hold? Several S3 look-alikes let two writers create one object; a race shows it.
+"""Test whether put-if-absent holds: several S3 look-alikes let two writers create one object; a race shows it.
 
 A store in, a result out; at a process's first commit to a bucket ``ensure_safe`` refuses one that failed.
 """

@@ -1,4 +1,4 @@
-"""An object in, a seekable file over its byte ranges out: nothing of it is held but what is being read."""
+"""Read an object as a seekable file over its byte ranges: nothing is held but what is being read."""
 
 from __future__ import annotations
 

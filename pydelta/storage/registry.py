@@ -1,4 +1,4 @@
-"""A location -> the store that serves it, by URI scheme; users add schemes of their own."""
+"""Open the store that serves a location, by URI scheme; users add schemes of their own."""
 
 from __future__ import annotations
 

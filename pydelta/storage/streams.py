@@ -1,4 +1,4 @@
-"""Writes in, one whole object out at ``close``: what every store's writer has in common."""
+"""Collect writes into one whole object at ``close``: what every store's writer has in common."""
 
 from __future__ import annotations
 

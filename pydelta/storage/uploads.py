@@ -1,4 +1,4 @@
-"""Bytes of a stream in, one object out: one put for a small object, a multipart upload beside the writing else."""
+"""Upload a stream of bytes as one object: one put for a small object, else a multipart upload meanwhile."""
 
 from __future__ import annotations
 

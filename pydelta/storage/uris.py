@@ -1,4 +1,4 @@
-"""Locations as users write them -> one spelling of the URI."""
+"""Normalise locations as users write them to one spelling of the URI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listed object in, all of its bytes out: a reading that ends early is no end of the object.
+"""Read all bytes of a listed object: a reply that ends early is not the end of the object.
 
 A commit whose last lines are missing parses, and so does a manifest: what they name would be taken for unneeded.
 """

@@ -1,4 +1,4 @@
-"""What tests of the engine, ours and its users', need: stores that count or fail, deterministic interleavings.
+"""Provide what tests of the engine, ours and its users', need: faulty stores, deterministic interleavings.
 
 ::
 

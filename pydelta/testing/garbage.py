@@ -1,4 +1,4 @@
-"""A table with files of every age, for tests of what may be deleted: a few bytes a file, no Parquet in them."""
+"""Make a table with files of every age, for tests of what may be deleted: a few bytes per file, no Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that run one at a time in an order given beforehand: interleavings without sleeps and without luck."""
+"""Run threads one at a time in a given order: interleavings without sleeps and without luck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations at the level of the log, over files that hold no bytes: what races and crashes are tried with.
+"""Define operations at the level of the log, over files that hold no bytes: for races and crashes.
 
 A file's rows are written into a tag of its ``add``, so that the rows of a table can be told from its log alone.
 Each ``LogOperation`` also says what it does to the rows when nothing interferes: the model that outcomes are compared

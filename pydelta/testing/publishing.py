@@ -1,4 +1,4 @@
-"""GENERATE as an operation that can be stopped between its steps, for tests of interleavings and faults."""
+"""Run GENERATE as an operation that can be stopped between its steps, for tests of interleavings and faults."""
 
 from __future__ import annotations
 

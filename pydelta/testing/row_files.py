@@ -1,4 +1,4 @@
-"""Files that hold no bytes: a file's rows are written into a tag of its ``add``, and an engine that reads them there.
+"""Keep a file's rows in a tag of its ``add``, not in bytes, with an engine that reads them there.
 
 The rows of a table can then be told from its log alone. Tables are partitioned by ``p`` (string) and have one more
 column, ``x`` (long).

@@ -1,4 +1,4 @@
-"""Stores for tests: one that counts, one that fails on purpose. Both wrap a real store and keep its interface."""
+"""Count the calls of a store, or make them fail on purpose. Both wrap a real store and keep its interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions and small Arrow tables in, a Delta table out, through any ``Store``: no Spark, no transaction."""
+"""Build a Delta table from actions and small Arrow tables, in any ``Store``: no Spark, no transaction."""
 
 from __future__ import annotations
 

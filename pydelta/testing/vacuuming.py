@@ -1,4 +1,4 @@
-"""VACUUM as an operation that races and crashes are tried with, and a table that has something to delete."""
+"""Run VACUUM as an operation for tests of races and crashes, on a table that has something to delete."""
 
 from __future__ import annotations
 

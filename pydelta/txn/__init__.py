@@ -1,4 +1,4 @@
-"""An intention in, a version out.
+"""Turn what a command intends into a new version of the table.
 
 ::
 

@@ -1,4 +1,4 @@
-"""An intention in, one new version out: put if absent, and after a lost race rebase forward and try again.
+"""Commit one new version: put if absent, and after a lost race rebase forward and try again.
 
 ::
 

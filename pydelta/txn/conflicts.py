@@ -1,4 +1,4 @@
-"""Reads, staged actions and one winning commit -> the reason why they cannot both stand, or None. No I/O.
+"""Decide whether a concurrent commit conflicts with ours, and why. No I/O.
 
 ::
 

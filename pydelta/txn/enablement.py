@@ -1,4 +1,4 @@
-"""Definitions before and after a commit in, what the later one says of the beginning of in-commit timestamps out. Pure.
+"""Record when in-commit timestamps begin, from the table's definitions before and after a commit. Pure.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A landed commit in, whatever should follow it out: checksum, checkpoint, log clean-up, and the hooks of others.
+"""Run what follows a landed commit: checksum, checkpoint, log clean-up, and the hooks of others.
 
 A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
 Each has a deadline for all that it waits for (``spark.pydelta.hooks.timeout``), since whoever committed waits with it.

@@ -1,4 +1,4 @@
-"""A scan and the files a winner added -> the first file the scan would have had to read.
+"""Find the first file among a winner's adds that a scan would have had to read.
 
 The same pruning that chose what was read decides it, so the two can never disagree about a condition.
 """

@@ -1,4 +1,4 @@
-"""The points of a transaction at which a test (or a monitor) may step in, and the pause between attempts."""
+"""Name the points of a transaction at which a test (or a monitor) may step in; pause between attempts."""
 
 from __future__ import annotations
 

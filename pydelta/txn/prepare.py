@@ -1,4 +1,4 @@
-"""What a command staged -> what goes into the commit file, for one attempt at one version.
+"""Prepare what goes into the commit file from what a command staged, per attempt at a version.
 
 ``check_staged`` runs once and refuses what may never be in a log; ``render`` runs for each attempt and fills in
 whatever depends on the version: ``commitInfo``, in-commit timestamps, row ids.

@@ -1,4 +1,4 @@
-"""What a transaction has looked at -> what a winning commit may not have changed.
+"""Record what a transaction has read, which a winning commit may not have changed.
 
 Files are kept in columns (path, dv_id): a scan of a million files records a frame, never a million objects.
 """

@@ -1,4 +1,4 @@
-"""Two commits that hide rows of the same files -> how both can stand, as far as they hide different rows.
+"""Rebase commits that hide rows of the same files, as far as they hide different rows.
 
 ::
 

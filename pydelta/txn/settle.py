@@ -1,4 +1,4 @@
-"""One version's commit file put, and what became of it told: landed, lost, or unknown.
+"""Put one version's commit file, and tell what became of it: landed, lost, or unknown.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A commit's actions, sorted by kind: of the transaction that wants to commit, and of the one that won.
+"""Sort a commit's actions by kind: of the transaction that wants to commit, and of the one that won.
 
 Both sides are the same value, so a rule of ``conflicts`` compares like with like.
 """

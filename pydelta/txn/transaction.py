@@ -1,4 +1,4 @@
-"""A snapshot to read from and a commit at the end: what commands and writers work with.
+"""Provide a snapshot to read from and a commit at the end: what commands and writers work with.
 
 ::
 
