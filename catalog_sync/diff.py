@@ -52,10 +52,10 @@ __all__ = [
 class TableAction(enum.Enum):
     """What becomes of the entry itself."""
 
-    NONE = "none"
-    CREATE = "create"
-    ALTER = "alter"
-    RECREATE = "recreate"
+    NONE = enum.auto()
+    CREATE = enum.auto()
+    ALTER = enum.auto()
+    RECREATE = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +66,12 @@ class FoundTable:
     columns: tuple[HiveColumn, ...]
     partition_columns: tuple[HiveColumn, ...]
     parameters: Mapping[str, str]
-    table_type: str = "EXTERNAL_TABLE"
 
     @property
     def version(self) -> int | None:
         """The synced version; None where there is none to be read."""
-        text = self.parameters.get(VERSION_KEY, "")
-        return int(text) if text.isdigit() else None
+        text = self.parameters.get(VERSION_KEY)
+        return int(text) if text and text.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +247,7 @@ def described(plan: SyncPlan) -> Sequence[str]:
     """The plan as lines for people."""
     lines = []
     if plan.table is not TableAction.NONE:
-        lines.append(f"{plan.table.value} the table" + (f" ({plan.reason})" if plan.reason else ""))
+        lines.append(f"{plan.table.name.lower()} the table" + (f" ({plan.reason})" if plan.reason else ""))
     for verb, names in (("add", plan.add), ("move", plan.move), ("drop", plan.drop)):
         lines += [f"{verb} partition {name}" for name in names]
     lines += [f"found {drift.partition}: {drift.what}" for drift in plan.drift]

@@ -470,7 +470,6 @@ def found_table(entry: Any) -> FoundTable:
         columns=_columns(entry.sd.cols),
         partition_columns=_columns(entry.partitionKeys or ()),
         parameters=dict(entry.parameters or {}),
-        table_type=entry.tableType or "",
     )
 
 

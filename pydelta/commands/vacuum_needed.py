@@ -13,7 +13,7 @@ import bisect
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -72,8 +72,8 @@ class CommitTimeline:
 
     def is_retained(self, version: int, cutoff_ms: int) -> bool:
         """Whether a version was the newest one at or after a time, so that all its files must stay."""
-        if version >= self.newest:
-            return version == self.newest
+        if version == self.newest:
+            return True
         if version + 1 not in self.versions:
             return False
         return self.times_ms[self.versions.index(version + 1)] >= cutoff_ms
@@ -145,8 +145,9 @@ def files_of_commits(
         StorageError: One could not be read to its end.
     """
     wanted = list(versions)
-    first = commit_file(min(wanted, default=0))
-    listed = {info.path: info for info in log.store.list_from(first, prefix=LOG_DIR)} if wanted else {}
+    if not wanted:
+        return []
+    listed = {info.path: info for info in log.store.list_from(commit_file(min(wanted)), prefix=LOG_DIR)}
 
     def read(version: int) -> CommittedFiles | None:
         path = f"{LOG_DIR}/{commit_file(version)}"
@@ -163,7 +164,7 @@ def files_of_commits(
         frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
         return CommittedFiles(version=version, files=frame if adds else frame.filter(pl.col("kind") != "add"))
 
-    with ThreadPoolExecutor(max_workers=max(1, min(_READERS, len(wanted)))) as pool:
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:  # it starts no more than it needs
         return [found for found in pool.map(read, wanted) if found is not None]
 
 
@@ -238,22 +239,22 @@ def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Se
             continue
         (live if kind is _Named.LIVE else others).add(paths)
         others.add(places.maybe_of_files(files))
-    needed = Needed(live=live.index(), others=others.index(), held_back=0, sample=sample, timeline=timeline)
+    of_newest, retained = live.index(), others.index()
     named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
     lines = [places.under(named.locations), *(_named_by_clone(clone, places, cutoff_ms) for clone in clones)]
     extra = pl.concat(lines).unique()
-    extra = extra.filter(~needed.may_hold(extra))
+    extra = extra.filter(~(of_newest.may_hold(extra) | retained.may_hold(extra)))
     others.add(extra)
     others.add(places.maybe(named.locations))
-    return replace(needed, others=others.index(), held_back=len(extra))
+    return Needed(live=of_newest, others=others.index(), held_back=len(extra), sample=sample, timeline=timeline)
 
 
 class _Named(enum.Enum):
     """Why a log names files."""
 
-    LIVE = "live"
-    RETAINED = "retained"
-    EXPIRED = "expired"
+    LIVE = enum.auto()
+    RETAINED = enum.auto()
+    EXPIRED = enum.auto()
 
 
 def _named_by(
@@ -263,14 +264,13 @@ def _named_by(
     for batch in snapshot.files.path_batches():
         yield _Named.LIVE, batch.rename({"dv_id": "vector"})
     for batch in snapshot.files.tombstone_batches():
-        # A tombstone that says no time has expired, unless its commit is one of those read below.
-        retained = batch["deletion_timestamp"].fill_null(0) >= cutoff_ms
+        # A tombstone that says no time (null, and no filter lets it pass) has expired, unless its commit is read below.
+        retained = batch["deletion_timestamp"] >= cutoff_ms
         files = batch.select("path", vector="dv_id")
         yield _Named.EXPIRED, files
         yield _Named.RETAINED, files.filter(retained)
     for commit in files_of_commits(log, timeline.since(cutoff_ms)):
-        if commit.files.height:
-            yield _Named.RETAINED, commit.files
+        yield _Named.RETAINED, commit.files
 
 
 def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.Series:
@@ -287,4 +287,4 @@ def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.S
             f"The shallow clone {clone.uri} reads files of this table, and which ones cannot be told: {error.message}",
             hint="Make it readable from here. If it is gone for good, delete its note in _pydelta/clones.",
         ) from error
-    return pl.concat(found).unique()
+    return pl.concat(found)

@@ -47,7 +47,7 @@ def read_deleted_rows(
     *,
     store: Store,
     root: str,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None,
 ) -> list[Positions]:
     """The deleted rows of each vector, in the order given.
 

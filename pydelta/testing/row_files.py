@@ -99,7 +99,7 @@ def live_values(add: AddFile, root: str) -> list[int]:
 def _hidden_rows(add: AddFile, root: str) -> set[int]:
     if add.deletion_vector is None:
         return set()
-    (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root)
+    (hidden,) = read_deleted_rows([add.deletion_vector], store=open_store(root), root=root, options=None)
     return set(hidden.tolist())
 
 

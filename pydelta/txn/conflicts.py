@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pydelta.errors import (
     ConcurrentAppendException,
@@ -238,7 +239,7 @@ def _vacuumed_meanwhile(reads: ReadSet, staged: Staged, winner: WinningCommit, l
     )
 
 
-_Rule = Callable[[ReadSet, Staged, WinningCommit, Isolation], Conflict | None]
+_Rule: TypeAlias = Callable[[ReadSet, Staged, WinningCommit, Isolation], Conflict | None]
 
 _RULES: Sequence[_Rule] = (
     _protocol_changed,

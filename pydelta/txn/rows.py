@@ -188,8 +188,6 @@ def rebase(staged: Staged, reads: ReadSet, reconciled: Reconciled, *, store: Sto
     Raises:
         StorageError: The store refused; nothing is left behind.
     """
-    if not reconciled.read:
-        return Rebased(staged=staged, reads=reads)
     files = pl.concat([reads.files, key_frame([add.key for add in reconciled.read])])
     reads = dataclasses.replace(reads, files=files)
     if not reconciled.rewrites:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 AREAS: Final[dict[str, tuple[str, ...]]] = {
-    "pydelta/predicate/masks.py": ("tests/unit/predicate",),
-    "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
-    "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
-    "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
     "pydelta/commands/vacuum_needed.py": (
         "tests/unit/commands/test_vacuum_needed.py",
         "tests/unit/commands/test_vacuum_kept.py",
         "tests/unit/commands/test_vacuum_plan.py",
     ),
+    "catalog_sync/diff.py": ("tests/unit/sync/test_sync_plan.py",),
+    "pydelta/predicate/masks.py": ("tests/unit/predicate",),
+    "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
+    "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
+    "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
+    "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
+    "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
     "pydelta/commands/vacuum_paths.py": (
         "tests/unit/commands/test_vacuum_plan.py",
         "tests/unit/commands/test_vacuum_kept.py",
     ),
-    "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
-    "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
-    "pydelta/manifests/changes.py": ("tests/unit/manifests",),
-    "pydelta/manifests/contents.py": ("tests/unit/manifests",),
-    "catalog_sync/diff.py": ("tests/unit/sync",),
+    "pydelta/manifests/changes.py": ("tests/unit/manifests/test_publish_manifests.py",),
+    "pydelta/manifests/contents.py": ("tests/unit/manifests/test_publish_manifests.py",),
 }

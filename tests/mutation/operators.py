@@ -311,6 +311,8 @@ def _of_expression(place: _Place, node: Any, imported: frozenset[str], *, condit
     for child_place, child in _children(node):
         if isinstance(node, ast.Call) and child_place.field == "func" and isinstance(child, ast.Name):
             continue
+        if isinstance(child, ast.keyword) and child.arg == "strict" and ast.unparse(node).startswith("zip("):
+            continue  # an assertion
         decides = (
             isinstance(node, ast.BoolOp)
             or child_place.field in ("test", "ifs")

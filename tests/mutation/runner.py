@@ -7,8 +7,12 @@ so that a busy machine gives the same answer.
 
 from __future__ import annotations
 
+import ast
+import gc
+import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -16,13 +20,13 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+_THREADS = "/proc/self/task"
 _MEMORY_BYTES = 4 << 30
 _PRELOADED = ("hypothesis", "hypothesis.strategies", "lark", "msgspec", "numpy", "obstore", "polars", "pyarrow.parquet")
 
@@ -56,10 +60,12 @@ def copy_tree(root: Path, to: Path) -> None:
 
 def preload() -> None:
     """Loads what every run needs and no mutant changes, none of which keeps a thread that a fork would lose."""
-    import pytest  # noqa: F401
+    from _pytest.config import default_plugins
 
-    for name in _PRELOADED:
+    for name in (*_PRELOADED, *(f"_pytest.{name}" for name in default_plugins)):
         importlib.import_module(name)
+    for plugin in importlib.metadata.entry_points(group="pytest11"):
+        plugin.load()
 
 
 class Runner:
@@ -81,13 +87,15 @@ class Runner:
     ) -> None:  # fmt: skip
         self._tree, self._path, self._tests, self._scratch = tree, path, tuple(tests), scratch
         self._jobs, self._options, self._spare = jobs, tuple(options), spare
-        self._kills: Counter[str] = Counter()
+        self._kills: dict[str, int] = {}
         self._limit = 600.0
         self._number = 0
+        self._name = path.removesuffix(".py").replace("/", ".")
 
     def baseline(self) -> Outcome:
         """Runs the tests on the module as it is, and sets the limit of a mutant by what they take."""
         source = (self._tree / self._path).read_text()
+        self._load_the_others(source)
         ((_, outcome),) = self.run([(None, lambda: source)])
         self._limit = 4 * outcome.cpu + self._spare
         return outcome
@@ -106,8 +114,31 @@ class Runner:
             key, report = running.pop(process)
             outcome = self._outcome(report, status, usage.ru_utime + usage.ru_stime)
             if not outcome.survived:
-                self._kills[outcome.by] += 1
+                self._kills[outcome.by] = self._number
             yield key, outcome
+
+    def _load_the_others(self, source: str) -> None:
+        """Loads the modules that the tests use and that do not import this one: no mutant changes them."""
+        packages = {path.name for path in self._tree.iterdir() if (path / "__init__.py").exists()}
+        for name in [name for name in sys.modules if name.split(".")[0] in packages]:
+            del sys.modules[name]
+        listed = self._scratch / "modules"
+        process = self._fork(source, listed, collect=True)
+        os.waitpid(process, 0)
+        files = {name: Path(file) for name, file in json.loads(listed.read_text())["modules"].items()}
+        listed.unlink()
+        listed.with_suffix(".out").unlink()
+        sys.path.insert(0, str(self._tree))
+        threads = len(os.listdir(_THREADS))
+        try:
+            for name in sorted(files.keys() - importers_of(self._name, files)):
+                importlib.import_module(name)
+        finally:
+            sys.path.remove(str(self._tree))
+        if len(os.listdir(_THREADS)) > threads:
+            raise RuntimeError("A module starts a thread as it is loaded, which a fork would lose.")
+        gc.collect()
+        gc.freeze()  # what is loaded stays: no collection of a mutant's process looks at it
 
     def _outcome(self, report: Path, status: int, cpu: float) -> Outcome:
         output = report.with_suffix(".out")
@@ -126,16 +157,16 @@ class Runner:
             report.unlink(missing_ok=True)
             output.unlink(missing_ok=True)
 
-    def _fork(self, source: str, report: Path) -> int:
+    def _fork(self, source: str, report: Path, *, collect: bool = False) -> int:
         process = os.fork()
         if process:
             return process
         try:
-            self._run_tests(source, report)
+            self._run_tests(source, report, collect=collect)
         finally:
             os._exit(70)
 
-    def _run_tests(self, source: str, report: Path) -> None:
+    def _run_tests(self, source: str, report: Path, *, collect: bool) -> None:
         import pytest
 
         output = os.open(report.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -145,19 +176,73 @@ class Runner:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
         os.chdir(self._tree)
+        sys.dont_write_bytecode = False  # the copy is ours, and to compile it for each mutant takes most of the time
         sys.path.insert(0, str(self._tree))
-        finder = _Finder(self._path.removesuffix(".py").replace("/", "."), self._tree / self._path, source)
+        finder = _Finder(self._name, self._tree / self._path, source)
         sys.meta_path.insert(0, finder)
-        plugin = _Plugin(self._kills)
+        plugin = _Plugin(self._kills, self._tree)
         folder = report.with_suffix(".tmp")
-        how = ["-q", "-x", "--tb=short", "-p", "no:warnings", f"--basetemp={folder}", *self._options]
+        how = [
+            "-q",
+            "-x",
+            "--tb=short",
+            "-p",
+            "no:warnings",
+            "-p",
+            "no:unraisableexception",
+            f"--basetemp={folder}",
+            *self._options,
+        ]
+        if collect:
+            how.append("--collect-only")
         code = pytest.main([*how, *self._tests], plugins=[plugin])
         shutil.rmtree(folder, ignore_errors=True)
         draft = report.with_suffix(".draft")
-        draft.write_text(json.dumps({"code": int(code), "failed": plugin.failed, "applied": finder.applied}))
+        found = {"code": int(code), "failed": plugin.failed, "applied": finder.applied, "modules": plugin.modules}
+        draft.write_text(json.dumps(found))
         draft.rename(report)
         sys.stdout.flush()
         os._exit(0)
+
+
+def importers_of(module: str, files: Mapping[str, Path]) -> set[str]:
+    """The modules that load one as they are loaded, by way of others too, and itself.
+
+    Args:
+        module: Its dotted name.
+        files: Module -> file.
+    """
+    imports = {name: _imports(path) | _parents(name) for name, path in files.items()}
+    found = {module}
+    while more := {name for name, loaded in imports.items() if name not in found and loaded & found}:
+        found |= more
+    return found
+
+
+def _imports(path: Path) -> set[str]:
+    """What a file imports outside of functions; of ``from a import b``, ``a`` and ``a.b``."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_for_types(node):
+            waiting += ast.iter_child_nodes(node)
+        found.update(names, *map(_parents, names))
+    return found
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _parents(name: str) -> set[str]:
+    parts = name.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts))}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -187,14 +272,23 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Plugin:
-    """Begins with the tests that noticed other mutants, and remembers which one failed."""
+    """Begins with the tests that noticed the mutants before this one, and remembers which one failed."""
 
-    def __init__(self, kills: Counter[str]) -> None:
-        self._kills = kills
+    def __init__(self, kills: dict[str, int], tree: Path) -> None:
+        self._kills, self._tree = kills, tree
         self.failed = "loading the tests"
+        self.modules: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items.sort(key=lambda item: -self._kills[item.nodeid])
+        items.sort(key=lambda item: -self._kills.get(item.nodeid, 0))
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        if not session.config.option.collectonly:
+            return
+        files = {name: Path(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
+        here = {name: file for name, file in files.items() if file.is_relative_to(self._tree)}
+        tests = self._tree / "tests"
+        self.modules = {name: str(file) for name, file in here.items() if not file.is_relative_to(tests)}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:

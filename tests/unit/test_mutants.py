@@ -13,6 +13,7 @@ import pytest
 
 from tests.mutation.areas import AREAS
 from tests.mutation.operators import mutants_of
+from tests.mutation.runner import importers_of
 from tests.mutation.survivors import compare, read_kept
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +70,7 @@ def test_each_kind_of_change(source, found):
         "x = 'a text for people'",
         "x = E(hint='how')",
         "_LOG.info('x', extra={'a': 1})",
+        "x = zip(a, b, strict=True)",
         "if TYPE_CHECKING:\n    import a",
         "T: TypeAlias = tuple[int, 7]",
     ],
@@ -127,6 +129,26 @@ def test_a_kept_line_without_a_reason_or_twice_there_is_refused(tmp_path, text):
     (tmp_path / "kept.txt").write_text(f"# a comment\n\n{text}\n")
     with pytest.raises(ValueError, match="reason"):
         read_kept(tmp_path / "kept.txt")
+
+
+def test_what_imports_a_module_as_it_is_loaded_does_so_by_way_of_others_and_of_its_packages(tmp_path):
+    texts = {
+        "p": "",
+        "p.bitmaps": "import struct",
+        "p.vectors": "from p.bitmaps import decode",
+        "p.files": "import p.vectors as v",
+        "p.whole": "from p import bitmaps",
+        "p.later": "def f():\n    from p import bitmaps",
+        "p.typed": "if TYPE_CHECKING:\n    from p.bitmaps import B",
+        "p.other": "from p.later import f",
+        "q": "import p.files",
+        "q.inner": "import json",
+    }
+    files = {}
+    for name, text in texts.items():
+        files[name] = tmp_path / f"{name}.py"
+        files[name].write_text(text)
+    assert importers_of("p.bitmaps", files) == {"p.bitmaps", "p.vectors", "p.files", "p.whole", "q", "q.inner"}
 
 
 MODULE = """

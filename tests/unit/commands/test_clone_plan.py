@@ -120,7 +120,7 @@ def test_vectors_come_along(shallow):
     clone_table(source, target, shallow=shallow)
     assert "deletionVectors" in implied_features(target.update().protocol)
     [marked] = [add for add in adds(target) if add.deletion_vector is not None]
-    rows = read_deleted_rows([marked.deletion_vector], store=target.store, root=target.uri)
+    rows = read_deleted_rows([marked.deletion_vector], store=target.store, root=target.uri, options=None)
     assert [row.tolist() for row in rows] == [[0]]
     assert marked.deletion_vector.storage_type == ("p" if shallow else "u")
 

@@ -47,7 +47,7 @@ def table():
 def hidden(store, snapshot, add) -> list[int]:
     if add.deletion_vector is None:
         return []
-    return read_deleted_rows([add.deletion_vector], store=store, root=snapshot.table_uri)[0].tolist()
+    return read_deleted_rows([add.deletion_vector], store=store, root=snapshot.table_uri, options=None)[0].tolist()
 
 
 def test_many_files_share_one_vector_file_and_untouched_ones_are_left_alone(table):
@@ -122,7 +122,7 @@ def test_vectors_that_are_too_many_for_one_file_go_to_several_and_a_failure_leav
     described, written = write_vectors(vectors, store=store, random_folders=True)
     assert len(written) == 2
     assert all(len(path.split("/")[0]) == 2 for path in written)
-    found = read_deleted_rows(described, store=store, root=store.root)
+    found = read_deleted_rows(described, store=store, root=store.root, options=None)
     assert all(np.array_equal(*pair) for pair in zip(found, vectors, strict=True))
 
 
@@ -150,6 +150,6 @@ def test_neighbours_in_one_file_are_read_with_one_request():
     store = MemoryStore(f"memory://marked{next(_NAMES)}/t")
     described, _ = write_vectors([rows(number) for number in range(50)], store=store)
     counting = CountingStore(store)
-    found = read_deleted_rows(described[::-1], store=counting, root=store.root)
+    found = read_deleted_rows(described[::-1], store=counting, root=store.root, options=None)
     assert [item.tolist() for item in found] == [[number] for number in reversed(range(50))]
     assert len(counting.calls) == 1

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
 import polars as pl
 import pytest
 
+from pydelta.commands.clone import clone_table
 from pydelta.commands.vacuum_needed import CommitTimeline, files_of_commits, find_needed
-from pydelta.errors import LogCorruptedError, ObjectNotFoundError
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
+from pydelta.log import DeltaLog
 from pydelta.manifests import publish
 from pydelta.protocol.actions import DeletionVectorDescriptor, Protocol
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing import CountingStore
 from pydelta.testing.garbage import HOUR_MS, Yard
+from pydelta.txn import Operation, start_transaction
 
 _NAMES = itertools.count()
 VECTORS = Protocol(
@@ -168,6 +173,7 @@ def test_the_files_of_a_commit_are_the_same_on_one_line_each_and_spread_over_sev
     (without,) = files_of_commits(table.log, [version])
     assert without.files.rows() == ROWS[1:]
     assert without.files.schema == with_adds.files.schema
+    assert without.files.columns == ["kind", "path", "vector", "size", "vector_size"]
 
 
 def test_what_a_commit_that_is_spread_over_lines_removed_or_tells_of_changes_stays():
@@ -220,3 +226,75 @@ def test_a_timeline_ends_at_the_version_asked_for_and_never_goes_back():
     assert (line.versions, line.newest) == ((0, 1, 2), 2)
     assert line.times_ms == (start, start + 30 * HOUR_MS, start + 30 * HOUR_MS + 1)
     assert CommitTimeline.of(table.log, 3).versions == (0, 1, 2, 3)
+
+
+class HeldInAnyOrder:
+    """A log that keeps what it found first at first."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def held(self):
+        listing = self.log.held()
+        return dataclasses.replace(listing, commits=dict(reversed(listing.commits.items())))
+
+
+def test_a_timeline_is_in_the_order_of_versions():
+    table = yard()
+    for age in (70, 60):
+        table.commit(age=age)
+    assert CommitTimeline.of(HeldInAnyOrder(table.log), 1) == CommitTimeline.of(table.log, 1)
+
+
+def test_a_version_is_retained_until_the_next_one_is_older_than_the_cut_off():
+    line = CommitTimeline(versions=(3, 4, 6), times_ms=(10, 20, 40), newest=6)
+    assert line.is_retained(6, 1_000) and not line.is_retained(7, 0)
+    assert line.is_retained(3, 20) and not line.is_retained(3, 21)
+    assert line.is_retained(2, 10) and not line.is_retained(2, 11)
+    assert line.is_retained(5, 40) and not line.is_retained(5, 41)
+    assert not line.is_retained(4, 0), "when version 5 came is not known"
+    assert not line.is_retained(1, 0)
+
+
+class Torn(CountingStore):
+    """A store of which whole readings of some objects end early."""
+
+    def __init__(self, inner, torn):
+        super().__init__(inner)
+        self.torn = torn
+
+    def read(self, path):
+        data = super().read(path)
+        return data[: data.index(b"\n") + 1] if path == self.torn else data
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_nothing_goes_when_a_commit_is_read_in_part_although_what_was_read_is_whole_lines(which):
+    table = yard()
+    versions = [raw(table, lines({"remove": {"path": f"r{number}"}}, {"cdc": file("c")})) for number in range(2)]
+    log = DeltaLog(Torn(table.store, f"{LOG_DIR}/{commit_file(versions[which])}"))
+    with pytest.raises(StorageError, match="in part"):
+        files_of_commits(log, versions)
+
+
+def test_what_two_clones_read_is_counted_once_and_what_is_their_own_not_at_all():
+    table = yard()
+    shared, gone = table.named("shared"), table.named("gone")
+    table.commit(shared, gone, age=90)
+    clones = [DeltaLog(MemoryStore(f"memory://vacuumneeded{next(_NAMES)}/clone")) for _ in range(2)]
+    for clone in clones:
+        clone_table(table.log, clone, shallow=True)
+    start = start_transaction(clones[0])
+    files = start.snapshot.files
+    (old,) = [add for add in files.adds(files.core) if add.path.endswith("/gone")]
+    start.commit([old.remove(deletion_timestamp=0), table.named("own")], Operation(name="WRITE"))
+    clones[0].store.set_time(f"{LOG_DIR}/{commit_file(1)}", table.now_ms - 50 * HOUR_MS)
+    table.commit(table.remove(shared, age=80), table.remove(gone, age=80), age=80)
+    table.commit(age=70)
+    log, cutoff_ms = table.log, table.now_ms - 10 * HOUR_MS
+    both = find_needed(log, log.update(), cutoff_ms=cutoff_ms, clones=clones)
+    assert held(both.others, "shared", "gone", "own") == {"shared", "gone"}
+    assert both.held_back == 2
+    first = find_needed(log, log.update(), cutoff_ms=cutoff_ms, clones=clones[:1])
+    assert held(first.others, "shared", "gone", "own") == {"shared"}, "what it removed has expired there, too"
+    assert first.held_back == 1

@@ -216,6 +216,7 @@ def test_what_is_planned(case):
         (found(version=""), False, "it carries no version"),
         (found(version="-1"), False, "it carries no version"),
         (found(version="seven"), False, "it carries no version"),
+        (found(version="²"), False, "it carries no version"),
         (found(version="0"), False, None),
         (found(version="8"), False, "it carries version 8, and the table is at 7"),
         (found(location=""), False, "the manifests lie elsewhere"),

@@ -243,6 +243,11 @@ def check(read_set, staged, winner, level):
     )
 
 
+def test_levels_are_spelt_as_tables_and_commits_spell_them():
+    spelt = ("Serializable", "WriteSerializable", "SnapshotIsolation")
+    assert tuple(Isolation(text) for text in spelt) == LEVELS
+
+
 def test_the_table_has_a_row_for_each_situation_once():
     assert len(ROWS) > 240
     assert len({row[0] for row in CASES}) == len(CASES)

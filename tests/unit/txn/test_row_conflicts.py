@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from pydelta.log.vectors import read_deleted_rows
-from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, RemoveFile
+from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, RemoveFile, SetTransaction
 from pydelta.protocol.vectors import inline_vector
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
 from pydelta.txn.conflicts import Isolation, find_conflict
 from pydelta.txn.reads import ReadPredicate, ReadSet, key_frame
-from pydelta.txn.rows import rebase, reconcile
+from pydelta.txn.rows import hidden_rows, rebase, reconcile, vector_reader
 from pydelta.txn.staged import Staged, WinningCommit
 
 _NAMES = itertools.count()
@@ -50,7 +50,7 @@ def hides(path, before, after):
 
 
 def rows_of(vector):
-    (rows,) = read_deleted_rows([vector], store=None, root="memory://none")
+    (rows,) = read_deleted_rows([vector], store=None, root="memory://none", options=None)
     return rows
 
 
@@ -93,6 +93,10 @@ CASES = [
      None),
     ("rows do not stand alone", reads(A, alone=False), hides("a", (), (1,)), hides("a", (), (2,)), None),
     ("everything was read", reads(A, whole_table=True), hides("a", (), (1,)), hides("a", (), (2,)), None),
+    ("what was read must be all there is", reads(A, predicates=(), exactly=True), hides("a", (), (1,)),
+     hides("a", (), (2,)), None),
+    ("rows that came back in a file that is none of ours", reads(B, predicates=()), hides("b", (), (1,)),
+     [*hides("a", (1, 2), (1,)), *hides("b", (), (2,))], {"b": [1, 2]}),
     ("with a new schema", reads(A), [*hides("a", (), (1,)), Metadata(id="t")], hides("a", (), (2,)), None),
     ("the winner changed the schema", reads(A), hides("a", (), (1,)), [*hides("a", (), (2,)), Metadata(id="t")], None),
     ("another spelling of the path", reads(A), hides("a", (), (1,)), hides("%61", (), (2,)), {"a": [1, 2]}),
@@ -109,6 +113,7 @@ def test_what_stands_beside_what(read, ours, theirs, expected, level):
     found = reconcile(reads=read, staged=staged, winner=winner, rows_of=rows_of)
     conflict = find_conflict(reads=read, staged=staged, winner=found.winner, level=level)
     assert (conflict is None) == (expected is not None), conflict
+    assert found.winner.version == 4
     if expected is not None:
         assert {item.path: item.rows.tolist() for item in found.rewrites} == expected
 
@@ -119,6 +124,7 @@ def test_a_transaction_is_moved_behind_one_winner_and_another():
     staged = Staged.of([*hides("a", (), (1,)), add("other")])
     steps = [(hides("a", (), (2,)), [1, 2]), (None, [1, 2, 3])]
     base: tuple[int, ...] = ()
+    superseded, written = [], []
     for _, expected in steps:
         last = expected[-1]
         winner = WinningCommit.of([INFO, *hides("a", base, (*base, last)), *hides("b", (), (9,))], version=4)
@@ -126,7 +132,7 @@ def test_a_transaction_is_moved_behind_one_winner_and_another():
             winner = WinningCommit.of([INFO, *hides("a", base, (*base, last))], version=5)
 
         def rows(vector):
-            return read_deleted_rows([vector], store=store, root=store.root)[0]
+            return read_deleted_rows([vector], store=store, root=store.root, options=None)[0]
 
         found = reconcile(reads=read, staged=staged, winner=winner, rows_of=rows)
         assert find_conflict(reads=read, staged=staged, winner=found.winner, level=Isolation.SERIALIZABLE) is None
@@ -141,7 +147,75 @@ def test_a_transaction_is_moved_behind_one_winner_and_another():
         assert new.base_row_id == 7
         assert [item.path for item in staged.adds] == ["a", "other"]
         assert all(store.head(path) is not None for path in moved.written)
-    assert moved.superseded  # the vector of the first move, which nothing names any more
+        superseded.append(moved.superseded)
+        written.append(moved.written)
+    assert superseded == [(), written[0]]  # what the log held itself is no file; the first move's has no name any more
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (hides("a", (9,), (1, 9)), hides("a", (8,), (2, 8))),
+        (hides("a", (), (1,)), hides("a", (), (1,))),
+        ([A, add("n")], hides("a", (), (1,))),
+    ],
+    ids=["over another old vector", "the same row", "we rewrote the file"],
+)
+def test_a_conflict_names_the_file_in_which_it_is_and_none_that_only_lost_rows(ours, theirs):
+    read = reads(B, predicates=())
+    winner = WinningCommit.of([INFO, *theirs, *hides("b", (), (5,))], version=4)
+    left = reconcile(reads=read, staged=Staged.of(ours), winner=winner, rows_of=rows_of).winner
+    conflict = find_conflict(reads=read, staged=Staged.of(ours), winner=left, level=Isolation.SERIALIZABLE)
+    assert "file a" in conflict.reason
+
+
+def test_a_moved_file_keeps_what_its_transaction_says_of_it():
+    store = MemoryStore(f"memory://rows{next(_NAMES)}/t")
+    read = reads(A, root=store.root)
+    other = SetTransaction(app_id="job", version=1)
+    staged = Staged.of([A.replace(data_change=False, deletion_timestamp=None), add("a", 1, data_change=False), other])
+    winner = WinningCommit.of([INFO, *hides("a", (), (2,))], version=4)
+    found = reconcile(reads=read, staged=staged, winner=winner, rows_of=rows_of)
+    (gone, new, last) = rebase(staged, read, found, store=store).staged.actions
+    assert (gone.data_change, gone.deletion_timestamp, new.data_change, last) == (False, 0, False, other)
+
+
+def test_of_the_vector_files_of_ours_those_go_that_nothing_names_any_more():
+    store = MemoryStore(f"memory://rows{next(_NAMES)}/t")
+    names = [f"old{number}" for number in range(9)]
+    own = {name: write_vectors([np.array([1], dtype=np.uint64)], store=store) for name in names}
+    (one, other), (shared,) = write_vectors([np.array([row], dtype=np.uint64) for row in (1, 2)], store=store)
+    vectors = {name: vector for name, ((vector,), _) in own.items()} | {"one": one}
+    hidden = [action for name, vector in vectors.items()
+              for action in (remove(name), add(name).replace(deletion_vector=vector))]  # fmt: skip
+    staged = Staged.of([*hidden, remove("other"), add("other").replace(deletion_vector=other)])
+    winner = WinningCommit.of([INFO, *(action for name in vectors for action in hides(name, (), (7,)))], version=4)
+    read = reads(*map(remove, [*vectors, "other"]), root=store.root)
+    rows = vector_reader((staged, winner), read, store=store, options=None)
+    moved = rebase(staged, read, reconcile(reads=read, staged=staged, winner=winner, rows_of=rows), store=store)
+    assert moved.superseded == tuple(sorted(path for _, (path,) in own.values()))
+    assert shared not in moved.superseded
+
+
+def test_the_vectors_of_both_commits_are_read_at_once_those_of_before_too():
+    store = MemoryStore(f"memory://rows{next(_NAMES)}/t")
+    before, after, theirs = ([9], [1, 9], [2, 9])
+    (old, ours, other), (path,) = write_vectors(
+        [np.array(rows, dtype=np.uint64) for rows in (before, after, theirs)], store=store
+    )
+    kept = add("plain", 4)
+    staged = Staged.of(
+        [remove("a").replace(deletion_vector=old), add("a").replace(deletion_vector=ours), CommitInfo({})]
+    )
+    winner = Staged.of([remove("a").replace(deletion_vector=old), add("a").replace(deletion_vector=other), kept,
+                        *hides("b", (), (3,))])  # fmt: skip
+    read = reads(A, B, root=store.root)
+    rows = vector_reader((staged, winner), read, store=store, options=None)
+    assert [rows(vector).tolist() for vector in (old, ours, other, _vector([3]))] == [before, after, theirs, [3]]
+    (found,) = [item for path, item in hidden_rows(winner, read).items() if path == "b"]
+    assert (found.before(rows).tolist(), found.before(rows).dtype) == ([], np.uint64)
+    store.delete_many([path])
+    assert vector_reader((staged, winner), read, store=store, options=None) is None
 
 
 def test_nothing_is_written_where_only_files_that_were_read_have_changed():
