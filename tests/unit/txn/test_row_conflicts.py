@@ -84,6 +84,7 @@ CASES = [
     ("all vectors taken off", reads(remove("a", 1)), hides("a", (1,), (1, 2)), [remove("a", 1), add("a")], None),
     ("we removed the file", reads(A), [A], hides("a", (), (1,)), None),
     ("we rewrote the file", reads(A), [A, add("n")], hides("a", (), (1,)), None),
+    ("we added the file again as it is", reads(A), [add("a", data_change=False)], hides("a", (), (1,)), None),
     ("the winner removed the file", reads(A), hides("a", (), (1,)), [A], None),
     ("the winner rewrote the file", reads(A), hides("a", (), (1,)), [A, add("n", data_change=False)], None),
     ("the winner removed a file only read", reads(A, B), hides("a", (), (1,)), [B], None),
