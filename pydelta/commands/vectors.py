@@ -111,13 +111,21 @@ def mark_deleted(
     removes: list[RemoveFile] = []
     kept: list[tuple[AddFile, int]] = []
     united: list[Positions] = []
+    hidden: dict[int, Positions] = {}
     deleted = removed_files = removed_bytes = 0
-    counts = _row_counts([adds[place] for place in touched], store=store, root=root, options=options)
-    for place, count in zip(touched, counts, strict=True):
-        add = adds[place]
+    for place in touched:
         old = before.get(place, np.empty(0, dtype=np.uint64))
-        rows = ascending(np.concatenate([old, positions[place].astype(np.uint64)]))
-        deleted += len(rows) - len(old)
+        hidden[place] = ascending(np.concatenate([old, positions[place].astype(np.uint64)]))
+        deleted += len(hidden[place]) - len(old)
+    counts = _row_counts(
+        [adds[place] for place in touched],
+        store=store,
+        root=root,
+        options=options,
+        least=[max(len(hidden[place]), int(hidden[place][-1])) + 1 for place in touched],
+    )
+    for place, count in zip(touched, counts, strict=True):
+        add, rows = adds[place], hidden[place]
         removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))
         if len(rows) >= count:
             removed_files, removed_bytes = removed_files + 1, removed_bytes + add.size
@@ -182,13 +190,21 @@ def _row_counts(
     root: str,
     options: Mapping[str, str] | None,
     by_footer: bool = False,
+    least: Sequence[int] | None = None,
 ) -> list[int]:
-    """Rows in each file; the footers that are needed are read side by side."""
+    """Rows in each file; the footers that are needed are read side by side.
+
+    With ``least``, a number that is smaller for its file is not taken from the statistics alone: a file that is thrown
+    away because of it would take along rows that a wrong number does not know.
+    """
 
     def footer(add: AddFile) -> int:
         return _footer_rows(add, store=store, root=root, options=options)
 
     counts = [None if by_footer else _recorded_rows(add) for add in adds]
+    if least is not None:
+        pairs = zip(counts, least, strict=True)
+        counts = [None if count is not None and count < needed else count for count, needed in pairs]
     missing = [place for place, count in enumerate(counts) if count is None]
     found = dict.fromkeys(missing, 0)
     if missing:

@@ -13,7 +13,8 @@ resolved with, whatever becomes of the session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,9 @@ __all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_
 
 _ATTRIBUTE: Final = "_pydelta_binding"
 _NANOS_DIGITS: Final = 9
+_TIMES: Final = ("date", "timestamp", "timestamp_ntz")
+_DAYS: Final = {"now": 0, "today": 0, "yesterday": -1, "tomorrow": 1}
+_WORD: Final = re.compile("[a-z]+")
 
 
 class _Rules:
@@ -42,7 +46,8 @@ class _Rules:
         catalyst = jvm.view.org.apache.spark.sql.catalyst
         rules = catalyst.optimizer
         self._jvm = jvm
-        self._clock = scala_object(catalyst.trees, "TreePattern").CURRENT_LIKE()
+        patterns = scala_object(catalyst.trees, "TreePattern")
+        self._clock, self._cast = patterns.CURRENT_LIKE(), patterns.CAST()
         self._replaceable: Any = scala_object(rules, "ReplaceExpressions")
         self._current_time: Any = scala_object(rules, "ComputeCurrentTime")
         self._current_names: Any = rules.ReplaceCurrentLike
@@ -67,14 +72,34 @@ class _Rules:
         """Whether a plan or an expression holds something like ``current_timestamp()`` or ``current_user()``."""
         return bool(node.containsPattern(self._clock))
 
+    def casts(self, node: Any) -> bool:
+        """Whether a plan or an expression holds a cast."""
+        return bool(node.containsPattern(self._cast))
+
+    def names_times(self, plan: Any) -> bool:
+        """Whether a plan casts a word such as ``'today'`` to a time, by Spark's own rule."""
+        if not self.casts(plan):
+            return False
+        parts = [plan, *self._jvm.to_list(plan.subqueriesAll())]
+        return not all(self._special_texts.apply(part).fastEquals(part) for part in parts)
+
+    def is_time(self, cast: Any) -> bool:
+        """Whether a cast of a constant text gives a time by the word that it is."""
+        one = self._jvm.filter(cast, self._jvm.no_rows())
+        return not self._special_texts.apply(one).fastEquals(one)
+
     def literal(self, value: Any, data_type: Any | None = None) -> Any:
         """A literal of a Java object of ``java.time``, or of a text."""
         return self._literals.apply(value) if data_type is None else self._literals.create(value, data_type)
 
+    def replaced(self, plan: Any) -> Any:
+        """The plan with what functions such as ``to_date`` stand for."""
+        with self._jvm.active():
+            return self._replaceable.apply(plan)
+
     def finished(self, plan: Any) -> Any:
         """The plan after the rules by which Spark itself replaces what depends on session and clock."""
         with self._jvm.active():  # they ask the active session, which may be another one
-            plan = self._replaceable.apply(plan)
             if self.reads_clock(plan):
                 catalogs = self._jvm.session.sessionState().catalogManager()
                 plan = self._current_names(catalogs).apply(self._current_time.apply(plan))
@@ -110,7 +135,10 @@ class Moment:
     def frozen(self, plan: Any) -> Any:
         """An analysed plan with a literal for each expression whose value the moment decides, in subqueries too."""
         if self._rules.reads_clock(plan):
-            plan = transform(plan, self._with_literals)
+            plan = self._with(plan, self._rules.reads_clock, self._of_clock)
+        plan = self._rules.replaced(plan)
+        if self._rules.names_times(plan):
+            plan = self._with(plan, self._rules.casts, self._of_word)
         return self._rules.finished(plan)
 
     def frame(self, df: DataFrame) -> DataFrame:
@@ -124,23 +152,28 @@ class Moment:
         plan = df._jdf.queryExecution().withCachedData()
         return self._jvm.frame(self.frozen(plan)) if self._rules.reads_clock(plan) else df
 
-    def _with_literals(self, node: Any, _: str) -> Any:
-        function = PlanFunction(self._replaced)
-        changed = node.mapExpressions(function)
-        if function.error is not None:
-            raise function.error
-        return changed
+    def _with(self, plan: Any, concerns: Callable[[Any], bool], literal: Callable[[Any], Any | None]) -> Any:
+        """A plan with literals for expressions, in subqueries too; what does not concern them is not walked."""
 
-    def _replaced(self, expression: Any, _: str = "") -> Any:
-        if not self._rules.reads_clock(expression):
-            return expression
-        literal = self._literal(expression)
-        if literal is not None:
-            return literal
-        children = [self._replaced(child) for child in self._jvm.to_list(expression.children())]
-        return expression.withNewChildren(self._jvm.indexed_seq(children)) if children else expression
+        def replaced(expression: Any, _: str = "") -> Any:
+            if not concerns(expression):
+                return expression
+            found = literal(expression)
+            if found is not None:
+                return found
+            children = [replaced(child) for child in self._jvm.to_list(expression.children())]
+            return expression.withNewChildren(self._jvm.indexed_seq(children)) if children else expression
 
-    def _literal(self, node: Any) -> Any | None:
+        def in_node(node: Any, _: str) -> Any:
+            function = PlanFunction(replaced)
+            changed = node.mapExpressions(function)
+            if function.error is not None:
+                raise function.error
+            return changed
+
+        return transform(plan, in_node)
+
+    def _of_clock(self, node: Any) -> Any | None:
         """The value of a node, by the JVM's own calendar; None for what Spark's rules replace."""
         name, rules = java_class_name(node).rsplit(".", 1)[-1], self._rules
         if name in ("CurrentTimestamp", "Now"):
@@ -156,6 +189,25 @@ class Moment:
             step = 10 ** (_NANOS_DIGITS - int(node.precision()))
             return rules.literal(time.withNano(int(time.getNano()) // step * step), node.dataType())
         return None
+
+    def _of_word(self, node: Any) -> Any | None:
+        """The value of a cast such as ``CAST('today' AS DATE)``; None for anything else."""
+        kind = str(node.dataType().typeName())
+        if kind not in _TIMES or not java_class_name(node).endswith(".Cast") or not node.child().foldable():
+            return None
+        if not self._rules.is_time(node):
+            return None
+        found = _WORD.match(str(node.child().eval(None)).strip().lower())
+        word, zone = found.group() if found else "", node.zoneId()
+        at = self._instant.atZone(zone)
+        if word == "now" and kind != "date":
+            return self._rules.literal(self._instant if kind == "timestamp" else at.toLocalDateTime())
+        if word not in _DAYS:
+            return None  # 'epoch': always the same
+        day = at.toLocalDate().plusDays(_DAYS[word])
+        if kind == "date":
+            return self._rules.literal(day)
+        return self._rules.literal(day.atStartOfDay(zone).toInstant() if kind == "timestamp" else day.atStartOfDay())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,35 @@ def test_all_expressions_of_one_moment_see_one_instant(spark, rows, in_zone):
     assert set(framed.first()) == {found["c0"]}
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+@pytest.mark.parametrize("word", ["now", " Today", "YESTERDAY ", "tomorrow", "epoch", "today UTC"])
+def test_a_word_for_a_time_stands_for_that_of_the_command(spark, rows, in_zone, monkeypatch, word, kind):
+    in_zone("Pacific/Apia")
+    moment = Moment(spark)
+    monkeypatch.setattr(moment, "_instant", moment._instant.minusSeconds(50 * 3600))
+    of_day, said = {"yesterday": -1, "tomorrow": 1}, word.strip().lower()
+    wanted = f"CAST(date_add(current_date(), {of_day.get(said, 0)}) AS {kind})"
+    if said == "now" and kind != "date":
+        wanted = f"CAST(now() AS {kind})"
+    if said == "epoch":
+        start = "TIMESTAMP'1970-01-01 00:00:00Z'" if kind == "timestamp" else "DATE'1970-01-01'"
+        wanted = f"CAST({start} AS {kind})"
+    texts = [f"CAST('{word}' AS {kind})", f"CAST(concat('{word}', '') AS {kind})", wanted]
+    bound = bind_values(moment, rows, [F.expr(text) for text in texts])
+    assert len(set(value(rows, *bound))) == 1
+    (inside,) = bind_values(
+        moment, rows, [F.expr(f"coalesce(NULLIF(true, true), CAST('{word}' AS {kind}) = {wanted})")]
+    )
+    assert value(rows, inside)["c0"] is True
+    framed = moment.frame(rows.selectExpr(f"(SELECT max(CAST('{word}' AS {kind}))) = {wanted} AS same"))
+    assert framed.first()["same"] is True
+
+
+def test_a_text_that_only_looks_like_a_word_for_a_time_is_what_it_was(spark, rows):
+    texts = ["TRY_CAST('nowhere' AS timestamp)", "TRY_CAST('now UTC' AS timestamp)", "TRY_CAST(s AS date)"]
+    assert set(value(rows, *bind_values(Moment(spark), rows, [F.expr(text) for text in texts]))) == {None}
+
+
 def test_a_frame_over_another_moment_shows_another_instant(spark, rows):
     shown = rows.select(F.current_timestamp().alias("at"))
     assert Moment(spark).frame(shown).first() != Moment(spark).frame(shown).first()

@@ -90,6 +90,24 @@ def test_a_second_delete_unites_and_a_file_without_rows_goes(spark, table):
     assert (nothing.version, nothing.num_deleted_rows) == (None, 0)
 
 
+@pytest.mark.parametrize("command", ["delete", "update", "merge"])
+def test_a_file_whose_rows_the_log_undercounts_keeps_those_that_no_one_changed(spark, table, command):
+    first = Path(table, "_delta_log", f"{1:020}.json")
+    first.write_text(first.read_text().replace('\\"numRecords\\":100', '\\"numRecords\\":2'))
+    Path(table, "_delta_log", f".{1:020}.json.crc").unlink(missing_ok=True)
+    DeltaLog.clear_cache()
+    target = DeltaTable.forPath(spark, table)
+    if command == "delete":
+        target.delete("id IN (5, 7)")
+    elif command == "update":
+        target.update("id IN (5, 7)", {"id": "-id"})
+    else:
+        source = spark.createDataFrame([(5,), (7,)], "k long")
+        target.merge(source, "id = k").whenMatchedDelete().execute()
+    changed = {-5, -7} if command == "update" else set()
+    assert _ids(spark, table) == set(range(400)) - {5, 7} | changed
+
+
 def test_rows_deleted_by_condition_over_all_files_then_whole_table(spark, table):
     DeltaTable.forPath(spark, table).delete("id % 3 = 0")
     assert _ids(spark, table) == {i for i in range(400) if i % 3}

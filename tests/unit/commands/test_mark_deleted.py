@@ -90,6 +90,25 @@ def test_a_file_without_a_live_row_left_is_removed_and_writes_no_vector(table):
     assert output.metrics["numDeletionVectorsUpdated"] == 0
 
 
+@pytest.mark.parametrize("said", [1, 2, 3, 9])
+def test_a_file_goes_only_when_its_footer_agrees_with_the_log_that_no_live_row_is_left(table, said):
+    store, snapshot, adds = table
+    short = adds[0].replace(stats=f'{{"numRecords":{said}}}')
+    counting = CountingStore(store)
+    output = mark_deleted(
+        snapshot, counting, [short, adds[1], adds[2]], {0: rows(0, 8), 1: rows(*range(10)), 2: rows(4)}
+    )
+    assert [(add.path, hidden(store, snapshot, add)) for add in output.adds] == [
+        (adds[0].path, [0, 8]),
+        (adds[2].path, [4]),
+    ]
+    assert (output.num_deleted_rows, output.num_removed_files) == (13, 1)
+    counted = 10 if said < 9 else 9  # it is asked where the rows show that the log cannot be right, or all would go
+    assert msgspec.json.decode(output.adds[0].stats)["numRecords"] == counted
+    asked = [path for verb, path in counting.calls if verb == "read_range"]
+    assert asked == ([adds[0].path] if said < 9 else []) + [adds[1].path]
+
+
 @pytest.mark.parametrize("stats", [None, "{}", '{"minValues":{"x":0}}', "{broken"])
 def test_rows_are_counted_in_the_footer_where_statistics_do_not_say(table, stats):
     store, snapshot, adds = table
