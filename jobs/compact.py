@@ -114,7 +114,7 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
     """
     from pydelta.spark.catalog import location_in
     from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.facade import settings_of
+    from pydelta.spark.logs import settings_of
     from pydelta.tables import DeltaTable
 
     options = arguments().parse_args(args)

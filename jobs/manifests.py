@@ -118,7 +118,7 @@ def _purge(spark: SparkSession, log: DeltaLog) -> int:
     """Rewrite the files with deletion vectors; how many there were."""
     from pydelta.commands.reorg import purge
     from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.facade import settings_of
+    from pydelta.spark.logs import settings_of
 
     return purge(log, SparkEngine(spark), settings_of(spark)).num_removed_files
 
@@ -127,7 +127,7 @@ def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     """Compact the partitions of more files than ``most``; how many files went."""
     from pydelta.commands.optimize import optimize
     from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.facade import settings_of
+    from pydelta.spark.logs import settings_of
 
     snapshot = log.update()
     crowded = _crowded(snapshot, most)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeResult
 from pydelta.commands.merging import merge as run_merge
 from pydelta.errors import InvalidArgumentError
-from pydelta.spark import facade
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.logs import settings_of, user_errors
 from pydelta.spark.merging import SparkMerge
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class DeltaMergeBuilder:
 
     def run(self) -> MergeResult:
         """As ``execute``, with everything that is known of what was done."""
-        with facade.user_errors(self.log):
-            settings = facade.settings_of(self.spark)
+        with user_errors(self.log):
+            settings = settings_of(self.spark)
             evolve = self.evolve or settings.schema_auto_merge
 
             def begin(snapshot: Snapshot) -> Merging:
@@ -140,7 +140,7 @@ class DeltaMergeBuilder:
 
 def _given(values: Mapping[str, Any] | None, what: str) -> Assignments:
     if not values:
-        with facade.user_errors():
+        with user_errors():
             raise InvalidArgumentError(
                 f"The clause has no {what}.", hint=f'Give {what}={{"column": "value"}}, or use …All.'
             )

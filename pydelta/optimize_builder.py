@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pydelta.commands.optimize import optimize
 from pydelta.errors import InvalidArgumentError
-from pydelta.spark import facade
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import optimize_frame
+from pydelta.spark.logs import settings_of, user_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,19 +78,19 @@ class DeltaOptimizeBuilder:
             ConcurrentDeleteReadException: As for ``executeCompaction``.
         """
         names = [name for item in cols for name in ([item] if isinstance(item, str) else item)]
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             if not names:
                 raise InvalidArgumentError("executeZOrderBy was given no column.", hint="Name at least one.")
         return self._run(names)
 
     def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             result = optimize(
                 self._log,
                 SparkEngine(self._spark, alias=self._alias),
-                facade.settings_of(self._spark),
+                settings_of(self._spark),
                 condition=self._condition,
                 zorder_by=tuple(zorder_by),
                 full=full,
             )
-            return facade.optimize_frame(self._spark, self._log, result)
+            return optimize_frame(self._spark, self._log, result)

@@ -5,24 +5,27 @@ The names and signatures are those that Delta users know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydelta.commands.create import CreateMode
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.identity import identity_metadata
-from pydelta.spark import facade
 from pydelta.spark.catalog import parse_identifier
 from pydelta.spark.define import define_table
+from pydelta.spark.logs import user_errors
+from pydelta.spark.types import make_field, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from pydelta.tables import DeltaTable
+    from pydelta.log import DeltaLog
 
 __all__ = ["DeltaTableBuilder", "IdentityGenerator"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,16 @@ class IdentityGenerator:
     step: int = 1
 
 
-class DeltaTableBuilder:
+class DeltaTableBuilder(Generic[_T]):
     """Collects what a new table is to be; ``execute`` makes it. Made by ``DeltaTable.create`` and its like.
 
     Args:
         spark: The session.
         mode: What becomes of a table that is there.
-        made: Class of what ``execute`` gives.
+        made: Makes what ``execute`` gives: the class of the table.
     """
 
-    def __init__(self, spark: SparkSession, mode: CreateMode, made: type[DeltaTable]) -> None:
+    def __init__(self, spark: SparkSession, mode: CreateMode, made: Callable[[SparkSession, DeltaLog], _T]) -> None:
         self._spark = spark
         self._mode = mode
         self._made = made
@@ -54,17 +57,17 @@ class DeltaTableBuilder:
         self._cluster_by: list[str] = []
         self._properties: dict[str, str] = {}
 
-    def tableName(self, identifier: str) -> DeltaTableBuilder:
+    def tableName(self, identifier: str) -> DeltaTableBuilder[_T]:
         """Register the table in the session's catalog under this name; ``delta.`/path` `` names a location."""
         self._name = identifier
         return self
 
-    def location(self, location: str) -> DeltaTableBuilder:
+    def location(self, location: str) -> DeltaTableBuilder[_T]:
         """Where the table's files go."""
         self._location = location
         return self
 
-    def comment(self, comment: str) -> DeltaTableBuilder:
+    def comment(self, comment: str) -> DeltaTableBuilder[_T]:
         """The table's description."""
         self._comment = comment
         return self
@@ -77,7 +80,7 @@ class DeltaTableBuilder:
         generatedAlwaysAs: str | IdentityGenerator | None = None,
         comment: str | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
-    ) -> DeltaTableBuilder:
+    ) -> DeltaTableBuilder[_T]:
         """One more column.
 
         Args:
@@ -94,7 +97,7 @@ class DeltaTableBuilder:
 
         Protocol: "Generated Columns", "Identity Columns".
         """
-        with facade.user_errors():
+        with user_errors():
             expression = generatedAlwaysAs if isinstance(generatedAlwaysAs, str) else None
             always = generatedAlwaysAs if isinstance(generatedAlwaysAs, IdentityGenerator) else None
             if generatedByDefaultAs is not None and generatedAlwaysAs is not None:
@@ -105,21 +108,21 @@ class DeltaTableBuilder:
             identity = None
             if generator is not None:
                 identity = identity_metadata(start=generator.start, step=generator.step, explicit=always is None)
-            self._fields.append(facade.make_field(colName, dataType, nullable, expression, comment, identity))
+            self._fields.append(make_field(colName, dataType, nullable, expression, comment, identity))
         return self
 
-    def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder:
+    def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder[_T]:
         """Columns of an existing schema."""
         self._fields.extend(cols)
         return self
 
-    def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
+    def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
         """The partition columns, in order; they must be columns of the table."""
         for item in cols:
             self._partition_columns.extend([item] if isinstance(item, str) else item)
         return self
 
-    def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder:
+    def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
         """Columns (dotted for nested fields, four at most) that OPTIMIZE puts rows in order by, in place of partitions.
 
         Protocol: "Clustered Table".
@@ -128,12 +131,12 @@ class DeltaTableBuilder:
             self._cluster_by.extend([item] if isinstance(item, str) else item)
         return self
 
-    def property(self, key: str, value: str) -> DeltaTableBuilder:
+    def property(self, key: str, value: str) -> DeltaTableBuilder[_T]:
         """A table property."""
         self._properties[key] = value
         return self
 
-    def execute(self) -> DeltaTable:
+    def execute(self) -> _T:
         """Create or replace the table, in one commit.
 
         Raises:
@@ -141,13 +144,13 @@ class DeltaTableBuilder:
             SchemaError: Columns that the format cannot hold; partition columns that are not there.
             UnknownSettingError: A misspelt ``delta.*`` property.
         """
-        with facade.user_errors():
+        with user_errors():
             parts = None if self._name is None else parse_identifier(self._spark, self._name)
             log = define_table(
                 self._spark,
                 parts,
                 mode=self._mode,
-                schema=facade.schema_of(self._fields),
+                schema=schema_of(self._fields),
                 location=self._location,
                 partition_columns=self._partition_columns,
                 cluster_by=self._cluster_by,

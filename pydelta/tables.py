@@ -34,10 +34,12 @@ from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.merge_builder import DeltaMergeBuilder
 from pydelta.optimize_builder import DeltaOptimizeBuilder
-from pydelta.spark import facade
 from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
+from pydelta.spark.logs import active_session, log_for_path, settings_of, timestamp_ms, user_errors
+from pydelta.spark.targets import clone_target, convertible_path, log_for_name, register_table
 from pydelta.spark.vacuum import run_vacuum, vacuum_frame
 from pydelta.table_builder import DeltaTableBuilder, IdentityGenerator
 
@@ -71,8 +73,8 @@ class DeltaTable:
         Raises:
             TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
         """
-        with facade.user_errors():
-            log = facade.log_for_path(sparkSession, path, hadoopConf)
+        with user_errors():
+            log = log_for_path(sparkSession, path, hadoopConf)
             if not log.table_exists():
                 raise TableNotFoundError(
                     f"{path} is not a Delta table: it has no _delta_log with a commit in it.",
@@ -87,14 +89,14 @@ class DeltaTable:
         Raises:
             TableNotFoundError: No such table, or it is not a Delta table.
         """
-        with facade.user_errors():
-            return cls(sparkSession, facade.log_for_name(sparkSession, tableOrViewName))
+        with user_errors():
+            return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Whether a Delta table is at the path ``identifier``."""
-        with facade.user_errors():
-            return facade.log_for_path(sparkSession, identifier).table_exists()
+        with user_errors():
+            return log_for_path(sparkSession, identifier).table_exists()
 
     @classmethod
     def convertToDelta(
@@ -114,41 +116,41 @@ class DeltaTable:
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
             StorageError: A file is no Parquet file.
         """
-        with facade.user_errors():
-            log = facade.log_for_path(sparkSession, facade.convertible_path(sparkSession, identifier))
+        with user_errors():
+            log = log_for_path(sparkSession, convertible_path(sparkSession, identifier))
             convert_to_delta(
                 log,
                 SparkFooters(sparkSession),
                 partition_schema=partition_fields(partitionSchema),
-                settings=facade.settings_of(sparkSession),
+                settings=settings_of(sparkSession),
                 time_zone=SparkEngine(sparkSession).time_zone(),
             )
             return cls(sparkSession, log)
 
     @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """A builder whose ``execute`` creates a table and refuses where there is one."""
-        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE, cls)
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE, cls)
 
     @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """A builder whose ``execute`` creates a table and leaves one that is there as it is."""
-        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS, cls)
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS, cls)
 
     @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """A builder whose ``execute`` replaces a table and refuses where there is none."""
-        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.REPLACE, cls)
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.REPLACE, cls)
 
     @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """A builder whose ``execute`` replaces the table, or creates it where there is none."""
-        return DeltaTableBuilder(facade.active_session(sparkSession), CreateMode.CREATE_OR_REPLACE, cls)
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_OR_REPLACE, cls)
 
     def toDF(self) -> DataFrame:
         """The newest version as a DataFrame; it stays at that version, a later call sees later ones."""
-        with facade.user_errors():
-            frame = facade.scan_latest(self._spark, self._log)
+        with user_errors():
+            frame = scan_latest(self._spark, self._log)
             return frame.alias(self._alias) if self._alias else frame
 
     def toDFWithRowTracking(self) -> DataFrame:
@@ -159,8 +161,8 @@ class DeltaTable:
         Raises:
             UnsupportedFeatureError: The table does not track its rows.
         """
-        with facade.user_errors(self._log):
-            frame = facade.scan_tracked(self._spark, self._log)
+        with user_errors(self._log):
+            frame = scan_tracked(self._spark, self._log)
             return frame.alias(self._alias) if self._alias else frame
 
     def enableRowTracking(self) -> None:
@@ -171,7 +173,7 @@ class DeltaTable:
 
         Protocol: "Row Tracking".
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             enable_row_tracking(self._log)
             SparkEngine(self._spark).committed(self._log.update())
 
@@ -195,8 +197,8 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        with facade.user_errors(self._log):
-            engine, settings = SparkEngine(self._spark, alias=self._alias), facade.settings_of(self._spark)
+        with user_errors(self._log):
+            engine, settings = SparkEngine(self._spark, alias=self._alias), settings_of(self._spark)
             return run_delete(self._log, engine, condition, settings=settings)
 
     def update(
@@ -221,8 +223,8 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        with facade.user_errors(self._log):
-            engine, settings = SparkEngine(self._spark, alias=self._alias), facade.settings_of(self._spark)
+        with user_errors(self._log):
+            engine, settings = SparkEngine(self._spark, alias=self._alias), settings_of(self._spark)
             return run_update(self._log, engine, tuple((set or {}).items()), condition, settings=settings)
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
@@ -245,7 +247,7 @@ class DeltaTable:
         Raises:
             UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             if mode != "symlink_format_manifest":
                 raise InvalidArgumentError(
                     f"There is nothing to generate that is called {mode!r}.",
@@ -276,9 +278,9 @@ class DeltaTable:
             InvalidArgumentError, ParseError, BindError: The condition cannot be used.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             engine = SparkEngine(self._spark, alias=self._alias)
-            return run_purge(self._log, engine, facade.settings_of(self._spark), condition=condition)
+            return run_purge(self._log, engine, settings_of(self._spark), condition=condition)
 
     def vacuum(
         self,
@@ -303,7 +305,7 @@ class DeltaTable:
             SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
             StorageError: Some files could not be deleted; the message says how many were.
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             result = run_vacuum(
                 self._spark, self._log, retention_hours=retentionHours, dry_run=dryRun, mode=mode, inventory=inventory,
                 where=where,
@@ -316,13 +318,13 @@ class DeltaTable:
         Args:
             limit: How many; None for all that the log retains.
         """
-        with facade.user_errors(self._log):
-            return facade.history_frame(self._spark, self._log, limit)
+        with user_errors(self._log):
+            return history_frame(self._spark, self._log, limit)
 
     def detail(self) -> DataFrame:
         """One row: id, location, files, bytes, properties, protocol and features of the newest version."""
-        with facade.user_errors(self._log):
-            return facade.detail_frame(self._spark, self._log)
+        with user_errors(self._log):
+            return detail_frame(self._spark, self._log)
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Make an earlier version the current state, as a new version; one row of counts comes back.
@@ -335,8 +337,8 @@ class DeltaTable:
 
     def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
         """As ``restoreToVersion``, for the newest version at or before a time (text in the session's zone)."""
-        with facade.user_errors(self._log):
-            epoch_ms = facade.timestamp_ms(self._spark, timestamp)
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._restore(timestamp_ms=epoch_ms)
 
     def clone(
@@ -388,8 +390,8 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """As ``clone``, of the newest version at or before a time (text in the session's zone)."""
-        with facade.user_errors(self._log):
-            epoch_ms = facade.timestamp_ms(self._spark, timestamp)
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._clone(target, isShallow, replace, properties, timestamp_ms=epoch_ms)
 
     def _clone(
@@ -402,9 +404,9 @@ class DeltaTable:
         version: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeltaTable:
-        with facade.user_errors():
-            name, location = facade.clone_target(self._spark, target)
-            log = facade.log_for_path(self._spark, location)
+        with user_errors():
+            name, location = clone_target(self._spark, target)
+            log = log_for_path(self._spark, location)
             clone_table(
                 self._log,
                 log,
@@ -417,7 +419,7 @@ class DeltaTable:
             )
             SparkEngine(self._spark).committed(log.update())
             if name is not None:
-                facade.register_table(self._spark, name, log)
+                register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
@@ -433,7 +435,7 @@ class DeltaTable:
 
         Protocol: "Protocol Evolution".
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
@@ -444,7 +446,7 @@ class DeltaTable:
 
         Protocol: "Table Features".
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             add_feature(self._log, featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
@@ -460,12 +462,12 @@ class DeltaTable:
 
         Protocol: "Table Features", "Checkpoint Protection".
         """
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             drop_feature(self._log, featureName, truncate_history=bool(truncateHistory))
             SparkEngine(self._spark).committed(self._log.update())
 
     def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
-        with facade.user_errors(self._log):
+        with user_errors(self._log):
             result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms)
             SparkEngine(self._spark).committed(self._log.update())
-            return facade.restore_frame(self._spark, result)
+            return restore_frame(self._spark, result)

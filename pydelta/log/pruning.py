@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
+from pydelta.log.partition_spec import PartitionSpec
 from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_mask
 from pydelta.protocol.schema import leaf_paths, logical_to_physical
 from pydelta.protocol.stats import stat_column
 from pydelta.protocol.types import DataType
 
-if TYPE_CHECKING:
-    from pydelta.log.files import FileTable
-
-__all__ = ["prune_by_generated", "prune_by_partition", "prune_by_statistics"]
+__all__ = ["FileColumns", "prune_by_generated", "prune_by_partition", "prune_by_statistics"]
 
 
-def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
+class FileColumns(Protocol):
+    """What pruning reads of a file table."""
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The partition columns."""
+
+    def partition_frame(self, frame: pl.DataFrame, *, time_zone: str) -> pl.DataFrame:
+        """The partition values of rows of the file table, typed."""
+
+    def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[tuple[tuple[str, ...], DataType]]) -> pl.DataFrame:
+        """The statistics of some leaf columns, typed, a row for each row of ``frame``."""
+
+
+def prune_by_partition(files: FileColumns, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
     """Rows whose partition values make ``expr`` true. Each distinct combination is evaluated once.
 
     A condition that is false or null for the partition drops it; one that cannot be evaluated drops nothing, nor
@@ -52,7 +64,7 @@ def prune_by_partition(files: FileTable, frame: pl.DataFrame, expr: Expr, *, tim
 
 
 def prune_by_generated(
-    files: FileTable, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
+    files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
     """Rows whose generated partition values do not rule out one of the conditions over what they are computed from."""
     if frame.is_empty() or not conditions:
@@ -63,7 +75,7 @@ def prune_by_generated(
 
 
 def prune_by_statistics(
-    files: FileTable, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
+    files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
     """Rows whose statistics do not rule out one of the conditions.
 
@@ -99,7 +111,7 @@ def _partition_path(name: str) -> tuple[str, ...]:
 
 
 def _with_partition_values(
-    files: FileTable, frame: pl.DataFrame, stats: pl.DataFrame, *, time_zone: str
+    files: FileColumns, frame: pl.DataFrame, stats: pl.DataFrame, *, time_zone: str
 ) -> pl.DataFrame:
     """Statistics of partition columns: all rows of a file have its value."""
     try:

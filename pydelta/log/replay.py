@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError
 from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
 from pydelta.log.deltas import FileDelta, build_delta
-from pydelta.log.files import FileTable, PartitionSpec
+from pydelta.log.files import FileTable
+from pydelta.log.partition_spec import PartitionSpec
 from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
 from pydelta.protocol.actions import (
     Action,

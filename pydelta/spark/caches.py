@@ -148,7 +148,7 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
     Returns:
         How many entries were rebuilt or dropped.
     """
-    from pydelta.spark.facade import log_for_path
+    from pydelta.spark.logs import log_for_path
     from pydelta.spark.scan import physical_scan
 
     entries = _Entries(spark)

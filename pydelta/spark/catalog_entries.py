@@ -31,7 +31,7 @@ from pydelta.errors import (
 )
 from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
-from pydelta.spark.caches import forget_cached
+from pydelta.spark.caches import forget_cached, refresh_caches
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog_definitions import hive_table, session_table
 from pydelta.spark.catalog_objects import (
@@ -43,6 +43,7 @@ from pydelta.spark.catalog_objects import (
     text_map,
 )
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
 from pydelta.spark.twins import drop_twin, rename_twin
 from pydelta.storage.uris import normalize_uri, scheme_of
 
@@ -164,8 +165,6 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
     Returns:
         Whether the entry was changed.
     """
-    from pydelta.spark.facade import log_for_path
-
     if snapshot.metadata is None:
         return False
     try:
@@ -296,8 +295,6 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
         UnsafeOperationError: A path; a twin; a managed table on an object store, where moving it would be a copy of
             every file that writers and readers can see half done.
     """
-    from pydelta.spark.facade import log_for_path
-
     jvm = Jvm.of(spark)
     entry = _entry(spark, old, "renamed")
     assert entry is not None
@@ -340,8 +337,6 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
     """Where the table's own property names the entry, let it give the new name: commits would make the old one anew."""
     from pydelta.commands.alter import alter_table
     from pydelta.commands.alter_changes import SetProperties
-    from pydelta.spark.engine import SparkEngine
-    from pydelta.spark.facade import log_for_path
 
     log = log_for_path(spark, after.location)
     metadata = log.update().metadata
@@ -349,8 +344,9 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
     said = metadata.configuration.get(TABLE_PROPERTY, "") if metadata is not None else ""
     if said.replace("`", "").strip().lower() != old.lower():
         return
-    engine = SparkEngine(spark)
-    engine.committed(alter_table(log, SetProperties(properties={TABLE_PROPERTY: new}), engine=engine).snapshot)
+    renamed = alter_table(log, SetProperties(properties={TABLE_PROPERTY: new}), engine=None).snapshot
+    refresh_caches(spark, renamed.table_uri)
+    follow_names(spark, renamed)
     again = look_up(spark, before.qualifier)
     if isinstance(again, DeltaEntry) and not again.managed and _same_place(again.location, after.location):
         drop_table(spark, before.qualifier)  # by a commit that went by the property as it was
@@ -386,8 +382,6 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
         SchemaMismatchError: Other columns or partition columns; both schemas are shown.
         UnsafeOperationError: A path; a twin.
     """
-    from pydelta.spark.facade import log_for_path
-
     jvm = Jvm.of(spark)
     entry = _entry(spark, parts, "set to another location")
     assert entry is not None

@@ -33,8 +33,8 @@ from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.catalog_entries import create_entry, name_of, session_identifier
 from pydelta.spark.catalog_objects import default_place
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.facade import log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.rules import check_definition
 from pydelta.storage.uris import normalize_uri
 

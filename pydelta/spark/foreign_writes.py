@@ -17,8 +17,8 @@ from pyspark.sql.readwriter import DataFrameWriter
 
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
-from pydelta.spark.facade import settings_of, user_errors
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import settings_of, user_errors
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.storage import open_store
 from pydelta.storage.uris import normalize_uri

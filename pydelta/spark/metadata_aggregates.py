@@ -24,9 +24,9 @@ from pydelta.errors import DeltaError
 from pydelta.log.exact_statistics import ExactStatistics, Value
 from pydelta.protocol.schema import physical_name
 from pydelta.spark.caches import reads_cache
-from pydelta.spark.facade import log_for_path, settings_of, user_errors
 from pydelta.spark.index import DeltaFileIndex
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, settings_of, user_errors
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.refresh import ANSWERED, PlanFunction, indexes_in, transform
 from pydelta.spark.vectors import is_vector_scan

@@ -23,8 +23,8 @@ from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifi
 from pydelta.spark.catalog_entries import note_difference
 from pydelta.spark.catalog_objects import copy_of
 from pydelta.spark.changes import changes_from_options, read_changes
-from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
 from pydelta.spark.refresh import transform, with_newest
 from pydelta.spark.scan import physical_scan, scan_dataframe
 from pydelta.spark.travel import TimeTravel, open_snapshot, split_name_version, split_path_version

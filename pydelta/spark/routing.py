@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from pydelta.spark import foreign_writes, routing_read, routing_write
 from pydelta.spark.checks import check_executors, check_session
-from pydelta.spark.facade import user_errors
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import user_errors
 from pydelta.spark.patches import is_enabled, mark, restore_all, unmark
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.caches import drop_halves, refresh_caches
 from pydelta.spark.catalog import DeltaEntry, look_up, parse_identifier
 from pydelta.spark.define import define_table
-from pydelta.spark.facade import log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, user_errors
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.relations import RelationResolver
 from pydelta.spark.travel import travel_from_options

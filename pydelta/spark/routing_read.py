@@ -15,21 +15,20 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_
 from pydelta.spark import metadata_aggregates, routing_catalog
 from pydelta.spark.changes import changes_from_options, read_changes
 from pydelta.spark.errors import raised_in
-from pydelta.spark.facade import log_for_name, log_for_path, user_errors
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import user_errors
 from pydelta.spark.metadata_aggregates import answered_frame
 from pydelta.spark.patches import is_enabled, patch
+from pydelta.spark.reads import read_path
 from pydelta.spark.relations import RelationResolver, named_tables
 from pydelta.spark.routing_catalog import read_table
-from pydelta.spark.scan import scan_dataframe
 from pydelta.spark.sql_dispatch import run_node, run_text
-from pydelta.spark.travel import open_snapshot, split_path_version, travel_from_options
+from pydelta.spark.targets import log_for_name
 from pydelta.sql import is_ours
 
-__all__ = ["install", "read_path"]
+__all__ = ["install"]
 
 _PROVIDER = "delta"
-_SECRET_WORDS = ("key", "secret", "token", "password", "credential")
 
 
 def install() -> None:
@@ -42,41 +41,6 @@ def install() -> None:
     patch(DataStreamWriter, "format", _no_stream("writeStream"))
     routing_catalog.install()
     metadata_aggregates.install()
-
-
-def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
-    """``spark.read.format("delta").options(…).load(path)``.
-
-    Raises:
-        TableNotFoundError, VersionNotFoundError, InvalidArgumentError, UnsupportedFeatureError: See ``open_snapshot``
-            and ``scan_dataframe``.
-    """
-    travel = travel_from_options(options)
-    changes = changes_from_options(spark, options)
-    by_path = split_path_version(spark, path)
-    if by_path[1] is not None:
-        if travel is not None:
-            raise InvalidArgumentError(
-                f"{path!r} names a version, and so do the options.", hint="Name it in one place only."
-            )
-        path, travel = by_path
-    storage = {name: value for name, value in options.items() if name.lower().startswith("fs.")}
-    for name in storage:
-        if any(word in name.lower() for word in _SECRET_WORDS):
-            raise InvalidArgumentError(
-                f"The reader option {name} is a credential, and options become part of the plan and the event log.",
-                hint=f"Set spark.hadoop.{name} on the session instead.",
-            )
-    with error_context(table=path):
-        if changes is not None:
-            if travel is not None:
-                raise InvalidArgumentError(
-                    "A change data feed and a version to travel to are both asked for.",
-                    hint="Leave the version out of the path.",
-                )
-            return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)
-        snapshot = open_snapshot(spark, path, travel, storage)
-        return scan_dataframe(spark, snapshot, pinned=travel is not None)
 
 
 def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:

@@ -11,9 +11,9 @@ from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 from pydelta.commands.write import WriteMode
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.catalog import DeltaEntry, look_up, parse_identifier
-from pydelta.spark.facade import user_errors
 from pydelta.spark.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import user_errors
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.view_target import change_target
 from pydelta.spark.write_command import condition_sql, insert_by_position, save_as_table, write_by_name, write_path

@@ -14,7 +14,7 @@ from pydelta.commands.merging import merge as run_merge
 from pydelta.commands.update import update as run_update
 from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.facade import settings_of
+from pydelta.spark.logs import settings_of
 from pydelta.spark.merging import SparkMerge
 from pydelta.spark.sql_nodes import Named, Nodes, Target, is_default
 from pydelta.spark.write_columns import absent

@@ -13,7 +13,8 @@ from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, Unsupp
 from pydelta.settings import KEPT_PROPERTIES
 from pydelta.spark.catalog import DeltaEntry, look_up
 from pydelta.spark.define import define_table
-from pydelta.spark.facade import log_for_path
+from pydelta.spark.logs import log_for_path
+from pydelta.spark.reads import read_path
 from pydelta.spark.sql_nodes import Nodes, text_of
 from pydelta.spark.travel import open_snapshot
 from pydelta.spark.write_command import save_as_table, write_path
@@ -210,8 +211,6 @@ def _exists(nodes: Nodes, new: _New) -> bool:
 
 def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
     """``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``: a view of the table there."""
-    from pydelta.spark.routing_read import read_path
-
     if str(node.provider()).lower() != _PROVIDER:
         return None
     options = nodes.mapping(node.options())

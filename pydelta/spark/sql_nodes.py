@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType as SparkStructType
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog import DeltaEntry, look_up
-from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
 from pydelta.spark.view_target import change_target
 
 if TYPE_CHECKING:

@@ -21,12 +21,13 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.manifests import ManifestOptions, publish
-from pydelta.spark import facade
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.catalog_entries import create_entry, follow
 from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import detail_frame, history_frame, optimize_frame, restore_frame
+from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.sql_nodes import Nodes
 from pydelta.spark.vacuum import fsck_frame, run_vacuum, vacuum_frame
 from pydelta.sql import statements as st
@@ -64,10 +65,10 @@ class _Run:
 
     def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
         log = self._log(statement.table)
-        return facade.history_frame(self._spark, log, statement.limit)
+        return history_frame(self._spark, log, statement.limit)
 
     def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
-        return facade.detail_frame(self._spark, self._log(statement.table))
+        return detail_frame(self._spark, self._log(statement.table))
 
     def _optimize(self, statement: st.Optimize) -> DataFrame:
         log = self._log(statement.table)
@@ -75,18 +76,18 @@ class _Run:
             result = run_optimize(
                 log,
                 SparkEngine(self._spark, alias=statement.table[-1]),
-                facade.settings_of(self._spark),
+                settings_of(self._spark),
                 condition=statement.where,
                 zorder_by=statement.zorder_by,
                 full=statement.full,
             )
-        return facade.optimize_frame(self._spark, log, result)
+        return optimize_frame(self._spark, log, result)
 
     def _reorg(self, statement: st.Reorg) -> DataFrame:
         log = self._log(statement.table)
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark, alias=statement.table[-1])
-            result = run_purge(log, engine, facade.settings_of(self._spark), condition=statement.where)
+            result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
         return self._counts(
             path=log.uri,
             num_files_removed=result.num_removed_files,
@@ -112,7 +113,7 @@ class _Run:
             snapshot = log.update()
             SparkEngine(self._spark).committed(snapshot)
         follow(self._spark, statement.table, snapshot)
-        return facade.restore_frame(self._spark, result)
+        return restore_frame(self._spark, result)
 
     def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
         log = self._log(statement.table)
@@ -132,7 +133,7 @@ class _Run:
         taken = isinstance(target, ViewEntry) or (not by_path and self._spark.catalog.tableExists(quoted))
         if by_path:
             assert entry is not None
-            taken = facade.log_for_path(self._spark, entry.location).table_exists()
+            taken = log_for_path(self._spark, entry.location).table_exists()
         if taken and statement.if_not_exists:
             return self._nodes.jvm.nothing()
         if taken and (entry is None or not statement.replace):
@@ -144,7 +145,7 @@ class _Run:
             location = entry.location
         else:
             location = statement.location or self._nodes.jvm.default_location(quoted)
-        log = facade.log_for_path(self._spark, self._nodes.jvm.qualify(location))
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
         at = statement.at or st.Travel()
         with error_context(table=source.uri):
             result = clone_table(
@@ -177,13 +178,13 @@ class _Run:
                 hint="Write parquet.`/path/to/folder`; drop the catalog's entry of the Parquet table and make one that "
                 "points at the Delta table: CREATE TABLE name USING delta LOCATION '…'.",
             )
-        log = facade.log_for_path(self._spark, self._nodes.jvm.qualify(path))
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(path))
         with error_context(table=log.uri):
             convert_to_delta(
                 log,
                 SparkFooters(self._spark),
                 partition_schema=partition_fields(statement.partition_schema),
-                settings=facade.settings_of(self._spark),
+                settings=settings_of(self._spark),
                 time_zone=SparkEngine(self._spark).time_zone(),
                 collect_statistics=statement.statistics,
             )
@@ -232,7 +233,7 @@ class _Run:
                 hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: "
                 "delta.`/path`.",
             )
-        log = facade.log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
         if not log.table_exists():
             raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the path.", table=log.uri)
         return log

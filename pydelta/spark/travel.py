@@ -55,7 +55,7 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
 
 def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel | None]:
     """``path@v12`` or ``path@yyyyMMddHHmmssSSS`` -> path and version; a table whose own name looks so is left whole."""
-    from pydelta.spark.facade import log_for_path
+    from pydelta.spark.logs import log_for_path
 
     before, travel = _split(path)
     if travel is None or log_for_path(spark, path).table_exists():
@@ -95,7 +95,7 @@ def open_snapshot(
         VersionNotFoundError: The log does not describe the version or time; the message names what it does.
         InvalidArgumentError: A version that is no number, a time that is none.
     """
-    from pydelta.spark.facade import log_for_path
+    from pydelta.spark.logs import log_for_path
 
     log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf)
     if travel is None:

@@ -78,7 +78,7 @@ def rename_twin(spark: SparkSession, old: Sequence[str], new: Sequence[str], loc
 
 def _twin_of(spark: SparkSession, parts: Sequence[str], location: str) -> tuple[str, str] | None:
     """Database and name of the twin that a table has by the rule; None where there is none of its own."""
-    from pydelta.spark.facade import log_for_path, settings_of
+    from pydelta.spark.logs import log_for_path, settings_of
 
     database = twin_database(settings_of(spark).sync_name, parts[-2])
     if not database or database == parts[-2].lower():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import types as spark_types
 
+from pydelta.errors import SchemaError
 from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.protocol.sized_texts import sized_schema
 
-__all__ = ["from_spark", "to_spark_schema"]
+__all__ = ["from_spark", "make_field", "schema_of", "to_spark_schema"]
 
 
 def from_spark(schema: spark_types.StructType) -> StructType:
@@ -29,3 +33,35 @@ def schema_dict(schema: StructType) -> dict[str, object]:
     """The schema's JSON as a dictionary."""
     decoded: dict[str, object] = json.loads(schema.to_json())
     return decoded
+
+
+def schema_of(fields: Sequence[spark_types.StructField]) -> StructType:
+    """Spark fields -> the log's schema."""
+    return sized_schema(parse_schema(spark_types.StructType(list(fields)).json()))
+
+
+def make_field(
+    name: str,
+    data_type: str | spark_types.DataType,
+    nullable: bool,
+    generated_as: str | None,
+    comment: str | None,
+    identity: Mapping[str, int | bool] | None = None,
+) -> spark_types.StructField:
+    """One column of a builder; how its values come about goes into the field's metadata.
+
+    Protocol: "Generated Columns", "Identity Columns".
+    """
+    if isinstance(data_type, str):
+        try:
+            data_type = spark_types.DataType.fromDDL(data_type)
+        except Exception as error:
+            raise SchemaError(
+                f"The type {data_type!r} of column {name!r} is no SQL type.", hint="For example int or decimal(10,2)."
+            ) from error
+    metadata: dict[str, Any] = dict(identity or {})
+    if generated_as is not None:
+        metadata["delta.generationExpression"] = generated_as
+    if comment is not None:
+        metadata["comment"] = comment
+    return spark_types.StructField(name, data_type, nullable, metadata)

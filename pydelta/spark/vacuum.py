@@ -18,7 +18,7 @@ from pydelta.commands.vacuum import vacuum
 from pydelta.commands.vacuum_display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum_result import VacuumMode, VacuumProgress, VacuumResult
 from pydelta.protocol.paths import resolve_data_path
-from pydelta.spark import facade
+from pydelta.spark.logs import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +120,7 @@ def run_vacuum(
             mode=mode,
             inventory=listed,
             where=where,
-            enforce_retention=facade.settings_of(spark).retention_check,
+            enforce_retention=settings_of(spark).retention_check,
             progress=tell,
         )
     for text in result.warnings:

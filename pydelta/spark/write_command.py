@@ -25,8 +25,8 @@ from pydelta.protocol.schema import DataType, PrimitiveType, StructField, Struct
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.define import enter
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.facade import forget_version, log_for_path, settings_of
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import forget_version, log_for_path, settings_of
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import ddl, name
 from pydelta.spark.writer import DataFrameSource

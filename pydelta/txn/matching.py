@@ -9,7 +9,8 @@ import functools
 from collections.abc import Sequence
 
 from pydelta.log.deltas import build_delta
-from pydelta.log.files import FileTable, PartitionSpec
+from pydelta.log.files import FileTable
+from pydelta.log.partition_spec import PartitionSpec
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.schema import parse_schema
 from pydelta.txn.reads import FileMatcher, ReadPredicate

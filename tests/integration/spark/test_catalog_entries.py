@@ -21,7 +21,7 @@ from pydelta.errors import (
 from pydelta.spark import catalog, catalog_entries
 from pydelta.spark.catalog import DeltaEntry, look_up
 from pydelta.spark.catalog_entries import create_entry, drop_table, entry_differs, follow, rename_table, set_location
-from pydelta.spark.facade import log_for_name
+from pydelta.spark.targets import log_for_name
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ from pydelta.errors import BindError, InvalidArgumentError
 from pydelta.spark import describe_sql
 from pydelta.spark.catalog import look_up
 from pydelta.spark.catalog_entries import drop_table
-from pydelta.spark.facade import log_for_name
+from pydelta.spark.targets import log_for_name
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,8 @@ import pydelta
 from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError, VersionNotFoundError
 from pydelta.spark.catalog import location_of
 from pydelta.spark.catalog_entries import create_entry
-from pydelta.spark.facade import log_for_path
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from pydelta.spark.caches import _Entries, refresh_caches
 from pydelta.spark.catalog_entries import create_entry
-from pydelta.spark.facade import log_for_path
+from pydelta.spark.logs import log_for_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 

@@ -18,7 +18,7 @@ from pydelta.protocol.actions import Protocol
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
 from pydelta.spark.caches import refresh_caches
-from pydelta.spark.facade import log_for_path
+from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
 from pydelta.spark.vectors import make_bitmap
 from pydelta.storage import open_store

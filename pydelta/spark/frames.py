@@ -1,0 +1,157 @@
+"""Make DataFrames of what commands and tables tell: newest rows, history, detail, counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
+from pydelta.commands.optimize_result import OPTIMIZE_METRICS, OptimizeResult
+from pydelta.commands.restore import RestoreResult
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.log import DeltaLog
+from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
+from pydelta.spark.scan import scan_dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "detail_frame",
+    "history_frame",
+    "optimize_frame",
+    "restore_frame",
+    "scan_latest",
+    "scan_tracked",
+]
+
+_TEXTS = MapType(StringType(), StringType())
+
+
+def _named_texts(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
+_HISTORY_TYPES: Mapping[str, DataType] = {
+    "version": LongType(),
+    "timestamp": TimestampType(),
+    "operationParameters": _TEXTS,
+    "job": _named_texts("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType"),
+    "notebook": _named_texts("notebookId"),
+    "readVersion": LongType(),
+    "isBlindAppend": BooleanType(),
+    "operationMetrics": _TEXTS,
+}
+_DETAIL_TYPES: Mapping[str, DataType] = {
+    "createdAt": TimestampType(),
+    "lastModified": TimestampType(),
+    "partitionColumns": ArrayType(StringType()),
+    "clusteringColumns": ArrayType(StringType()),
+    "numFiles": LongType(),
+    "sizeInBytes": LongType(),
+    "properties": _TEXTS,
+    "minReaderVersion": IntegerType(),
+    "minWriterVersion": IntegerType(),
+    "tableFeatures": ArrayType(StringType()),
+}
+
+
+def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """The newest version as a DataFrame."""
+    return scan_dataframe(spark, log.update(), pinned=False)
+
+
+def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """The newest version with the id and the last version of each row."""
+    snapshot = log.update()
+    if not snapshot.properties.enable_row_tracking:
+        raise UnsupportedFeatureError(
+            "The table does not track its rows: delta.enableRowTracking is not true.",
+            features=("rowTracking",),
+            hint="Call DeltaTable.enableRowTracking() first.",
+        )
+    frame = scan_dataframe(spark, snapshot, pinned=False, with_row_tracking=True)
+    return frame.withColumnsRenamed({ROW_ID_COLUMN: "_row_id", ROW_VERSION_COLUMN: "_row_commit_version"})
+
+
+def history_frame(spark: SparkSession, log: DeltaLog, limit: int | None) -> DataFrame:
+    """``describe_history`` as a DataFrame."""
+    if limit is not None and limit <= 0:
+        raise InvalidArgumentError(f"A history of {limit} commits was asked for.", hint="Give a number above zero.")
+    rows = describe_history(log.history(limit))
+    return _frame(spark, rows, HISTORY_COLUMNS, _HISTORY_TYPES)
+
+
+def detail_frame(spark: SparkSession, log: DeltaLog) -> DataFrame:
+    """``describe_detail`` as a DataFrame of one row."""
+    return _frame(spark, [describe_detail(log.update())], DETAIL_COLUMNS, _DETAIL_TYPES)
+
+
+def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
+    """The counts of a RESTORE as a DataFrame of one row."""
+    names = (
+        "table_size_after_restore",
+        "num_of_files_after_restore",
+        "num_removed_files",
+        "num_restored_files",
+        "removed_files_size",
+        "restored_files_size",
+    )
+    row = {name: getattr(result, name) for name in names}
+    return _frame(spark, [row], names, dict.fromkeys(names, LongType()))
+
+
+def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
+    """The counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
+    schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
+    return spark.createDataFrame([(log.uri, _row(result.metrics(), OPTIMIZE_METRICS))], schema)
+
+
+def _struct(fields: Mapping[str, Any]) -> StructType:
+    kinds = {"long": LongType(), "double": DoubleType(), "boolean": BooleanType(), "string": StringType()}
+    return StructType(
+        [
+            StructField(name, _struct(kind) if isinstance(kind, Mapping) else kinds[kind])
+            for name, kind in fields.items()
+        ]
+    )
+
+
+def _row(values: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    if values is None:
+        return None
+    return tuple(
+        _row(values[name], kind) if isinstance(kind, Mapping) else values[name] for name, kind in fields.items()
+    )
+
+
+def _frame(
+    spark: SparkSession, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], types: Mapping[str, DataType]
+) -> DataFrame:
+    schema = StructType([StructField(name, types.get(name, StringType())) for name in columns])
+    return spark.createDataFrame([tuple(_value(row[name]) for name in columns) for row in rows], schema)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):  # PySpark takes naive times as local ones
+        return value.astimezone(UTC).astimezone().replace(tzinfo=None)
+    if isinstance(value, (dict, list)) or value is None or isinstance(value, (str, int, bool)):
+        return value
+    return json.dumps(value)

@@ -1,0 +1,85 @@
+"""Open the logs of tables with a session's settings, and raise the errors that Spark users catch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, error_context
+from pydelta.log import DeltaLog
+from pydelta.settings import Settings
+from pydelta.spark.errors import to_spark
+from pydelta.spark.jvm import Jvm
+
+__all__ = [
+    "active_session",
+    "forget_version",
+    "log_for_path",
+    "settings_of",
+    "timestamp_ms",
+    "user_errors",
+]
+
+_TXN_VERSION = ("spark.databricks.delta.write.txnVersion", "spark.pydelta.write.txnVersion")
+_LOG_STORE = "spark.pydelta.logStore."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
+    """Name the table in an error, and give it the PySpark base class that Spark users catch."""
+    try:
+        if log is None:
+            yield
+        else:
+            with error_context(table=log.uri):
+                yield
+    except DeltaError as error:
+        converted = to_spark(error)
+        if converted is error:
+            raise
+        raise converted from error
+
+
+def active_session(spark: SparkSession | None) -> SparkSession:
+    """The session given, or the active one."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise DeltaEnvironmentError("There is no active Spark session.", hint="Make one with pydelta.session().")
+    return session
+
+
+def settings_of(spark: SparkSession) -> Settings:
+    """The engine's settings as the session has them."""
+    return Settings.resolve(Jvm.of(spark).session_conf())
+
+
+def forget_version(spark: SparkSession, settings: Settings) -> None:
+    """Unset the session's ``txnVersion`` after a command that committed for it, where the session says so."""
+    if settings.txn_version_auto_reset and settings.txn_version is not None:
+        for key in _TXN_VERSION:
+            spark.conf.unset(key)
+
+
+def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
+    """The log of the table at a path, with the session's storage options and settings."""
+    jvm = Jvm.of(spark)
+    stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
+    options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}
+    return DeltaLog.for_table(path, options=options, settings=settings_of(spark))
+
+
+def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
+    """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    row = spark.range(1).select(F.unix_millis(F.lit(value).try_cast("timestamp"))).first()
+    if row is None or row[0] is None:
+        raise InvalidArgumentError(
+            f"{value!r} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+        )
+    return int(row[0])
