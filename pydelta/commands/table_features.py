@@ -23,16 +23,14 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import (
     Action,
-    AddFile,
     DomainMetadata,
-    Metadata,
     Protocol,
-    RemoveFile,
     action_to_dict,
     encode_json,
 )
+from pydelta.protocol.feature_removal import Removal, TableState
+from pydelta.protocol.feature_table import FEATURES
 from pydelta.protocol.features import (
-    FEATURES,
     at_least,
     ensure_writable,
     implied_features,
@@ -43,7 +41,7 @@ from pydelta.protocol.paths import LogFileKind
 from pydelta.settings import parse_interval_ms
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["REMOVABLE", "FeatureResult", "Removal", "add_feature", "drop_feature", "upgrade_protocol"]
+__all__ = ["FeatureResult", "add_feature", "drop_feature", "upgrade_protocol"]
 
 _PROTECTION: Final = "checkpointProtection"
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
@@ -58,21 +56,6 @@ class FeatureResult:
     version: int | None
     protocol: Protocol
     committed: Committed | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """What dropping a feature takes.
-
-    Args:
-        properties: Table properties that go with it (with a dot at the end: all that begin so).
-        problem: What in a snapshot still uses it, and what to do about that; None when nothing does.
-        used_by: Whether an action of the past uses it, so that its version takes a reader that knows the feature.
-    """
-
-    properties: tuple[str, ...] = ()
-    problem: Callable[[Snapshot], tuple[str, str] | None] = lambda snapshot: None
-    used_by: Callable[[Action], bool] = lambda action: False
 
 
 def upgrade_protocol(log: DeltaLog, *, reader_version: int, writer_version: int) -> FeatureResult:
@@ -179,7 +162,7 @@ def _drop(
     metadata = snapshot.metadata
     assert metadata is not None
     txn.read_whole_table(exactly=True)
-    problem = removal.problem(snapshot)
+    problem = removal.problem(_state(snapshot))
     if problem is not None:
         raise _in_use(name, *problem)
     protocol = without_feature(_protocol(snapshot), name)
@@ -219,11 +202,13 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
             features=(name,),
             hint=f"The table has: {', '.join(sorted(present)) or 'none'}.",
         )
-    if name not in REMOVABLE:
+    removal = FEATURES[name].removal
+    if removal is None:
+        removable = sorted(feature.name for feature in FEATURES.values() if feature.removal is not None)
         raise UnsupportedFeatureError(
             f"The table feature {name} cannot be dropped.",
             features=(name,),
-            hint=f"Those that can are: {', '.join(sorted(REMOVABLE))}.",
+            hint=f"Those that can are: {', '.join(removable)}.",
         )
     needing = sorted(other for other in present if name in FEATURES[other].requires)
     if needing:
@@ -236,8 +221,7 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
             features=(name,),
             hint="Leave truncateHistory out.",
         )
-    removal = REMOVABLE[name]
-    problem = removal.problem(snapshot)
+    problem = removal.problem(_state(snapshot))
     if problem is not None:
         raise _in_use(name, *problem)
     return removal
@@ -289,7 +273,7 @@ def _newest_use(log: DeltaLog, name: str, removal: Removal, last: int) -> int | 
     oldest = min((item.version for item in held.checkpoints), default=None)
     if oldest is not None and oldest < last:
         state = log.snapshot(version=oldest)
-        uses = removal.problem(state) is not None
+        uses = removal.problem(_state(state)) is not None
         if uses or (state.metadata is not None and removal.used_by(state.metadata)):
             return oldest
     return None
@@ -337,103 +321,17 @@ def _protocol(snapshot: Snapshot) -> Protocol:
     return snapshot.protocol
 
 
+def _state(snapshot: Snapshot) -> TableState:
+    core = snapshot.files.core
+    assert snapshot.metadata is not None
+    return TableState(
+        metadata=snapshot.metadata,
+        column_mapping_mode=snapshot.column_mapping_mode,
+        domains=sorted(snapshot.domain_metadata),
+        vectors=core.height - core["dv_id"].null_count(),
+    )
+
+
 def _text(protocol: Protocol) -> str:
     body: dict[str, Any] = action_to_dict(protocol)["protocol"]
     return encode_json(body)
-
-
-# --- what each feature leaves behind -----------------------------------------------------------------------
-
-
-def _live_vectors(snapshot: Snapshot) -> tuple[str, str] | None:
-    core = snapshot.files.core
-    count = core.height - core["dv_id"].null_count()
-    if not count:
-        return None
-    return (
-        f"{count} files have a deletion vector",
-        "Rewrite these files without the rows that are deleted, with DeltaTable.purge() (REORG TABLE … APPLY (PURGE)), "
-        "and drop the feature then.",
-    )
-
-
-def _has_vector(action: Action) -> bool:
-    if isinstance(action, (AddFile, RemoveFile)):
-        return action.deletion_vector is not None
-    return _sets(action, "delta.enableDeletionVectors", "true")
-
-
-def _sets(action: Action, name: str, value: str) -> bool:
-    return isinstance(action, Metadata) and action.configuration.get(name, "").strip().lower() == value
-
-
-def _mapped(snapshot: Snapshot) -> tuple[str, str] | None:
-    mode = snapshot.column_mapping_mode
-    if mode == "none":
-        return None
-    return (
-        f"delta.columnMapping.mode is {mode}, and the files' columns have other names than the table's",
-        "Write the table's rows to a new table without column mapping, or overwrite it with overwriteSchema.",
-    )
-
-
-def _widened(snapshot: Snapshot) -> tuple[str, str] | None:
-    assert snapshot.metadata is not None
-    if "delta.typeChanges" not in snapshot.metadata.schema_string:
-        return None
-    return (
-        "columns have changed their type, and files may still hold the old one",
-        "Overwrite the table with its own rows, which leaves the changes of type behind.",
-    )
-
-
-def _constrained(snapshot: Snapshot) -> tuple[str, str] | None:
-    assert snapshot.metadata is not None
-    prefix = "delta.constraints."
-    names = sorted(key.removeprefix(prefix) for key in snapshot.metadata.configuration if key.startswith(prefix))
-    return (f"the table has the constraints {', '.join(names)}", "Drop the constraints first.") if names else None
-
-
-def _has_domains(snapshot: Snapshot) -> tuple[str, str] | None:
-    names = sorted(snapshot.domain_metadata)
-    if not names:
-        return None
-    return f"the table has metadata domains: {', '.join(names)}", "Remove them with the applications they belong to."
-
-
-def _uses_widening(action: Action) -> bool:
-    changed = isinstance(action, Metadata) and "delta.typeChanges" in action.schema_string
-    return changed or _sets(action, "delta.enableTypeWidening", "true")
-
-
-def _uses_mapping(action: Action) -> bool:
-    return _sets(action, "delta.columnMapping.mode", "name") or _sets(action, "delta.columnMapping.mode", "id")
-
-
-_WIDENING: Final = Removal(properties=("delta.enableTypeWidening",), problem=_widened, used_by=_uses_widening)
-
-REMOVABLE: Final[Mapping[str, Removal]] = {
-    "checkConstraints": Removal(problem=_constrained),
-    _PROTECTION: Removal(properties=(_PROTECTED_BEFORE,)),
-    "columnMapping": Removal(properties=("delta.columnMapping.",), problem=_mapped, used_by=_uses_mapping),
-    "deletionVectors": Removal(properties=("delta.enableDeletionVectors",), problem=_live_vectors, used_by=_has_vector),
-    "domainMetadata": Removal(problem=_has_domains),
-    "inCommitTimestamp": Removal(
-        properties=(
-            "delta.enableInCommitTimestamps",
-            "delta.inCommitTimestampEnablementVersion",
-            "delta.inCommitTimestampEnablementTimestamp",
-        )
-    ),
-    "rowTracking": Removal(
-        properties=("delta.enableRowTracking", "delta.rowTrackingSuspended", "delta.rowTracking."),
-    ),
-    "typeWidening": _WIDENING,
-    "typeWidening-preview": _WIDENING,
-    "v2Checkpoint": Removal(
-        properties=("delta.checkpointPolicy",),
-        used_by=lambda action: _sets(action, "delta.checkpointPolicy", "v2"),
-    ),
-    "vacuumProtocolCheck": Removal(),
-}
-"""Features that can be dropped, and what that takes."""

@@ -6,18 +6,13 @@ Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata, Protocol
-from pydelta.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructType, parse_schema
+from pydelta.protocol.feature_table import FEATURES
+from pydelta.protocol.schema import parse_schema
 
 __all__ = [
-    "FEATURES",
-    "SUPPORTED_READER",
-    "SUPPORTED_WRITER",
-    "Feature",
     "at_least",
     "ensure_readable",
     "ensure_writable",
@@ -31,108 +26,13 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
-    """One table feature.
-
-    Args:
-        name: As the protocol spells it.
-        reader: Readers have to know it too, not only writers.
-        legacy_reader, legacy_writer: The versions that imply it without listing it.
-        requires: Features that must be listed with it.
-    """
-
-    name: str
-    reader: bool = False
-    legacy_reader: int | None = None
-    legacy_writer: int | None = None
-    requires: tuple[str, ...] = ()
-
-
-_ALL: Final = (
-    Feature(name="appendOnly", legacy_writer=2),
-    Feature(name="invariants", legacy_writer=2),
-    Feature(name="checkConstraints", legacy_writer=3),
-    Feature(name="changeDataFeed", legacy_writer=4),
-    Feature(name="generatedColumns", legacy_writer=4),
-    Feature(name="columnMapping", reader=True, legacy_reader=2, legacy_writer=5),
-    Feature(name="identityColumns", legacy_writer=6),
-    Feature(name="deletionVectors", reader=True),
-    Feature(name="rowTracking", requires=("domainMetadata",)),
-    Feature(name="timestampNtz", reader=True),
-    Feature(name="domainMetadata"),
-    Feature(name="v2Checkpoint", reader=True),
-    Feature(name="clustering", requires=("domainMetadata",)),
-    Feature(name="vacuumProtocolCheck", reader=True),
-    Feature(name="inCommitTimestamp"),
-    Feature(name="typeWidening", reader=True),
-    Feature(name="typeWidening-preview", reader=True),
-    Feature(name="variantType", reader=True),
-    Feature(name="variantType-preview", reader=True),
-    Feature(name="variantShredding", reader=True, requires=("variantType",)),
-    Feature(name="variantShredding-preview", reader=True),
-    Feature(name="allowColumnDefaults"),
-    Feature(name="icebergCompatV1", requires=("columnMapping",)),
-    Feature(name="icebergCompatV2", requires=("columnMapping",)),
-    Feature(name="materializePartitionColumns"),
-    Feature(name="checkpointProtection"),
-    Feature(name="collations", requires=("domainMetadata",)),
-    Feature(name="collations-preview", requires=("domainMetadata",)),
-)
-
-FEATURES: Final[Mapping[str, Feature]] = {feature.name: feature for feature in _ALL}
-
-SUPPORTED_READER: Final = frozenset(
-    {
-        "columnMapping",
-        "deletionVectors",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantShredding",
-        "variantShredding-preview",
-        "variantType",
-        "variantType-preview",
-    }
-)
-"""Reader features that this engine honours."""
-
-SUPPORTED_WRITER: Final = frozenset(
-    {
-        "allowColumnDefaults",
-        "appendOnly",
-        "changeDataFeed",
-        "checkConstraints",
-        "checkpointProtection",
-        "clustering",
-        "columnMapping",
-        "deletionVectors",
-        "domainMetadata",
-        "generatedColumns",
-        "identityColumns",
-        "inCommitTimestamp",
-        "invariants",
-        "rowTracking",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantType",
-        "variantType-preview",
-    }
-)
-"""Writer features that may be listed. What of them is *active* and not yet enforced is refused by the writer."""
-
 _MAX_READER, _MAX_WRITER = 3, 7
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
     """Names of all features that the protocol supports, listed ones and those its versions imply."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    for feature in _ALL:
+    for feature in FEATURES.values():
         by_writer = feature.legacy_writer is not None and feature.legacy_writer <= protocol.min_writer_version <= 6
         if by_writer and (feature.legacy_reader is None or feature.legacy_reader <= protocol.min_reader_version):
             listed.add(feature.name)
@@ -157,7 +57,8 @@ def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
             table=table,
         )
     if protocol.min_reader_version == _MAX_READER:
-        _refuse_unknown(protocol.reader_features or (), SUPPORTED_READER, "read", table)
+        known = frozenset(feature.name for feature in FEATURES.values() if feature.reads)
+        _refuse_unknown(protocol.reader_features or (), known, "read", table)
 
 
 def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
@@ -174,7 +75,8 @@ def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
             table=table,
         )
     if protocol.min_writer_version == _MAX_WRITER:
-        _refuse_unknown(protocol.writer_features or (), SUPPORTED_WRITER, "write", table)
+        known = frozenset(feature.name for feature in FEATURES.values() if feature.writes)
+        _refuse_unknown(protocol.writer_features or (), known, "write", table)
 
 
 def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, table: str | None) -> None:
@@ -189,58 +91,14 @@ def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, tab
         )
 
 
-_TYPE_FEATURES: Final[Mapping[str, str]] = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
-
-_PROPERTY_FEATURES: Final[Mapping[str, tuple[str, str]]] = {
-    "delta.enableChangeDataFeed": ("true", "changeDataFeed"),
-    "delta.enableDeletionVectors": ("true", "deletionVectors"),
-    "delta.enableRowTracking": ("true", "rowTracking"),
-    "delta.enableInCommitTimestamps": ("true", "inCommitTimestamp"),
-    "delta.enableTypeWidening": ("true", "typeWidening"),
-    "delta.enableVariantShredding": ("true", "variantShredding"),
-    "delta.enableIcebergCompatV1": ("true", "icebergCompatV1"),
-    "delta.enableIcebergCompatV2": ("true", "icebergCompatV2"),
-    "delta.checkpointPolicy": ("v2", "v2Checkpoint"),
-}
-
-
-def _leaf_types(data_type: DataType) -> Iterable[str]:
-    if isinstance(data_type, StructType):
-        for field in data_type.fields:
-            yield from _leaf_types(field.data_type)
-    elif isinstance(data_type, ArrayType):
-        yield from _leaf_types(data_type.element_type)
-    elif isinstance(data_type, MapType):
-        yield from _leaf_types(data_type.key_type)
-        yield from _leaf_types(data_type.value_type)
-    elif isinstance(data_type, PrimitiveType):
-        yield data_type.name
-
-
 def needed_features(metadata: Metadata) -> frozenset[str]:
     """Features that the metadata puts to use: by properties, by types, by what its fields carry."""
     schema = parse_schema(metadata.schema_string)
-    configuration = metadata.configuration
-    needed = {_TYPE_FEATURES[name] for name in _leaf_types(schema) if name in _TYPE_FEATURES}
-    for name, (value, feature) in _PROPERTY_FEATURES.items():
-        if configuration.get(name, "").strip().lower() == value:
-            needed.add(feature)
-    if configuration.get("delta.columnMapping.mode", "none").lower() != "none":
-        needed.add("columnMapping")
-    if configuration.get("delta.appendOnly", "false").lower() == "true":
-        needed.add("appendOnly")
-    if any(name.startswith("delta.constraints.") for name in configuration):
-        needed.add("checkConstraints")
-    for field in schema.fields:
-        if "delta.invariants" in field.metadata:
-            needed.add("invariants")
-        if "delta.generationExpression" in field.metadata:
-            needed.add("generatedColumns")
-        if any(key.startswith("delta.identity.") for key in field.metadata):
-            needed.add("identityColumns")
-        if "CURRENT_DEFAULT" in field.metadata:
-            needed.add("allowColumnDefaults")
-    return frozenset(needed)
+    return frozenset(
+        feature.name
+        for feature in FEATURES.values()
+        if feature.enabled_by is not None and feature.enabled_by.holds(metadata, schema)
+    )
 
 
 def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:

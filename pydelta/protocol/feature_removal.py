@@ -1,0 +1,120 @@
+"""Say what dropping a table feature takes: properties that go with it, what still uses it, and what to do about that.
+
+Pure. Protocol: "Table Features", "Checkpoint Protection".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydelta.protocol.actions import Action, AddFile, Metadata, RemoveFile
+
+__all__ = ["Removal", "TableState"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What of a version says whether a feature is in use.
+
+    Args:
+        metadata: The table's metadata.
+        column_mapping_mode: ``none``, ``name`` or ``id``.
+        domains: Names of its metadata domains, sorted.
+        vectors: Number of live files with a deletion vector.
+    """
+
+    metadata: Metadata
+    column_mapping_mode: str
+    domains: Sequence[str]
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What dropping a feature takes.
+
+    Args:
+        properties: Table properties that go with it (with a dot at the end: all that begin so).
+        problem: What of a version still uses it, and what to do about that; None when nothing does.
+        used_by: Whether an action of the past uses it, so that its version takes a reader that knows the feature.
+    """
+
+    properties: tuple[str, ...] = ()
+    problem: Callable[[TableState], tuple[str, str] | None] = lambda state: None
+    used_by: Callable[[Action], bool] = lambda action: False
+
+
+def live_vectors(state: TableState) -> tuple[str, str] | None:
+    """Count the files whose rows a deletion vector hides."""
+    if not state.vectors:
+        return None
+    return (
+        f"{state.vectors} files have a deletion vector",
+        "Rewrite these files without the rows that are deleted, with DeltaTable.purge() (REORG TABLE … APPLY (PURGE)), "
+        "and drop the feature then.",
+    )
+
+
+def mapped_columns(state: TableState) -> tuple[str, str] | None:
+    """Tell whether the files' columns have other names than the table's."""
+    mode = state.column_mapping_mode
+    if mode == "none":
+        return None
+    return (
+        f"delta.columnMapping.mode is {mode}, and the files' columns have other names than the table's",
+        "Write the table's rows to a new table without column mapping, or overwrite it with overwriteSchema.",
+    )
+
+
+def widened_columns(state: TableState) -> tuple[str, str] | None:
+    """Tell whether a column has changed its type."""
+    if "delta.typeChanges" not in state.metadata.schema_string:
+        return None
+    return (
+        "columns have changed their type, and files may still hold the old one",
+        "Overwrite the table with its own rows, which leaves the changes of type behind.",
+    )
+
+
+def constraints(state: TableState) -> tuple[str, str] | None:
+    """Name the table's CHECK constraints."""
+    prefix = "delta.constraints."
+    names = sorted(key.removeprefix(prefix) for key in state.metadata.configuration if key.startswith(prefix))
+    return (f"the table has the constraints {', '.join(names)}", "Drop the constraints first.") if names else None
+
+
+def domains(state: TableState) -> tuple[str, str] | None:
+    """Name the table's metadata domains."""
+    if not state.domains:
+        return None
+    names = ", ".join(state.domains)
+    return f"the table has metadata domains: {names}", "Remove them with the applications they belong to."
+
+
+def sets(action: Action, name: str, *values: str) -> bool:
+    """Tell whether an action gives a table property one of these values."""
+    return isinstance(action, Metadata) and action.configuration.get(name, "").strip().lower() in values
+
+
+def uses_vectors(action: Action) -> bool:
+    """Tell whether an action has a deletion vector or turns them on."""
+    if isinstance(action, (AddFile, RemoveFile)):
+        return action.deletion_vector is not None
+    return sets(action, "delta.enableDeletionVectors", "true")
+
+
+def uses_widening(action: Action) -> bool:
+    """Tell whether an action records a change of type or turns them on."""
+    changed = isinstance(action, Metadata) and "delta.typeChanges" in action.schema_string
+    return changed or sets(action, "delta.enableTypeWidening", "true")
+
+
+def uses_mapping(action: Action) -> bool:
+    """Tell whether an action turns column mapping on."""
+    return sets(action, "delta.columnMapping.mode", "name", "id")
+
+
+def uses_v2_checkpoints(action: Action) -> bool:
+    """Tell whether an action asks for checkpoints of the second kind."""
+    return sets(action, "delta.checkpointPolicy", "v2")
