@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pydelta.commands.create import CreateMode
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.identity import identity_metadata
 from pydelta.spark.catalog import parse_identifier
@@ -149,12 +149,14 @@ class DeltaTableBuilder(Generic[_T]):
             log = define_table(
                 self._spark,
                 parts,
+                TableDefinition(
+                    schema=schema_of(self._fields),
+                    partition_columns=self._partition_columns,
+                    cluster_by=self._cluster_by,
+                    properties=self._properties,
+                    description=self._comment,
+                ),
                 mode=self._mode,
-                schema=schema_of(self._fields),
                 location=self._location,
-                partition_columns=self._partition_columns,
-                cluster_by=self._cluster_by,
-                properties=self._properties,
-                description=self._comment,
             )
             return self._made(self._spark, log)

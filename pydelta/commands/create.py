@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
@@ -28,7 +28,15 @@ from pydelta.settings import Settings, check_property_names, refuse_kept_propert
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
 
-__all__ = ["CreateMode", "CreatePlan", "CreateResult", "create_table", "plan_create", "refuse_foreign_files"]
+__all__ = [
+    "CreateMode",
+    "CreatePlan",
+    "CreateResult",
+    "TableDefinition",
+    "create_table",
+    "plan_create",
+    "refuse_foreign_files",
+]
 
 
 class CreateMode(enum.Enum):
@@ -60,6 +68,27 @@ class CreatePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What a new table is to be.
+
+    Args:
+        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
+        partition_columns: Names ignoring case, in order.
+        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
+        properties: Table properties, over the session's defaults.
+        description: Comment on the table.
+        name: Name for the definition.
+    """
+
+    schema: StructType
+    partition_columns: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateResult:
     """``version`` is None when the table was there and stays as it is."""
 
@@ -70,30 +99,20 @@ class CreateResult:
 
 def plan_create(
     snapshot: Snapshot,
+    definition: TableDefinition,
     *,
     mode: CreateMode,
-    schema: StructType,
-    partition_columns: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
     settings: Settings,
-    name: str | None = None,
     managed: bool = False,
-    cluster_by: Sequence[str] = (),
 ) -> CreatePlan:
     """Decide what a create does. Pure, but for the id and time of the table.
 
     Args:
         snapshot: The location as it is; version -1 where there is no table.
+        definition: What the table is to be.
         mode: What to do in either case.
-        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
-        partition_columns: Names ignoring case, in order.
-        properties: Table properties, over the session's defaults.
-        description: Comment on the table.
         settings: For the defaults.
-        name: Name for the definition.
         managed: Whether the files belong to the catalog; for the history.
-        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
 
     Raises:
         TableAlreadyExistsError, TableNotFoundError: As the mode says.
@@ -114,32 +133,32 @@ def plan_create(
         )
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
-    if not schema.fields:
+    if not definition.schema.fields:
         raise SchemaError("A table needs at least one column, and none was given.", hint="Call addColumn.")
-    check_columns(schema)
-    check_property_names(properties or {})
-    refuse_kept_properties(properties or {})
+    check_columns(definition.schema)
+    check_property_names(definition.properties)
+    refuse_kept_properties(definition.properties)
     metadata = new_metadata(
-        schema,
-        partition_columns=partition_columns,
-        properties=properties,
+        definition.schema,
+        partition_columns=definition.partition_columns,
+        properties=definition.properties,
         settings=settings,
-        description=description,
-        name=name,
+        description=definition.description,
+        name=definition.name,
         replaced=snapshot.metadata if exists else None,
     )
-    clustering = plan_clustering(metadata, cluster_by)
+    clustering = plan_clustering(metadata, definition.cluster_by)
     if clustering is None and exists and clustering_paths(snapshot):
-        clustering = clustering_domain(schema, ())
+        clustering = clustering_domain(definition.schema, ())
     operation = "CREATE TABLE" if mode is CreateMode.CREATE_IF_NOT_EXISTS else mode.value
     parameters = {
         "isManaged": managed,
-        "description": description or "",
+        "description": definition.description or "",
         "partitionBy": list(metadata.partition_columns),
         "properties": dict(metadata.configuration),
     }
-    if cluster_by:
-        parameters["clusterBy"] = list(cluster_by)
+    if definition.cluster_by:
+        parameters["clusterBy"] = list(definition.cluster_by)
     return CreatePlan(
         metadata=metadata, removes_files=exists, operation=operation, parameters=parameters, clustering=clustering
     )
@@ -147,16 +166,11 @@ def plan_create(
 
 def create_table(
     log: DeltaLog,
+    definition: TableDefinition,
     *,
     mode: CreateMode,
-    schema: StructType,
-    partition_columns: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
     settings: Settings,
-    name: str | None = None,
     managed: bool = False,
-    cluster_by: Sequence[str] = (),
 ) -> CreateResult:
     """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
 
@@ -170,18 +184,7 @@ def create_table(
     with error_context(table=log.uri):
         txn = start_transaction(log)
         snapshot = txn.snapshot
-        plan = plan_create(
-            snapshot,
-            mode=mode,
-            schema=schema,
-            partition_columns=partition_columns,
-            properties=properties,
-            description=description,
-            settings=settings,
-            name=name,
-            managed=managed,
-            cluster_by=cluster_by,
-        )
+        plan = plan_create(snapshot, definition, mode=mode, settings=settings, managed=managed)
         if plan.metadata is None:
             return CreateResult(version=None)
         actions: list[Action] = []

@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.errors import (
     DeltaEnvironmentError,
     InvalidArgumentError,
@@ -28,7 +28,6 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.schema import StructType
 from pydelta.spark.catalog import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.catalog_entries import create_entry, name_of, session_identifier
 from pydelta.spark.catalog_objects import default_place
@@ -47,27 +46,19 @@ __all__ = ["define_table", "enter"]
 def define_table(
     spark: SparkSession,
     parts: Sequence[str] | None,
+    definition: TableDefinition,
     *,
     mode: CreateMode,
-    schema: StructType,
     location: str | None = None,
-    partition_columns: Sequence[str] = (),
-    cluster_by: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
 ) -> DeltaLog:
     """Create or replace a table.
 
     Args:
         spark: The session.
         parts: Its name; None for a table that has a location alone. ``("delta", path)`` is a location too.
+        definition: What it is to be; no columns stand for those of the table at the location.
         mode: What to do in each case.
-        schema: Its columns; none stand for those of the table at the location.
         location: Where its files go; None for the place that the catalog gives, where DROP TABLE deletes them.
-        partition_columns: Names, in order.
-        cluster_by: Columns that OPTIMIZE orders rows by.
-        properties: Table properties.
-        description: Its comment.
 
     Returns:
         Its log.
@@ -117,25 +108,15 @@ def define_table(
                     "entry names it.",
                     hint="Give it a name with an explicit location, which DROP TABLE then leaves alone; or remove it.",
                 )
-            _refuse_another(before, schema, partition_columns, properties or {})
-        elif before.version < 0 and not schema.fields and location is not None:
+            _refuse_another(before, definition)
+        elif before.version < 0 and not definition.schema.fields and location is not None:
             raise TableNotFoundError(
                 f"There is no Delta table at {log.uri}, and no columns are given for a new one.",
                 hint="Give the columns, or the location of a table.",
             )
         else:
-            check_definition(spark, schema, properties or {})
-            result = create_table(
-                log,
-                mode=mode,
-                schema=schema,
-                partition_columns=partition_columns,
-                cluster_by=cluster_by,
-                properties=properties,
-                description=description,
-                settings=settings_of(spark),
-                managed=managed,
-            )
+            check_definition(spark, definition.schema, definition.properties)
+            result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed)
             if result.committed is not None:
                 SparkEngine(spark).committed(result.committed.snapshot)
     if parts is not None:
@@ -212,11 +193,10 @@ def _place(
     return default_place(jvm, session_identifier(jvm, parts)), True
 
 
-def _refuse_another(
-    there: Snapshot, schema: StructType, partition_columns: Sequence[str], properties: Mapping[str, str]
-) -> None:
+def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
     """Nothing, when a definition is that of the table that is there or says less."""
     assert there.metadata is not None
+    schema, partition_columns = definition.schema, definition.partition_columns
     old = [(item.name.lower(), item.data_type, item.nullable) for item in there.schema.fields]
     new = [(item.name.lower(), item.data_type, item.nullable) for item in schema.fields]
     partitions = [name.lower() for name in partition_columns]
@@ -227,7 +207,9 @@ def _refuse_another(
             f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
             hint="Leave the columns out to take the table as it is, or give the ones that it has.",
         )
-    other = {key: value for key, value in properties.items() if there.metadata.configuration.get(key) != value}
+    other = {
+        key: value for key, value in definition.properties.items() if there.metadata.configuration.get(key) != value
+    }
     if other:
         raise InvalidArgumentError(
             f"The Delta table at {there.table_uri} does not have {', '.join(f'{k}={v}' for k, v in other.items())}.",

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from pydelta.commands.create import CreateMode
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.caches import drop_halves, refresh_caches
 from pydelta.spark.catalog import DeltaEntry, look_up, parse_identifier
@@ -61,11 +61,9 @@ def _create_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
             define_table(
                 spark,
                 parse_identifier(spark, tableName),
+                TableDefinition(schema=columns, properties=options, description=description),
                 mode=CreateMode.CREATE,
-                schema=columns,
                 location=path or options.pop("path", None),
-                properties=options,
-                description=description,
             )
             frame = read_table(spark, tableName)
         assert frame is not None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pydelta.commands.create import CreateMode
+from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.write import WriteMode
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.settings import KEPT_PROPERTIES
@@ -56,13 +56,15 @@ def create(nodes: Nodes, node: Any) -> DataFrame | None:
     define_table(
         nodes.spark,
         new.parts,
+        TableDefinition(
+            schema=nodes.schema(node),
+            partition_columns=partitions,
+            cluster_by=clusters,
+            properties=new.properties,
+            description=new.comment,
+        ),
         mode=mode,
-        schema=nodes.schema(node),
         location=new.location,
-        partition_columns=partitions,
-        cluster_by=clusters,
-        properties=new.properties,
-        description=new.comment,
     )
     return nodes.jvm.nothing()
 
@@ -141,13 +143,11 @@ def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
     define_table(
         nodes.spark,
         parts,
+        TableDefinition(
+            schema=schema, partition_columns=partitions, cluster_by=clusters, properties=given, description=comment
+        ),
         mode=CreateMode.CREATE_IF_NOT_EXISTS if bool(node.ifNotExists()) else CreateMode.CREATE,
-        schema=schema,
         location=location,
-        partition_columns=partitions,
-        cluster_by=clusters,
-        properties=given,
-        description=comment,
     )
     return nodes.jvm.nothing()
 

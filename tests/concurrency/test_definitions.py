@@ -6,7 +6,7 @@ import itertools
 
 from pydelta.commands.alter import alter_table
 from pydelta.commands.alter_changes import AddConstraint, ChangeColumn, RenameColumn, SetProperties
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, write_table
 from pydelta.errors import BindError, ConstraintViolatedError, DeltaConcurrentModificationException
@@ -129,7 +129,7 @@ def numbered_table():
     store = new_store()
     key = StructField("key", LONG, True, identity_metadata(explicit=False))
     schema = StructType((key, StructField("v", LONG)))
-    create_table(DeltaLog(store), mode=CreateMode.CREATE, schema=schema, settings=Settings())
+    create_table(DeltaLog(store), TableDefinition(schema=schema), mode=CreateMode.CREATE, settings=Settings())
     return store
 
 

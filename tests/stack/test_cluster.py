@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from conftest import DATABASE, ORDERS, ROOT
 
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.testing import CountingStore
@@ -83,7 +83,7 @@ def test_a_writer_and_a_reader_date_a_commit_the_same(s3):
     """MinIO tells the time of one object in seconds and lists it in milliseconds."""
     writer = DeltaLog.for_table(f"{ROOT}/dated", store=s3(f"{ROOT}/dated"))
     schema = parse_schema('{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}')
-    create_table(writer, mode=CreateMode.CREATE, schema=schema, settings=writer.settings)
+    create_table(writer, TableDefinition(schema=schema), mode=CreateMode.CREATE, settings=writer.settings)
     reader = DeltaLog.for_table(f"{ROOT}/dated", store=s3(f"{ROOT}/dated"))
     assert reader is not writer
     assert reader.snapshot().timestamp_ms == writer.snapshot().timestamp_ms

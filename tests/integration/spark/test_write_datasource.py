@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import parse_schema
 from pydelta.settings import Settings
@@ -50,9 +50,11 @@ def test_what_it_cannot_check_it_refuses_by_name(spark, tmp_path):
     field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
     create_table(
         DeltaLog.for_table(path),
+        TableDefinition(
+            schema=parse_schema(json.dumps({"type": "struct", "fields": [field]})),
+            properties={"delta.constraints.small": "id < 10"},
+        ),
         mode=CreateMode.CREATE,
-        schema=parse_schema(json.dumps({"type": "struct", "fields": [field]})),
-        properties={"delta.constraints.small": "id < 10"},
         settings=Settings(),
     )
     with pytest.raises(Exception, match=r"delta\.constraints\.small"):
@@ -65,8 +67,8 @@ def test_not_null_holds(spark, tmp_path):
     field = {"name": "id", "type": "long", "nullable": False, "metadata": {}}
     create_table(
         DeltaLog.for_table(path),
+        TableDefinition(schema=parse_schema(json.dumps({"type": "struct", "fields": [field]}))),
         mode=CreateMode.CREATE,
-        schema=parse_schema(json.dumps({"type": "struct", "fields": [field]})),
         settings=Settings(),
     )
     save(spark.range(2), path)

@@ -9,7 +9,7 @@ from deltalake import DeltaTable as RsTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -63,10 +63,9 @@ def make(path, fields, **more):
     """A table with a schema given as the log's JSON fields."""
     create_table(
         log_of(path),
+        TableDefinition(schema=parse_schema(json.dumps({"type": "struct", "fields": fields})), **more),
         mode=CreateMode.CREATE,
-        schema=parse_schema(json.dumps({"type": "struct", "fields": fields})),
         settings=Settings(),
-        **more,
     )
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pydelta.commands.create import TableDefinition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 
@@ -191,7 +192,7 @@ def test_varchar_and_char_keep_their_lengths(spark, tmp_path):
             StructField("c", string, True, {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}),
         )
     )
-    create_table(DeltaLog.for_table(path), mode=CreateMode.CREATE, schema=schema, settings=Settings())
+    create_table(DeltaLog.for_table(path), TableDefinition(schema=schema), mode=CreateMode.CREATE, settings=Settings())
     good = spark.createDataFrame([("abc", "xy"), ("ab   ", "xyzw  "), (None, None)], "v string, c string")
     good.write.format("delta").mode("append").save(path)
     rows = {tuple(row) for row in spark.read.format("delta").load(path).collect()}

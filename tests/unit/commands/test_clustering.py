@@ -14,7 +14,7 @@ from pydelta.commands.clustering import (
     clustering_paths,
     path_text,
 )
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.restore import restore
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import DeltaLog
@@ -117,8 +117,8 @@ def test_the_domain_holds_physical_paths():
 
 
 def make(store, mode=CreateMode.CREATE, **others):
-    arguments = {"mode": mode, "schema": SCHEMA, "settings": Settings(), **others}
-    return create_table(DeltaLog(store), **arguments)
+    definition = TableDefinition(**{"schema": SCHEMA, **others})
+    return create_table(DeltaLog(store), definition, mode=mode, settings=Settings())
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from pydelta.commands.alter import alter_table
 from pydelta.commands.alter_changes import SetProperties
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, write_table
 from pydelta.errors import MetadataChangedException, UnsafeOperationError
@@ -30,7 +30,7 @@ def log():
     log = DeltaLog.for_table(uri, store=MemoryStore(uri))
     key = StructField("key", LONG, True, identity_metadata(explicit=False))
     schema = StructType((key, StructField("v", LONG)))
-    create_table(log, mode=CreateMode.CREATE, schema=schema, settings=Settings())
+    create_table(log, TableDefinition(schema=schema), mode=CreateMode.CREATE, settings=Settings())
     return log
 
 

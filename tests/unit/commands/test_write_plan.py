@@ -9,7 +9,7 @@ import pytest
 
 from pydelta.commands.alter import alter_table
 from pydelta.commands.alter_changes import SetProperties
-from pydelta.commands.create import CreateMode, create_table, plan_create
+from pydelta.commands.create import CreateMode, TableDefinition, create_table, plan_create
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write import WriteMode, WriteOptions, plan_write, write_table
 from pydelta.commands.write_plan import WriteKind, stored_schema
@@ -368,7 +368,7 @@ def test_datachange_false_marks_adds_and_removes(log):
 
 
 def create(log, mode=CreateMode.CREATE, **more):
-    return create_table(log, mode=mode, settings=Settings(), **{"schema": SCHEMA, **more})
+    return create_table(log, TableDefinition(**{"schema": SCHEMA, **more}), mode=mode, settings=Settings())
 
 
 def test_create_makes_version_zero_and_says_so(log):
@@ -408,7 +408,10 @@ def test_create_refuses_a_place_with_other_files(log):
 def test_create_takes_defaults_from_the_session_and_options_over_them(log):
     settings = Settings(default_properties={"delta.appendOnly": "true", "delta.checkpointInterval": "3"})
     create_table(
-        log, mode=CreateMode.CREATE, schema=SCHEMA, settings=settings, properties={"delta.checkpointInterval": "7"}
+        log,
+        TableDefinition(schema=SCHEMA, properties={"delta.checkpointInterval": "7"}),
+        mode=CreateMode.CREATE,
+        settings=settings,
     )
     assert log.update().metadata.configuration == {"delta.appendOnly": "true", "delta.checkpointInterval": "7"}
 
@@ -426,9 +429,13 @@ def test_create_takes_defaults_from_the_session_and_options_over_them(log):
     ],
 )
 def test_definitions_that_cannot_be_are_refused(log, change, error):
-    given = {"mode": CreateMode.CREATE, "schema": SCHEMA, "settings": Settings(), **change}
     with pytest.raises(error):
-        plan_create(log.update(), **given)
+        plan_create(
+            log.update(),
+            TableDefinition(**{"schema": SCHEMA, **change}),
+            mode=CreateMode.CREATE,
+            settings=Settings(),
+        )
 
 
 def test_a_replace_of_an_append_only_table_is_refused(log):

@@ -13,7 +13,7 @@ import pytest
 from pydelta.commands.alter import alter_table
 from pydelta.commands.alter_changes import SetProperties, UnsetProperties
 from pydelta.commands.clone import clone_table
-from pydelta.commands.create import CreateMode, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.restore import restore
 from pydelta.commands.table_features import drop_feature
@@ -48,7 +48,7 @@ def new_log():
 
 
 def create(log, properties, mode=CreateMode.CREATE, settings=None):
-    create_table(log, mode=mode, schema=SCHEMA, properties=properties, settings=settings or Settings())
+    create_table(log, TableDefinition(schema=SCHEMA, properties=properties), mode=mode, settings=settings or Settings())
     return log
 
 
