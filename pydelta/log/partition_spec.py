@@ -1,4 +1,4 @@
-"""Say what the file table must know of a table's schema: the partition columns, their names in the log."""
+"""Hold what the file table must know of a schema: partition columns, and their names in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what dropping a table feature takes: properties that go with it, what still uses it, and what to do about that.
+"""Define what dropping a table feature takes: properties that go with it, what still uses it, and what to do about that.
 
 Pure. Protocol: "Table Features", "Checkpoint Protection".
 """

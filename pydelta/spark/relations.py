@@ -295,6 +295,6 @@ class RelationResolver:
         version, timestamp = node.version(), node.timestamp()
         travel = TimeTravel(
             version=str(version.get()) if version.isDefined() else None,
-            timestamp_sql=str(timestamp.get().sql()) if timestamp.isDefined() else None,
+            moment=Column(self._jvm.column_of(timestamp.get())) if timestamp.isDefined() else None,
         )
         return self.table(parts, travel)

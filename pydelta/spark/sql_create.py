@@ -199,7 +199,7 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
 def _options(nodes: Nodes, specification: Any) -> dict[str, str]:
     found = {}
     for pair in nodes.items(specification.optionExpression().options()):
-        found[str(pair._1()).lower()] = str(nodes.evaluate(str(pair._2().sql())))
+        found[str(pair._1()).lower()] = str(nodes.evaluate(pair._2()))
     return found
 
 

@@ -255,19 +255,21 @@ class Nodes:
         resolved = RelationResolver(self.spark).statement(plan)
         return self.jvm.frame(plan if resolved is None else resolved)
 
-    def evaluate(self, text: str) -> Any:
-        """A constant SQL expression -> its value.
+    def evaluate(self, expression: Any) -> Any:
+        """Compute a constant: an expression as Spark parsed it, or SQL text as the user wrote it.
 
         Raises:
-            InvalidArgumentError: It is none.
+            InvalidArgumentError: It is not a constant.
         """
         from pyspark.errors import PySparkException
 
         try:
-            row = self.spark.range(1).select(F.expr(text)).first()
+            column = F.expr(expression) if isinstance(expression, str) else self.column(expression)
+            row = self.jvm.one_row([column]).first()
         except PySparkException as error:
+            shown = expression if isinstance(expression, str) else str(expression.sql())
             raise InvalidArgumentError(
-                f"{text} is no constant expression: {str(error).strip().splitlines()[0]}"
+                f"{shown} is not a constant expression: {str(error).strip().splitlines()[0]}"
             ) from error
         return row[0] if row is not None else None
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F
+
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from pydelta.log import Snapshot
 
@@ -23,17 +25,17 @@ _AT_TIME: Final = re.compile(r"^(?P<path>.+)@(?P<time>\d{17})$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeTravel:
-    """One of a version, a time as text, or a time as an SQL expression.
+    """One of a version, a time as text, or a time as an expression.
 
     Args:
         version: A version number as written.
         timestamp: A date or timestamp; without a zone it is in the session's.
-        timestamp_sql: An SQL expression that gives a timestamp.
+        moment: An expression that gives a timestamp, as Spark parsed it.
     """
 
     version: str | None = None
     timestamp: str | None = None
-    timestamp_sql: str | None = None
+    moment: Column | None = None
 
 
 def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
@@ -124,15 +126,11 @@ def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
     Raises:
         InvalidArgumentError: It is no time.
     """
-    if travel.timestamp_sql is not None:
-        expression, shown = travel.timestamp_sql, travel.timestamp_sql
-    else:
-        shown = str(travel.timestamp)
-        escaped = shown.replace("\\", "\\\\").replace("'", "\\'")
-        expression = f"'{escaped}'"
-    # Plain SQL without a relation: Spark folds it while planning, and no job runs.
-    rows = Jvm.of(spark).session.sql(f"SELECT unix_millis(try_cast({expression} AS timestamp))").collectAsList()
+    moment = F.lit(str(travel.timestamp)) if travel.moment is None else travel.moment
+    # Without a relation Spark folds it while planning, and no job runs.
+    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp"))])._jdf.collectAsList()
     if rows.get(0).isNullAt(0):
+        shown = travel.timestamp if travel.moment is None else travel.moment
         raise InvalidArgumentError(
             f"{shown} is not a timestamp.", hint="Write it as '2024-05-01' or '2024-05-01 12:00:00'."
         )
