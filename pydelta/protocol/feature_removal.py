@@ -1,4 +1,4 @@
-"""Define what dropping a table feature takes: properties that go with it, what still uses it, and what to do about that.
+"""Define what dropping a table feature takes: the properties that go with it, what still uses it, what to do then.
 
 Pure. Protocol: "Table Features", "Checkpoint Protection".
 """

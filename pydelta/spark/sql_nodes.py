@@ -265,7 +265,7 @@ class Nodes:
 
         try:
             column = F.expr(expression) if isinstance(expression, str) else self.column(expression)
-            row = self.jvm.one_row([column]).first()
+            row = self.jvm.one_row([column.alias("value")]).first()
         except PySparkException as error:
             shown = expression if isinstance(expression, str) else str(expression.sql())
             raise InvalidArgumentError(

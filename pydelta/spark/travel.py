@@ -128,7 +128,7 @@ def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
     """
     moment = F.lit(str(travel.timestamp)) if travel.moment is None else travel.moment
     # Without a relation Spark folds it while planning, and no job runs.
-    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp"))])._jdf.collectAsList()
+    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
     if rows.get(0).isNullAt(0):
         shown = travel.timestamp if travel.moment is None else travel.moment
         raise InvalidArgumentError(
