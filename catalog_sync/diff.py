@@ -18,7 +18,7 @@ dropped, and what somebody else added is left alone.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from catalog_sync.errors import NotOursError
@@ -182,7 +182,7 @@ def plan_sync(
     found: FoundTable | None,
     *,
     live: Collection[str],
-    touched: Collection[str] | None = None,
+    touched: Set[str] | None = None,
     existing: Mapping[str, FoundPartition] | None = None,
     full: bool = False,
     prune: bool = False,
@@ -216,17 +216,17 @@ def plan_sync(
         reason=why,
         stamp=table is not TableAction.NONE or why is not None or found.version != twin.version,
     )
-    scope = None if why is not None else set(touched or ())
-    wanted = [name for name in every if scope is None or name in scope]
+    scope = None if why is not None else touched
+    wanted = {name for name in every if scope is None or name in scope}
     there = {name: part for name, part in (existing or {}).items() if scope is None or name in scope}
     return compare_partitions(plan, twin, there, wanted, prune=prune)
 
 
 def compare_partitions(
-    plan: SyncPlan, twin: Twin, existing: Mapping[str, FoundPartition], wanted: Collection[str], *, prune: bool
+    plan: SyncPlan, twin: Twin, existing: Mapping[str, FoundPartition], wanted: Set[str], *, prune: bool
 ) -> SyncPlan:
     """The plan, with what to do about partitions there are, and those there should be instead."""
-    extra = [existing[name] for name in existing if name not in set(wanted)]
+    extra = [partition for name, partition in existing.items() if name not in wanted]
     what = "added by somebody else, " + ("dropped" if prune else "kept")
     return replace(
         plan,

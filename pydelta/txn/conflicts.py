@@ -215,8 +215,6 @@ def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Iso
     """A path that both touch: a file added anew after the winner removed it, or two vectors over one file."""
     added = {reads.path_of(file) for file in staged.adds}
     ours = added | {reads.path_of(file) for file in staged.removes}
-    if not ours:
-        return None
     for removed in winner.removes:
         if reads.path_of(removed) in ours:
             reason = f"removed {_file(removed)}, which this transaction changes."

@@ -78,6 +78,7 @@ def test_a_removed_file_and_its_vector_stay_until_their_removal_is_older_than_th
     assert held(found.others, *asked) == {"younger", "younger.bin", "at-it", "at-it.bin"}
     assert held(found.live, *asked) == set()
     assert set(found.sample.paths) == {*asked, *(f"{name}.bin@1" for name in ages)}
+    assert found.sample.count == 12, "each once, whether or not it stays"
 
 
 def test_what_commits_since_the_cut_off_removed_or_tell_of_changes_stays():
@@ -187,11 +188,12 @@ def test_what_a_commit_that_is_spread_over_lines_removed_or_tells_of_changes_sta
     assert held(found.others, "r", vector_file, "_change_data/c", "x") == {"r", vector_file, "_change_data/c"}
 
 
-def test_numbers_as_text_and_missing_sizes_are_read():
+@pytest.mark.parametrize("adds", [False, True])
+def test_numbers_as_text_and_missing_sizes_are_read(adds):
     table = yard()
     small = {key: DV[key] for key in ("storageType", "pathOrInlineDv")}
     version = raw(table, lines({"remove": {"path": "r", "size": "9", "deletionVector": small}}))
-    (found,) = files_of_commits(table.log, [version])
+    (found,) = files_of_commits(table.log, [version], adds=adds)
     assert found.files.rows() == [("remove", "r", "uab^-aqEH.-t@S}K{vb[*k^", 9, 0)]
 
 
@@ -298,3 +300,5 @@ def test_what_two_clones_read_is_counted_once_and_what_is_their_own_not_at_all()
     first = find_needed(log, log.update(), cutoff_ms=cutoff_ms, clones=clones[:1])
     assert held(first.others, "shared", "gone", "own") == {"shared"}, "what it removed has expired there, too"
     assert first.held_back == 1
+    earlier = find_needed(log, log.update(), cutoff_ms=table.now_ms - 85 * HOUR_MS, clones=clones)
+    assert earlier.held_back == 0, "a version of the table itself reads both"

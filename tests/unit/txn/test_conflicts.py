@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -71,6 +72,13 @@ def domain(name: str) -> DomainMetadata:
     return DomainMetadata(domain=name, configuration="{}", removed=False)
 
 
+def identity(mark: int) -> Metadata:
+    """The definition of a table whose column gave out identity values up to a mark."""
+    told = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": mark}
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": told}
+    return Metadata(id="t", schema_string=json.dumps({"type": "struct", "fields": [field]}))
+
+
 NEW_SCHEMA = Metadata(id="t", schema_string='{"type":"struct","fields":[]}')
 UPGRADE = Protocol(min_reader_version=1, min_writer_version=2)
 CDC = AddCDCFile(path="_change_data/x", partition_values={}, size=1)
@@ -105,6 +113,7 @@ NOTHING = reads()
 P1 = reads("p=1", files=("p1/a", "p1/b"))
 ALL = reads("*", files=("p1/a", "p1/b", "p2/c"))
 WHOLE = reads(whole=True)
+IDENTITY = dataclasses.replace(NOTHING, metadata=identity(5))
 BACK = dataclasses.replace(WHOLE, exactly=True, brings_back=True)
 
 # situation, reads, staged, winner, then what comes out at Serializable, WriteSerializable, SnapshotIsolation;
@@ -114,6 +123,7 @@ CASES = [
     ("restore / vacuum begins", BACK, [remove("a"), add("b")], [VACUUMING], READ),
     ("restore / vacuum ends", BACK, [remove("a"), add("b")], [VACUUMED], READ),
     ("restore of nothing that was gone / vacuum begins", WHOLE, [remove("a")], [VACUUMING], OK),
+    ("restore / blind append", BACK, [remove("a"), add("b")], [BLIND, add("w")], APPEND, APPEND, OK),
     ("restore / empty commit", BACK, [add("b")], [SEEING], OK),
     ("append / vacuum begins", NOTHING, [add("n")], [VACUUMING], OK),
     # Blind appends never meet anybody's rows.
@@ -204,6 +214,9 @@ CASES = [
     ("append / new schema", NOTHING, [add("n")], [SEEING, NEW_SCHEMA], METADATA),
     ("new schema / new schema", NOTHING, [NEW_SCHEMA], [SEEING, NEW_SCHEMA], METADATA),
     ("empty commit / new schema", NOTHING, [], [SEEING, NEW_SCHEMA], METADATA),
+    ("append / identity values given out", IDENTITY, [add("n")], [SEEING, identity(9), add("w")], OK),
+    ("both give out identity values", IDENTITY, [identity(7), add("n")], [SEEING, identity(9), add("w")], METADATA),
+    ("append to a table with identity values / new schema", IDENTITY, [add("n")], [SEEING, NEW_SCHEMA], METADATA),
     ("append / upgrade", NOTHING, [add("n")], [SEEING, UPGRADE], PROTOCOL),
     ("upgrade / upgrade", NOTHING, [UPGRADE], [SEEING, UPGRADE], PROTOCOL),
     ("upgrade / append", NOTHING, [UPGRADE], [BLIND, add("w")], OK),
@@ -298,8 +311,24 @@ def test_the_creation_of_a_table_by_two_is_told_apart():
 def test_an_unpartitioned_scan_is_told_to_name_its_partition():
     found = check(ALL, [remove("p1/a")], [SEEING, add("p3/w")], Isolation.SERIALIZABLE)
     assert "name the partition" in found.hint
+    found = check(reads("p=1", "*"), [remove("p1/a")], [SEEING, add("p3/w")], Isolation.SERIALIZABLE)
+    assert "name the partition" in found.hint
+    found = check(WHOLE, [remove("p1/a")], [SEEING, add("p1/w")], Isolation.SERIALIZABLE)
+    assert "name the partition" in found.hint
     found = check(P1, [remove("p1/a")], [SEEING, add("p1/w")], Isolation.SERIALIZABLE)
     assert "name the partition" not in found.hint
+
+
+def test_the_file_of_a_conflict_is_named_with_its_partition_and_its_vector():
+    both = remove("p1/a").replace(partition_values={"p": "1", "q": None})
+    for removed, text in (
+        (remove("a"), "removed file a in the unpartitioned table, which this transaction removes too."),
+        (remove("a#v"), "removed file a (deletion vector uv) in the unpartitioned table, which this transaction"),
+        (both, "removed file p1/a in partition [p=1, q=None], which this transaction removes too."),
+    ):
+        found = check(NOTHING, [removed], [removed], Isolation.SERIALIZABLE)
+        assert found.reason.startswith(text)
+        assert found.error().message == f"Version 7, committed meanwhile, {found.reason}"
 
 
 def test_only_the_careful_answer_is_given_without_a_matcher():
