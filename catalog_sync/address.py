@@ -54,7 +54,7 @@ class MetastoreAddress:
             host, colon, port = uri.removeprefix("thrift://").rstrip("/").rpartition(":")
             if not colon or not host or not port.isdigit() or "/" in host:
                 raise InvalidArgumentError(
-                    f"{uri!r} is no address of a metastore.", hint="Write it as thrift://host:9083."
+                    f"{uri!r} is not the address of a metastore.", hint="Write it as thrift://host:9083."
                 )
             hosts.append((host, int(port)))
         if not hosts:

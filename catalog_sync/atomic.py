@@ -29,7 +29,7 @@ ATOMIC_KEY: Final = "pydelta.sync.atomic"
 
 
 def is_atomic(parameters: Mapping[str, str]) -> bool:
-    """Whether an entry's partitions lie in directories by version."""
+    """Tell whether an entry's partitions lie in directories by version."""
     return parameters.get(ATOMIC_KEY) == "true"
 
 

@@ -100,17 +100,21 @@ def sync(
     database: _Database = None,
     table: _Name = None,
     twin: _TwinName = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed, no more.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest, compare every partition.")] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Drop partitions that somebody else added, and twins left behind.")
     ] = False,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Take over the twin of an earlier table here.")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over the twin of an earlier table at this location.")
+    ] = False,
     atomic: Annotated[
         bool | None,
-        typer.Option("--atomic/--no-atomic", help="Move all changed partitions by one call; stays so from then on."),
+        typer.Option(
+            "--atomic/--no-atomic", help="Move all changed partitions in one call, in this and all later syncs."
+        ),
     ] = None,
-    every: Annotated[int | None, typer.Option("--every", min=1, help="Again after so many seconds.")] = None,
+    every: Annotated[int | None, typer.Option("--every", min=1, help="Run again after this many seconds.")] = None,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
     ca: _Ca = None,
@@ -298,8 +302,10 @@ def drop(
     ],
     table: _Name = None,
     twin: _TwinName = None,
-    adopt: Annotated[bool, typer.Option("--adopt", help="The twin of an earlier table here, too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be dropped, no more.")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Also drop the twin of an earlier table at this location.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be dropped; drop nothing.")] = False,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
     ca: _Ca = None,
@@ -309,7 +315,7 @@ def drop(
 ) -> None:
     """Drop twins that are this program's own; tables, their own entries and all data stay."""
     if (table or twin) and len(tables) != 1:
-        raise InvalidArgumentError("A name was given, and not just one table.", hint="Drop twins one by one.")
+        raise InvalidArgumentError("A name was given for more than one table.", hint="Drop twins one by one.")
     rule, options = Settings.resolve().sync_name, storage_options(option)
     rows: list[dict[str, Any]] = []
     code = 0
@@ -333,7 +339,7 @@ def drop(
             if not as_json:
                 print(f"{name}, the twin of {found.location}, {'would be' if dry_run else 'is'} dropped.")
                 if found.comes_back:
-                    print(f"  The next commit makes it anew, since the table's property {ENABLED_PROPERTY} is true.")
+                    print(f"  The next commit makes it again, since the table's property {ENABLED_PROPERTY} is true.")
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
     raise typer.Exit(code)
@@ -344,7 +350,7 @@ def verify(
     table: _OneTable,
     name: _Name = None,
     twin: _TwinName = None,
-    files: Annotated[int | None, typer.Option("--files", help="Look for so many data files only.")] = None,
+    files: Annotated[int | None, typer.Option("--files", help="Look for this many data files only.")] = None,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
     ca: _Ca = None,
@@ -363,8 +369,8 @@ def verify(
     elif report.ok:
         found = report.manifests
         print(
-            f"{target.twin} is right: version {found.version} of {found.table_version}, {found.partitions} manifests, "
-            f"{found.lines} lines, {found.checked_files} files looked for."
+            f"{target.twin} is correct: version {found.version} of {found.table_version}, "
+            f"{found.partitions} manifests, {found.lines} lines, {found.checked_files} files looked for."
         )
     else:
         problems = _plain(report) | _plain(report.manifests)

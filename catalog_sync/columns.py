@@ -75,7 +75,7 @@ def columns_refused(name: TableName, found: FoundTable, twin: Twin, error: Metas
         error: What the metastore answered.
     """
     return ColumnsRefusedError(
-        f"The metastore does not take the columns of {name}, which are behind the table: "
+        f"The metastore refuses the new columns of {name}: "
         f"{_differences(found.columns, twin.columns)}. {error.message}",
         hint="Queries see all rows, and these columns as they were. Set "
         "hive.metastore.disallow.incompatible.col.type.changes=false for the metastore, or drop the entry (its data "
@@ -90,4 +90,4 @@ def _differences(before: Sequence[HiveColumn], after: Sequence[HiveColumn]) -> s
     found = [f"{name!r} from {old[name]} to {kind}" for name, kind in new.items() if old.get(name, kind) != kind]
     found += [f"{name!r} ({kind}) is new" for name, kind in new.items() if name not in old]
     found += [f"{name!r} is gone" for name in old if name not in new]
-    return "; ".join(found) or "their order is another one"
+    return "; ".join(found) or "their order is different"

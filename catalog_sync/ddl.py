@@ -11,7 +11,7 @@ __all__ = ["create_statement"]
 
 
 def create_statement(twin: Twin, name: TableName, partitions: Iterable[str] = ()) -> str:
-    """HiveQL that creates the external table and adds its partitions.
+    """Return HiveQL that creates the external table and adds its partitions.
 
     Args:
         twin: What to create.

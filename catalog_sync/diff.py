@@ -130,8 +130,8 @@ def check_ours(twin: Twin, found: FoundTable, name: str, *, adopt: bool = False)
     location, table_id = found.parameters.get(LOCATION_KEY), found.parameters.get(ID_KEY)
     if location is None:
         raise NotOursError(
-            f"The metastore has a table {name} that this did not make (at {found.location}).",
-            hint="Choose another name for the twin, or drop that table if it is of no use any more.",
+            f"The metastore has a table {name} that catalog_sync did not make (at {found.location}).",
+            hint="Choose another name for the twin, or drop that table if it is no longer needed.",
         )
     if location != twin.table_location:
         raise NotOursError(
@@ -146,7 +146,7 @@ def check_ours(twin: Twin, found: FoundTable, name: str, *, adopt: bool = False)
 
 
 def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
-    """Why every partition has to be compared, as a phrase; None when the difference will do."""
+    """Say why every partition has to be compared, as a phrase; None when the difference will do."""
     if full:
         return "it was asked for"
     if found.parameters.get(ID_KEY) != twin.table_id:
@@ -163,12 +163,12 @@ def why_full(twin: Twin, found: FoundTable, *, full: bool) -> str | None:
 
 
 def is_partitioned_alike(twin: Twin, found: FoundTable) -> bool:
-    """Whether the entry has the table's partition columns: a metastore changes them for nobody."""
+    """Tell whether the entry has the table's partition columns: a metastore changes them for nobody."""
     return _names_and_types(found.partition_columns) == _names_and_types(twin.partition_columns)
 
 
 def has_columns_of(twin: Twin, found: FoundTable) -> bool:
-    """Whether the entry has the table's columns. Comments are compared by the hash that it carries alone."""
+    """Tell whether the entry has the table's columns. Comments are compared by the hash that it carries alone."""
     same_hash = found.parameters.get(SCHEMA_KEY) == twin.schema_hash
     return same_hash and _names_and_types(found.columns) == _names_and_types(twin.columns)
 
@@ -225,7 +225,7 @@ def plan_sync(
 def compare_partitions(
     plan: SyncPlan, twin: Twin, existing: Mapping[str, FoundPartition], wanted: Set[str], *, prune: bool
 ) -> SyncPlan:
-    """The plan, with what to do about partitions there are, and those there should be instead."""
+    """Add to the plan what to do about the partitions that are there, and those that should be."""
     extra = [partition for name, partition in existing.items() if name not in wanted]
     what = "added by somebody else, " + ("dropped" if prune else "kept")
     return replace(
@@ -244,7 +244,7 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def described(plan: SyncPlan) -> Sequence[str]:
-    """The plan as lines for people."""
+    """Return the plan as lines for people."""
     lines = []
     if plan.table is not TableAction.NONE:
         lines.append(f"{plan.table.name.lower()} the table" + (f" ({plan.reason})" if plan.reason else ""))

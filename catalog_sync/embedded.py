@@ -119,7 +119,7 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
-        raise DeltaEnvironmentError("There is no Java.", hint="Install Java 17 or newer, or set JAVA_HOME.")
+        raise DeltaEnvironmentError("Java was not found.", hint="Install Java 17 or newer, or set JAVA_HOME.")
     return found
 
 

@@ -15,7 +15,7 @@ _PARTITION_TYPES: Final = frozenset(HIVE_NAMES) - {"binary"}
 
 
 def unsupported_columns(schema: StructType, partition_columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Columns that a Hive table cannot have, each with the reason."""
+    """Return columns that a Hive table cannot have, each with the reason."""
     partitions = {name.lower() for name in partition_columns}
     for field in schema.fields:
         kind = field.data_type
@@ -27,12 +27,12 @@ def unsupported_columns(schema: StructType, partition_columns: tuple[str, ...]) 
 
 
 def hive_type(name: str, data_type: DataType) -> str:
-    """Hive's spelling of a column's type.
+    """Return Hive's spelling of a column's type.
 
     Raises:
         SchemaError: Hive has no such type; names the column.
     """
     found = hive_type_or_none(data_type)
     if found is None:
-        raise SchemaError(f"The column {name!r} is {data_type}, which Hive has no type for.")
+        raise SchemaError(f"The column {name!r} is {data_type}, for which Hive has no type.")
     return found

@@ -34,7 +34,7 @@ def sync_after_commit(context: HookContext) -> None:
     native = configured_name(newest)
     if native is None:
         raise InvalidArgumentError(
-            f"{ENABLED_PROPERTY} is true, and which name the table has in the metastore is not known.",
+            f"{ENABLED_PROPERTY} is true, but the name of the table in the metastore is not known.",
             hint=f"Set the table property {TABLE_PROPERTY} to database.table.",
             table=context.log.uri,
         )

@@ -38,7 +38,7 @@ class SyncState(enum.Enum):
     BLOCKED = "blocked"
     """The twin shows an older version, or older columns, until somebody does something about it."""
     NO_TABLE = "no table"
-    """There is no Delta table at the location any more."""
+    """There is no longer a Delta table at the location."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ def _read_otherwise(
 
 
 def preview(log: DeltaLog, directory: str = "", *, limit: int = 10) -> list[dict[str, Any]]:
-    """The first rows that readers of a manifest get, by reading the files that it names. No engine is started.
+    """Return the first rows that readers of a manifest get, by reading the files that it names. No engine is started.
 
     Args:
         log: The table.

@@ -27,7 +27,7 @@ _SHOWN: Final = 60
 
 
 def partition_directory(snapshot: Snapshot, values: tuple[str | None, ...]) -> str:
-    """The log's texts of a partition's values, in the order of the columns -> its directory."""
+    """Turn the log's texts of a partition's values, in the order of the columns, into its directory."""
     types = [item.data_type for item in snapshot.files.spec.partition_schema().fields]
     return partition_dir(dict(zip(snapshot.partition_columns, hive_values(list(values), types), strict=True)))
 
@@ -50,7 +50,7 @@ def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:
     others = f", nor {len(found) - 1} others" if len(found) > 1 else ""
     raise PartitionTooLongError(
         f"The metastore cannot hold the partition {shown}{others}: {what}. Nothing was published, since queries would "
-        "miss its rows without a word; they see the version that they saw.",
+        "miss its rows without an error; they still see the previous version.",
         hint="Give its rows a shorter value. Or read the table through Trino's Delta connector; or widen PART_KEY_VAL "
         "in the metastore's database and set spark.pydelta.sync.partitionValueLength "
         "(PYDELTA_SYNC_PARTITION_VALUE_LENGTH) to its new length.",

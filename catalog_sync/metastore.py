@@ -83,7 +83,7 @@ class Metastore:
     # --- tables --------------------------------------------------------------------------------------------
 
     def table(self, database: str, name: str) -> Any:
-        """The entry as Thrift has it, or None."""
+        """Return the entry as Thrift has it, or None."""
         types = _types()
         request = types.GetTableRequest(dbName=database, tblName=name)  # Hive 4 knows get_table in this form alone
         try:
@@ -92,7 +92,7 @@ class Metastore:
             return None
 
     def tables(self, database: str) -> Iterator[Any]:
-        """All entries of a database, in batches.
+        """Return all entries of a database, in batches.
 
         Raises:
             MetastoreError: There is no such database.
@@ -109,12 +109,12 @@ class Metastore:
             yield from self._call("get_table_objects_by_name_req", request).tables
 
     def databases(self) -> list[str]:
-        """Names of all databases, in order."""
+        """Return names of all databases, in order."""
         found: list[str] = self._call("get_all_databases")
         return sorted(found)
 
     def database_location(self, database: str) -> str | None:
-        """Where the tables of a database are by default; None when there is no such database."""
+        """Tell where the tables of a database are by default; None when there is no such database."""
         types = _types()
         try:
             return str(self._call("get_database", database).locationUri)
@@ -122,7 +122,7 @@ class Metastore:
             return None
 
     def database_exists(self, database: str) -> bool:
-        """Whether there is such a database."""
+        """Tell whether there is such a database."""
         types = _types()
         try:
             self._call("get_database", database)
@@ -187,12 +187,12 @@ class Metastore:
     # --- partitions ----------------------------------------------------------------------------------------
 
     def partition_names(self, database: str, name: str) -> list[str]:
-        """Names of all partitions, as the metastore spells them."""
+        """Return names of all partitions, as the metastore spells them."""
         found: list[str] = self._call("get_partition_names", database, name, -1)
         return found
 
     def partitions(self, database: str, name: str, names: Sequence[str]) -> list[Any]:
-        """Partitions by name, in batches."""
+        """Return partitions by name, in batches."""
         found: list[Any] = []
         for batch in _batches(names):
             found += self._call("get_partitions_by_names", database, name, list(batch))
@@ -313,7 +313,7 @@ class Metastore:
             except TApplicationException as error:
                 raise MetastoreError(
                     f"The metastore at {self.address} does not know the call {verb}: {error.message}.",
-                    hint="It is older than Hive 2.3, or no Hive Metastore.",
+                    hint="It is older than Hive 2.3, or not a Hive Metastore.",
                 ) from error
             except TException as error:
                 raise self._refused(verb, str(getattr(error, "message", None) or error)) from error
@@ -338,8 +338,8 @@ class Metastore:
         if late:
             raise MetastoreUnavailableError(
                 f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and what it was told "
-                "is not there yet: it may still be at it.",
-                hint="Look at its load, and run it again when it is done: what is there by then is not sent again.",
+                "is not there yet: it may still be at work.",
+                hint="Check its load, and run this again when it is done: what is there by then is not sent again.",
             )
         return False
 
@@ -376,7 +376,7 @@ class Metastore:
                 transport.open()
             except refusals as error:
                 raise MetastoreError(
-                    f"Kerberos gives no access to the metastore at {host}:{port}: {_kerberos_words(error)}.",
+                    f"Kerberos refused access to the metastore at {host}:{port}: {_kerberos_words(error)}.",
                     hint="Check with klist that there is a ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab), that "
                     f"{self.address.kerberos_service}/{host} is a principal of the realm, and that the clocks agree.",
                 ) from error

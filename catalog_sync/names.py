@@ -26,7 +26,7 @@ class TableName:
         """
         database, dot, name = text.strip().lower().replace("`", "").partition(".")
         if not dot or not database or not name or "." in name:
-            raise InvalidArgumentError(f"{text!r} is no name of a table.", hint="Write it as database.table.")
+            raise InvalidArgumentError(f"{text!r} is not the name of a table.", hint="Write it as database.table.")
         return cls(database=database, name=name)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class TableName:
 
 
 def twin_name(native: TableName, rule: str = "{database}_symlink") -> TableName:
-    """The twin's name: its database by a rule (``spark.pydelta.sync.name``), its table as the native entry's.
+    """Return the twin's name: its database by a rule (``spark.pydelta.sync.name``), its table as the native entry's.
 
     Raises:
         InvalidArgumentError: The rule gives the same database, which cannot hold two tables of one name.

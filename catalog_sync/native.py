@@ -24,7 +24,7 @@ __all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "
 
 
 def native_location(entry: Any) -> str | None:
-    """Where the Delta table of an entry lies; None for an entry that is none of a Delta table."""
+    """Tell where the Delta table of an entry lies; None for an entry of anything else."""
     if str((entry.parameters or {}).get(PROVIDER_KEY, "")).lower() != "delta":
         return None
     path = (entry.sd.serdeInfo.parameters or {}).get("path") if entry.sd.serdeInfo else None
@@ -33,7 +33,7 @@ def native_location(entry: Any) -> str | None:
 
 
 def native_tables(metastore: Metastore, database: str) -> Iterator[tuple[TableName, str]]:
-    """The Delta tables of a database with their locations, those that Spark or Trino registered among them."""
+    """Return the Delta tables of a database with their locations, those that Spark or Trino registered among them."""
     for entry in metastore.tables(database):
         location = native_location(entry)
         if location is not None:
@@ -69,8 +69,8 @@ def sync_native(metastore: Metastore, name: TableName, snapshot: Snapshot, *, cr
     if location is None or _same_place(location) != _same_place(_plain(snapshot.table_uri)):
         what = f"a Delta table at {location}" if location else "no Delta table"
         raise NotOursError(
-            f"The metastore has {name} already, and it is {what}.",
-            hint="Choose another name for the table, or drop that entry if it is of no use any more.",
+            f"The metastore already has {name}, which is {what}.",
+            hint="Choose another name for the table, or drop that entry if it is no longer needed.",
         )
     if (before.parameters or {}).get(SCHEMA_KEY) == wanted.parameters[SCHEMA_KEY]:
         return False
@@ -132,7 +132,7 @@ def _same_place(uri: str) -> str:
 
 
 def native_entry(name: TableName, snapshot: Snapshot, *, before: Any = None) -> Any:
-    """The entry as Thrift has it; of ``before`` what is not ours stays."""
+    """Return the entry as Thrift has it; of ``before`` what is not ours stays."""
     from pymetastore.hive_metastore import ttypes
 
     assert snapshot.metadata is not None

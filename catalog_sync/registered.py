@@ -15,7 +15,7 @@ __all__ = ["metastore_of", "named_locations", "registered_locations", "table_loc
 
 
 def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
-    """The metastore that is meant: by argument, setting, environment, or Spark's own setting; None where none is.
+    """Find the metastore that is meant: argument, setting, environment, Spark's own setting; None without one.
 
     Args:
         uri: As given to a job.
@@ -31,7 +31,7 @@ def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
 
 
 def registered_locations(metastore: Metastore, databases: Sequence[str] | None = None) -> dict[str, str]:
-    """Name -> location of every registered Delta table, or of those of some databases."""
+    """Map the name of every registered Delta table, or of those of some databases, to its location."""
     return {
         str(name): location
         for database in (metastore.databases() if databases is None else databases)
@@ -40,15 +40,15 @@ def registered_locations(metastore: Metastore, databases: Sequence[str] | None =
 
 
 def table_location(metastore: Metastore | None, name: str) -> str:
-    """Where a table lies.
+    """Tell where a table lies.
 
     Raises:
         InvalidArgumentError: There is no metastore to ask.
-        TableNotFoundError: It is no Delta table there.
+        TableNotFoundError: It is not a Delta table there.
     """
     if metastore is None:
         raise InvalidArgumentError(
-            f"{name} is a name, and there is no metastore to look it up in.",
+            f"{name} is a name, but there is no metastore to look it up in.",
             hint="Give the table's location, or --metastore thrift://host:9083.",
         )
     table = TableName.parse(name)
@@ -71,6 +71,8 @@ def named_locations(items: Iterable[str]) -> dict[str, str]:
     for item in items:
         name, equals, location = item.partition("=")
         if not equals or not name or not location:
-            raise InvalidArgumentError(f"{item!r} is no NAME=LOCATION.", hint="Write it as lake.orders=s3a://b/orders.")
+            raise InvalidArgumentError(
+                f"{item!r} is not of the form NAME=LOCATION.", hint="Write it as lake.orders=s3a://b/orders."
+            )
         found[name] = location
     return found

@@ -55,7 +55,7 @@ class Claim(enum.Enum):
 
     OURS = "ours"
     EARLIER = "earlier"
-    """Another table lies there."""
+    """There is another table."""
     UNKNOWN = "unknown"
     """The log there cannot be read."""
 
@@ -81,12 +81,12 @@ class Orphan:
     why: str
 
     def may_go(self, *, adopt: bool = False) -> bool:
-        """Whether it is ours; with ``adopt``, or that of an earlier table at the same location."""
+        """Tell whether it is ours; with ``adopt``, or that of an earlier table at the same location."""
         return self.claim is Claim.OURS or (adopt and self.claim is Claim.EARLIER)
 
 
 def twin_at(entry: Any) -> tuple[str, str] | None:
-    """Location and id of the table whose twin an entry is; None for an entry that is none."""
+    """Return location and id of the table whose twin an entry is; None if it is not a twin."""
     if not is_symlink(entry):
         return None
     found = found_table(entry)
@@ -99,14 +99,14 @@ def twin_at(entry: Any) -> tuple[str, str] | None:
 def twin_of_name(
     metastore: Metastore, text: str, *, rule: str, twin: str | None = None
 ) -> tuple[TableName, str | None]:
-    """What a name means: the table's own entry, which need not be there any more, or the twin itself.
+    """Tell what a name means: the table's own entry, which need not be there any more, or the twin itself.
 
     Returns:
         The twin's name, and where its table has to lie; None for anywhere.
 
     Raises:
         NotOursError: The name is that of something else.
-        TableNotFoundError: It is no name that the metastore has, nor has its twin.
+        TableNotFoundError: It is not a name that the metastore has, nor has its twin.
     """
     named = TableName.parse(text)
     entry = metastore.table(named.database, named.name)
@@ -123,7 +123,7 @@ def twin_of_name(
         return TableName.parse(twin) if twin else twin_name(named, rule), normalize_uri(spark_scheme(location))
     if twin_at(entry) is None:
         raise NotOursError(
-            f"{named} is no Delta table, and no twin that this made.", hint="Name the table, or its twin."
+            f"{named} is neither a Delta table nor a twin made by catalog_sync.", hint="Name the table, or its twin."
         )
     return named, None
 
@@ -131,7 +131,7 @@ def twin_of_name(
 def twin_of_place(
     location: str, *, name: str | None, twin: str | None, rule: str, options: Mapping[str, str] | None = None
 ) -> tuple[TableName, str]:
-    """The twin of the table at a location, where there need not be one any more; and that location.
+    """Return the twin of the table at a location, where there need not be one any more; and that location.
 
     Raises:
         InvalidArgumentError: Neither a name nor the table's property says which.
@@ -144,7 +144,7 @@ def twin_of_place(
     native = TableName.parse(name) if name else configured
     if native is None:
         raise InvalidArgumentError(
-            f"Which name {location} has in the metastore is not known.", hint="Give --table database.name, or --twin."
+            f"The name of {location} in the metastore is not known.", hint="Give --table database.name, or --twin."
         )
     return twin_name(native, rule), log.uri
 
@@ -181,14 +181,14 @@ def drop_twin(
     owner = twin_at(entry)
     if owner is None:
         raise NotOursError(
-            f"The metastore has a table {twin} that this did not make (at {found_table(entry).location}).",
-            hint="Drop it yourself, if it is of no use any more.",
+            f"The metastore has a table {twin} that catalog_sync did not make (at {found_table(entry).location}).",
+            hint="Drop it yourself, if it is no longer needed.",
         )
     place, table_id = owner
     if location is not None and place != location:
         raise NotOursError(
-            f"{twin} is the twin of the table at {place}, and not of {location}.",
-            hint=f"Name it itself, if it is to go: catalog_sync drop {twin}",
+            f"{twin} is the twin of the table at {place}, not of {location}.",
+            hint=f"To drop it, name the twin itself: catalog_sync drop {twin}",
         )
     snapshot = DeltaLog.for_table(place, options=options).update()
     claim, why = _claim(snapshot, table_id)
@@ -202,9 +202,9 @@ def drop_twin(
 def _claim(snapshot: Snapshot, table_id: str) -> tuple[Claim, str]:
     """Whose a twin with a table's id is, and why so, as a phrase."""
     if snapshot.version < 0 or snapshot.metadata is None:
-        return Claim.OURS, f"there is no table at {snapshot.table_uri} any more"
+        return Claim.OURS, f"there is no longer a table at {snapshot.table_uri}"
     if snapshot.metadata.id != table_id:
-        return Claim.EARLIER, f"another table lies at {snapshot.table_uri} now (id {snapshot.metadata.id})"
+        return Claim.EARLIER, f"there is another table at {snapshot.table_uri} now (id {snapshot.metadata.id})"
     return Claim.OURS, f"the table at {snapshot.table_uri} is there"
 
 
@@ -216,7 +216,7 @@ def find_orphans(
     gone: Collection[TableName] = (),
     options: Mapping[str, str] | None = None,
 ) -> list[Orphan]:
-    """Twins of some databases whose tables were dropped, renamed, or now lie elsewhere.
+    """Return twins of some databases whose tables were dropped, renamed, or now lie elsewhere.
 
     Args:
         metastore: Where they are.
@@ -254,7 +254,7 @@ def _orphan(
     elif there:
         name = " and ".join(f"{table} is the table at {where} now" for table, where in there.items())
     else:
-        name = "its table is not registered any more"
+        name = "its table is no longer registered"
     try:
         claim, why = _claim(DeltaLog.for_table(location, options=options).update(), table_id)
     except DeltaError as error:

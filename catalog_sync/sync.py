@@ -98,7 +98,7 @@ class SyncOptions:
     deadline: Deadline = field(default_factory=lambda: Deadline(None))
 
     def patience(self) -> float:
-        """Seconds that it may wait for others now."""
+        """Return the seconds that it may wait for others now."""
         return min(self.wait_seconds, self.deadline.remaining())
 
 
@@ -232,7 +232,7 @@ def _entry(metastore: Metastore, name: TableName, wanted: Twin, options: SyncOpt
     entry = metastore.table(name.database, name.name)
     if entry is not None and not is_symlink(entry):  # a table's own entry names its location and id, too
         raise NotOursError(
-            f"The metastore has a table {name} that is no twin (at {found_table(entry).location}).",
+            f"The metastore has a table {name} that is not a twin (at {found_table(entry).location}).",
             hint="Choose another name for the twin.",
         )
     if entry is not None:
@@ -277,7 +277,7 @@ def _sync(
     state = read_state(log.store)
     if state is None or state.version < 0:
         raise ManifestsBusyError(
-            "The state of the manifests is gone since they were published.", retryable=True, hint="Run it again."
+            "The state of the manifests was deleted after they were published.", retryable=True, hint="Run it again."
         )
     if lease.is_doubted:
         options = replace(options, full=True)
@@ -458,7 +458,7 @@ def _touched(log: DeltaLog, snapshot: Snapshot, since: int) -> set[str] | None:
 def partitions_of(
     metastore: Metastore, name: TableName, columns: Sequence[str], *, only: Collection[str] | None = None
 ) -> dict[str, FoundPartition]:
-    """Partitions of an entry by directory.
+    """Return partitions of an entry by directory.
 
     Args:
         metastore: Where it is.

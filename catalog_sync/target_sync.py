@@ -48,7 +48,7 @@ def _refuse_gone(metastore: Metastore, target: Target) -> None:
     location = native_location(entry) if entry is not None else None
     if location is None or normalize_uri(spark_scheme(location)) != target.log.uri:
         raise TableNotFoundError(
-            f"{target.native} was dropped, renamed or moved since it was looked up; its twin was not made anew.",
+            f"{target.native} was dropped, renamed or moved since it was looked up; its twin was not made again.",
             hint="There is nothing left to do for it under this name.",
             table=target.log.uri,
         )

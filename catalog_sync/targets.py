@@ -51,14 +51,14 @@ class Target:
 
 
 def configured_name(snapshot: Snapshot) -> TableName | None:
-    """The name that the table's property says."""
+    """Return the name that the table's property says."""
     assert snapshot.metadata is not None
     text = snapshot.metadata.configuration.get(TABLE_PROPERTY)
     return TableName.parse(text) if text else None
 
 
 def is_enabled(snapshot: Snapshot) -> bool:
-    """Whether the table asks to be synced after each commit; one that is not there does not."""
+    """Tell whether the table asks to be synced after each commit; one that is not there does not."""
     configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
     return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "true"
 
@@ -90,7 +90,7 @@ def find_targets(
     """
     if (name or twin) and (len(tables) != 1 or databases):
         raise InvalidArgumentError(
-            "A name was given, and not just one table.", hint="Sync tables one by one, or by rule."
+            "A name was given for more than one table.", hint="Sync tables one by one, or by rule."
         )
     found: list[Target] = []
     for text in tables:
@@ -102,7 +102,7 @@ def find_targets(
             native = TableName.parse(name) if name else configured_name(snapshot)
             if native is None and twin is None:
                 raise InvalidArgumentError(
-                    f"Which name {text} has in the metastore is not known.",
+                    f"The name of {text} in the metastore is not known.",
                     hint=f"Give --table database.name, or set the table property {TABLE_PROPERTY}.",
                 )
         else:
@@ -130,6 +130,6 @@ def _required(name: TableName | None) -> TableName:
 
 
 def spark_scheme(location: str) -> str:
-    """``s3://`` as Trino registers it is ``s3a://`` here: one table, one location."""
+    """Turn ``s3://``, as Trino registers it, into ``s3a://``: one table, one location."""
     scheme, separator, rest = location.partition("://")
     return f"s3a://{rest}" if separator and scheme in ("s3", "s3n") else location

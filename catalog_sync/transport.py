@@ -23,7 +23,7 @@ def transport_to(
     ca_file: str | None = None,
     kerberos_service: str | None = None,
 ) -> Any:
-    """A transport that is not open yet.
+    """Return a transport that is not open yet.
 
     Args:
         host: By the name that its certificate and its principal have.

@@ -73,16 +73,16 @@ class Twin:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def identity(self) -> Mapping[str, str]:
-        """The parameters that say whose twin it is."""
+        """Return the parameters that say whose twin it is."""
         return {LOCATION_KEY: self.table_location, ID_KEY: self.table_id}
 
     def partition_location(self, directory: str) -> str:
-        """Where a partition's manifest lies."""
+        """Tell where a partition's manifest lies."""
         return f"{self.location}/{directory}"
 
 
 def twin_of(snapshot: Snapshot) -> Twin:
-    """The twin of a table.
+    """Return the twin of a table.
 
     Raises:
         SchemaError: Columns that a Hive table cannot have, all of them named.

@@ -15,12 +15,12 @@ _OURS = "pydelta."
 
 
 def has_entry(found: Any, told: Any) -> bool:
-    """Whether an entry is there as it was told: columns, place and what this package says of the table."""
+    """Tell whether an entry is there as it was told: columns, place and what this package says of the table."""
     return found is not None and _said(found, found.sd) == _said(told, told.sd)
 
 
 def has_partitions(found: Sequence[Any], told: Sequence[Any], *, as_told: bool) -> bool:
-    """Whether all partitions are there; with ``as_told``, with the same columns, places and versions, too."""
+    """Tell whether all partitions are there; with ``as_told``, with the same columns, places and versions, too."""
     there = {tuple(part.values): part for part in found}
     for part in told:
         other = there.get(tuple(part.values))

@@ -93,7 +93,7 @@ def arguments() -> argparse.ArgumentParser:
         type=int,
         default=1000,
         metavar="N",
-        help="take at most so many files of a partition in one run, the smallest first (1000)",
+        help="take at most this many files of a partition in one run, the smallest first (1000)",
     )
     parser.add_argument("--where", metavar="CONDITION", help="take only these partitions")
     return parser
@@ -171,7 +171,7 @@ def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime |
     metastore = metastore_of(options.metastore, {**jvm.session_conf(), **jvm.hadoop_options()})
     if metastore is None:
         raise InvalidArgumentError(
-            "--database asks a metastore, and there is none.", hint="Give --metastore thrift://host:9083, or --table."
+            "--database needs a metastore, and there is none.", hint="Give --metastore thrift://host:9083, or --table."
         )
     with metastore:
         tables = registered_locations(metastore, [options.database])

@@ -27,7 +27,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="delete.py", description=__doc__)
     parser.add_argument("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--where", metavar="CONDITION", help="SQL; the rows for which it is true go")
+    chosen.add_argument("--where", metavar="CONDITION", help="SQL; the rows for which it is true are deleted")
     chosen.add_argument("--all-rows", action="store_true", help="delete every row")
     return parser
 

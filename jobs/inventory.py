@@ -29,7 +29,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--destination", required=True, metavar="URI", help="where the deliveries go")
     parser.add_argument("--id", default="lakehouse", help="name of the inventory (lakehouse)")
     parser.add_argument("--format", default="Parquet", choices=["Parquet", "CSV"], help="of the data files (Parquet)")
-    parser.add_argument("--workers", type=int, default=16, metavar="N", help="listings under way at once (16)")
+    parser.add_argument("--workers", type=int, default=16, metavar="N", help="listings at once (16)")
     parser.add_argument("--rows-per-file", type=int, default=1_000_000, metavar="N", help="of a data file (1000000)")
     parser.add_argument("--keep", type=int, metavar="N", help="remove all but the newest N deliveries; keeps all")
     return parser

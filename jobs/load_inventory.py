@@ -56,9 +56,9 @@ def arguments() -> argparse.ArgumentParser:
         "by default, those of all databases"
     )  # fmt: skip
     parser.add_argument(
-        "--table-location", action="append", default=[], metavar="NAME=URI", help="a table that is in no metastore"
+        "--table-location", action="append", default=[], metavar="NAME=URI", help="a table that is not in a metastore"
     )
-    parser.add_argument("--force", action="store_true", help="load what is no newer than the table's rows, too")
+    parser.add_argument("--force", action="store_true", help="also load what is not newer than the table's rows")
     return parser
 
 
@@ -108,12 +108,12 @@ def _location(metastore: Metastore | None, table: TableName, given: str | None) 
         if location is not None:
             return location
         if entry is not None:
-            raise InvalidArgumentError(f"{table} is no Delta table.", hint="Name another table (--table).")
+            raise InvalidArgumentError(f"{table} is not a Delta table.", hint="Name another table (--table).")
         database = metastore.database_location(table.database)
         if database is not None:
             return f"{database.rstrip('/')}/{table.name}"
     where = f"the metastore has no database {table.database}" if metastore is not None else "there is no metastore"
-    raise InvalidArgumentError(f"Where {table} is to be is not known: {where}.", hint="Give --location.")
+    raise InvalidArgumentError(f"The location of {table} is not known: {where}.", hint="Give --location.")
 
 
 def _work(given: Sequence[str]) -> JobReport:

@@ -42,7 +42,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--atomic",
         action=argparse.BooleanOptionalAction,
-        help="move all changed partitions by one call; a table stays so from then on",
+        help="move all changed partitions in one call; the table keeps to that from then on",
     )
     parser.add_argument("--purge", action="store_true", help="first rewrite the files that have deletion vectors")
     parser.add_argument(

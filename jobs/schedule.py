@@ -38,7 +38,7 @@ class Entry:
     at: dt.time | None = None
 
     def next_run(self, now: dt.datetime, last: dt.datetime | None) -> dt.datetime | None:
-        """When it runs next.
+        """Tell when it runs next.
 
         Args:
             now: The time, in UTC.

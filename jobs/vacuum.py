@@ -49,10 +49,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--lite", action="store_true", help="only what the log says was removed; lists nothing")
     parser.add_argument("--retain", type=float, metavar="HOURS", help="by default what each table says (168)")
     parser.add_argument("--no-retention-check", action="store_true", help="allow less than a table's own retention")
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, delete nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, delete nothing")
     parser.add_argument("--where", metavar="CONDITION", help="only these partitions")
-    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables under way at once (4)")
-    parser.add_argument("--deletes-per-second", type=float, metavar="N", help="files deleted a second, by each table")
+    parser.add_argument("--parallel", type=int, default=4, metavar="N", help="tables at once (4)")
+    parser.add_argument("--deletes-per-second", type=float, metavar="N", help="files deleted per second and table")
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     return parser
 
@@ -70,14 +70,14 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
 
     Raises:
         InvalidArgumentError: Arguments that cannot be right; an inventory that is none.
-        TableNotFoundError: A name that is no table.
+        TableNotFoundError: A name that is not a table.
     """
     options = arguments().parse_args(args)
     if not options.tables and not options.database and not options.all:
         raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all.")
     if options.lite and options.inventory:
         raise InvalidArgumentError(
-            "--lite reads the log alone, and --inventory a list of files.", hint="Choose one of them."
+            "--lite reads only the log, --inventory reads a list of files.", hint="Choose one of them."
         )
     if options.parallel < 1:
         raise InvalidArgumentError(f"--parallel is {options.parallel}.", hint="Give 1 or more.")
@@ -102,7 +102,7 @@ def _tables(metastore: Metastore | None, options: argparse.Namespace) -> dict[st
     if options.database or options.all:
         if metastore is None:
             raise InvalidArgumentError(
-                "--database and --all ask a metastore, and there is none.", hint="Give --metastore or locations."
+                "--database and --all need a metastore, and there is none.", hint="Give --metastore or locations."
             )
         found |= registered_locations(metastore, None if options.all else options.database)
     places: dict[tuple[str, str], str] = {}
@@ -125,7 +125,7 @@ def _inventories(
     source = inventory_from_delta(log, version=snapshot.version if snapshot.version >= 0 else None)
     if snapshot.schema.field("key") is None or "bucket" not in snapshot.partition_columns:
         raise InvalidArgumentError(
-            f"{listed} is a list of files, and not partitioned by bucket as load_inventory makes it.",
+            f"{listed} is a list of files that is not partitioned by bucket, as load_inventory makes it.",
             hint="Load an inventory with jobs/load_inventory.py; for other lists, VACUUM … USING INVENTORY takes one "
             "table at a time.",
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 app = make_app(
-    "pydelta", "Look at and maintain Delta tables. Except for sql, no JVM is started, and no data file is read."
+    "pydelta", "Inspect and maintain Delta tables. Except for sql, no JVM is started, and no data file is read."
 )
 
 _Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
@@ -50,7 +50,7 @@ _Option = Annotated[
 ]
 _Version = Annotated[int | None, typer.Option("--version", "-v", help="The table as of this version.")]
 _Timestamp = Annotated[
-    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC unless it says.")
+    str | None, typer.Option("--timestamp", "-t", help="The table as of this time, ISO 8601; UTC if it names no zone.")
 ]
 
 
@@ -64,7 +64,7 @@ def parse_time(text: str) -> int:
     """ISO 8601 text -> epoch milliseconds; UTC where it names no zone.
 
     Raises:
-        InvalidArgumentError: The text is no time.
+        InvalidArgumentError: The text is not a time.
     """
     try:
         moment = dt.datetime.fromisoformat(text)
@@ -130,7 +130,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, ti
 @app.command()
 def history(
     path: _Path,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many commits.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many commits.")] = None,
     as_json: _Json = False,
     option: _Option = None,
 ) -> None:
@@ -176,7 +176,7 @@ def files(
     where: Annotated[
         str | None, typer.Option("--where", "-w", help="Only files that may hold a row for which this is true.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many files.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
     version: _Version = None,
     timestamp: _Timestamp = None,
     as_json: _Json = False,
@@ -252,8 +252,8 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
 @app.command()
 def generate(
     path: _Path,
-    where: Annotated[str | None, typer.Option("--where", help="Publish these partitions alone.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Write every manifest anew.")] = False,
+    where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
     as_json: _Json = False,
     option: _Option = None,
@@ -270,7 +270,7 @@ def generate(
             found["verified"] = {"ok": report.ok} | _camel(report)
         _print_json(found)
     elif result.previous == result.version and not (result.written or result.removed or result.emptied):
-        print(f"The manifests are of version {result.version} already.")
+        print(f"The manifests are already at version {result.version}.")
     else:
         why = f" (all of them: {result.reason})" if result.reason else ""
         print(
@@ -293,7 +293,7 @@ def vacuum(
         float | None, typer.Option("--retain", metavar="HOURS", help="How far back versions stay readable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
-    lite: Annotated[bool, typer.Option("--lite", help="Go by the log alone; list nothing.")] = False,
+    lite: Annotated[bool, typer.Option("--lite", help="Use only the log; list nothing.")] = False,
     inventory: Annotated[
         str | None,
         typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
@@ -302,7 +302,7 @@ def vacuum(
     check: Annotated[
         bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
     ] = True,
-    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted in a second at most.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Files deleted per second at most.")] = None,
     as_json: _Json = False,
     option: _Option = None,
 ) -> None:
@@ -358,7 +358,9 @@ def fsck(
         strays = f"{stray.height} stray files ({stray['size'].sum()} bytes)"
         print(f"{state}: {report.checked_files} files looked for, {strays}.")
         if report.repaired_version is not None:
-            print(f"{len(report.missing_files)} missing files left the log in version {report.repaired_version}.")
+            print(
+                f"{len(report.missing_files)} missing files removed from the log in version {report.repaired_version}."
+            )
         for name in report.removed_checkpoints:
             print(f"Deleted the checkpoint file {name}; a new checkpoint is there.")
     if not _say_damage(report, repaired=repair):
@@ -401,7 +403,7 @@ def _say_damage(report: FsckReport, *, repaired: bool) -> bool:
     if said:
         print("Next: bring back what is missing from a backup of _delta_log or of the files.", file=sys.stderr)
     if mendable and not mended:
-        print("Next: bring the files back, or let go of them with pydelta fsck --repair", file=sys.stderr)
+        print("Next: bring the files back, or remove them from the log with pydelta fsck --repair", file=sys.stderr)
     return not said and (mended or not mendable)
 
 
@@ -423,7 +425,7 @@ def _report_problems(report: ManifestReport) -> int:
     for name in ("missing_lines", "extra_lines", "missing_manifests", "stray_manifests", "other_files", "absent_files"):
         for item in getattr(report, name):
             print(f"{name.replace('_', ' ')}: {item or 'of the table'}", file=sys.stderr)
-    print("The manifests are not right. Next: pydelta generate --full", file=sys.stderr)
+    print("The manifests are not correct. Next: pydelta generate --full", file=sys.stderr)
     return 4
 
 
@@ -436,10 +438,10 @@ class _Style(enum.Enum):
 @app.command()
 def sql(
     execute: Annotated[
-        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and leave; may be repeated.")
+        list[str] | None, typer.Option("--execute", "-e", metavar="SQL", help="Run this and exit; may be repeated.")
     ] = None,
     file: Annotated[
-        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and leave.")
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
     ] = None,
     master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
     conf: Annotated[
@@ -454,7 +456,7 @@ def sql(
     ] = None,
     style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="Rows shown of a result; 0 for all. [100 of a table]")
+        int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says while it starts.")] = False,
 ) -> None:

@@ -14,7 +14,7 @@ __all__ = ["make_app", "named_values", "run_app", "storage_options"]
 
 
 def make_app(name: str, text: str) -> typer.Typer:
-    """A Typer application; its help and its errors show brackets as they are, since nothing in them is markup.
+    """Make a Typer application; its help and its errors show brackets as they are: nothing in them is markup.
 
     Args:
         name: The program's.
@@ -31,7 +31,7 @@ def make_app(name: str, text: str) -> typer.Typer:
 
 
 def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[str, str]:
-    """``NAME=VALUE`` texts -> values by name. No message shows a value: it may be a secret.
+    """Turn ``NAME=VALUE`` texts into values by name. No message shows a value: it may be a secret.
 
     Args:
         items: The texts.
@@ -55,7 +55,7 @@ def named_values(items: Iterable[str] | None, *, what: str, hint: str) -> dict[s
 
 
 def storage_options(items: Iterable[str] | None) -> dict[str, str]:
-    """What ``--option NAME=VALUE`` gives, as ``named_values``."""
+    """Read ``--option NAME=VALUE`` as ``named_values`` does."""
     return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
 
 

@@ -32,5 +32,5 @@ class Deadline:
         return f"Deadline({self.seconds})"
 
     def remaining(self) -> float:
-        """Seconds that are left; 0 when it is over, infinite without an end."""
+        """Return the seconds that are left; 0 when it is over, infinite without an end."""
         return math.inf if self._end == math.inf else max(self._end - self._clock(), 0.0)

@@ -80,7 +80,7 @@ class Examination:
         return not any(check.state == "failed" for check in self.checks) and not (self.log and self.log.findings)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Render the examination for people."""
         for check in self.checks:
             yield f"{check.state:8}{check.name}: {check.says}"
             if check.cure:
@@ -95,7 +95,7 @@ class Examination:
                 yield f"{'ok':8}log: no known message in {self.log.lines} lines"
 
     def json(self) -> dict[str, Any]:
-        """For programs."""
+        """Render the examination for programs."""
         found: dict[str, Any] = {"ok": self.ok}
         found["checks"] = [
             {"name": check.name, "state": check.state, "says": check.says, "next": check.cure} for check in self.checks
@@ -151,7 +151,7 @@ def _read(log: str) -> LogReport:
 
 
 def check_environment(environment: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """Python, PySpark, Java, what Spark's workers run, Hadoop's jars, extras."""
+    """Check Python, PySpark, Java, what Spark's workers run, Hadoop's jars, extras."""
     return (
         _python(sys.version_info[:2]),
         _pyspark(_version_of("pyspark")),
@@ -222,7 +222,7 @@ def _worker_python(environment: Mapping[str, str]) -> Check:
     what = chosen or "not set; Spark's workers take python3"
     cure = f"export PYSPARK_PYTHON={sys.executable}"
     if program is None:
-        return Check(name=name, state="failed", says=f"{what}, which is no program", cure=cure)
+        return Check(name=name, state="failed", says=f"{what}, which is not a program", cure=cure)
     said = _output(program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     mine = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if said is None or said.strip() != mine:
@@ -230,7 +230,7 @@ def _worker_python(environment: Mapping[str, str]) -> Check:
         says = f"{what}: {program} is {theirs}, and this is Python {mine}"
         return Check(name=name, state="failed", says=says, cure=cure)
     if _output(program, "-c", "import pyarrow, pydelta") is None:
-        says = f"{what}: {program} has not the packages of pydelta"
+        says = f"{what}: {program} lacks the packages of pydelta"
         return Check(name=name, state="failed" if chosen else "note", says=says, cure=cure)
     return Check(name=name, state="ok", says=f"{chosen or 'not set'} ({program}, {mine})")
 
@@ -365,14 +365,14 @@ def _skew(theirs: float, before: float, after: float) -> Check:
     return Check(
         name="clock",
         state="failed" if apart >= _SKEW_FAILED_SECONDS else "note",
-        says=f"the store's is {apart:.0f} s {side} this machine's; retention and time travel by timestamp go wrong by "
+        says=f"the store's is {apart:.0f} s {side} this machine's; retention and time travel by timestamp are off by "
         "as much",
         cure="Set both clocks by NTP.",
     )
 
 
 def _delete(store: Store, path: str) -> Check:
-    cure = "VACUUM and log clean-up need permission to delete; a key that only appends does without."
+    cure = "VACUUM and log clean-up need permission to delete; a key that only appends does not need it."
     try:
         report = store.delete_many([path])
         gone = store.head(path) is None

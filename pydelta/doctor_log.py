@@ -84,7 +84,7 @@ KNOWN: Final = (
         "kerberos-principal",
         r"Server not found in Kerberos database|Server \S+ not found in Kerberos database"
         r"|GSSException: No valid credentials provided \(Mechanism level: Fail to create credential",
-        "The service's principal is not one that the KDC knows: it is made of the service and the host's name.",
+        "The KDC does not know the service's principal, which is made of the service and the host name.",
         "Name the host as its principal does (hive/HOST@REALM): its full name, not an address or an alias. "
         "In krb5.conf, rdns = false keeps a reverse look-up from changing it.",
     ),
@@ -153,7 +153,7 @@ KNOWN: Final = (
     _known(
         "s3-credentials",
         r"NoAuthWithAWSException|Unable to load (?:AWS )?credentials|InvalidAccessKeyId|SignatureDoesNotMatch",
-        "The object store was given no key, or one that it does not know.",
+        "The object store got no key, or one that it does not know.",
         "Set fs.s3a.access.key and fs.s3a.secret.key (or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) on the driver "
         "and on the executors.",
     ),
@@ -193,7 +193,7 @@ KNOWN: Final = (
     _known(
         "tls-not-trusted",
         r"PKIX path building failed|CERTIFICATE_VERIFY_FAILED",
-        "The certificate of the other side is signed by nobody that this process trusts.",
+        "No authority that this process trusts has signed the certificate of the other side.",
         "Give its certificates: --ca for catalog_sync, javax.net.ssl.trustStore for Java, AWS_CA_BUNDLE for stores.",
     ),
     _known(
@@ -205,7 +205,7 @@ KNOWN: Final = (
     _known(
         "worker-lacks-package",
         r"ModuleNotFoundError: No module named '(?:pydelta|pyarrow|polars|obstore|msgspec|lark)\b[^']*'",
-        "The Python of this process has not the packages of pydelta.",
+        "The Python of this process lacks the packages of pydelta.",
         "Install pydelta where PYSPARK_PYTHON points, on every machine, or ship an environment with --archives.",
     ),
     _known(

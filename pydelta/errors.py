@@ -218,7 +218,7 @@ class ParseError(SqlError):
 
 
 class BindError(SqlError):
-    """A name in an expression that is no column of the table."""
+    """A name in an expression that is not a column of the table."""
 
     code = "DELTA_UNRESOLVED_COLUMN"
 
@@ -266,7 +266,7 @@ class UnsupportedFeatureError(ProtocolError):
 
 
 class LogCorruptedError(ProtocolError):
-    """A log file that is truncated, is no JSON or Parquet, or contradicts the protocol."""
+    """A log file that is truncated, is not JSON or Parquet, or contradicts the protocol."""
 
     code = "DELTA_LOG_CORRUPTED"
 

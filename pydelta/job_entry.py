@@ -27,7 +27,7 @@ class JobParser(argparse.ArgumentParser):
     """Raises where the standard one ends the process: it may be a notebook's."""
 
     def error(self, message: str) -> NoReturn:
-        """For arguments that cannot be right.
+        """Raise for arguments that cannot be right.
 
         Raises:
             InvalidArgumentError: Always.
@@ -44,7 +44,7 @@ class JobReport:
 
     @classmethod
     def of_rows(cls, name: str, rows: Sequence[Mapping[str, Any]]) -> JobReport:
-        """Of a job over many things, of which one that fails stops no other; the worst code is the job's.
+        """Report a job over many things, of which one that fails stops no other; the worst exit code is the job's.
 
         Args:
             name: What the line calls them.
@@ -54,7 +54,7 @@ class JobReport:
 
 
 def error_row(error: DeltaError) -> dict[str, Any]:
-    """An error as jobs report it."""
+    """Describe an error as jobs report it."""
     return {"error": error.code, "message": str(error), "exit_code": error.exit_code}
 
 

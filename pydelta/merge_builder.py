@@ -112,7 +112,7 @@ class DeltaMergeBuilder:
         return self.spark.createDataFrame([(sum(counts), *counts)], _RESULT)
 
     def run(self) -> MergeResult:
-        """As ``execute``, with everything that is known of what was done."""
+        """Run the merge as ``execute`` does, and return everything that is known of what was done."""
         with user_errors(self.log):
             settings = settings_of(self.spark)
             evolve = self.evolve or settings.schema_auto_merge

@@ -80,7 +80,7 @@ class DeltaOptimizeBuilder:
         names = [name for item in cols for name in ([item] if isinstance(item, str) else item)]
         with user_errors(self._log):
             if not names:
-                raise InvalidArgumentError("executeZOrderBy was given no column.", hint="Name at least one.")
+                raise InvalidArgumentError("executeZOrderBy needs at least one column.", hint="Name at least one.")
         return self._run(names)
 
     def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:

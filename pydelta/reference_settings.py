@@ -42,7 +42,7 @@ class ReferenceSetting:
 
 @functools.cache
 def reference_settings() -> Mapping[str, ReferenceSetting]:
-    """All of them by full name, in the order of the table."""
+    """Return all of them by full name, in the order of the table."""
     return {item.key: item for item in _parsed()}
 
 
@@ -76,7 +76,7 @@ def check_reference_settings(session: Mapping[str, str]) -> None:
         elif setting.only is not None and value.strip().lower() != setting.only.lower():
             raise InvalidArgumentError(
                 f"{key} is {value!r}, which this engine does not support: it always works as with {setting.only!r}. "
-                f"The setting says: {setting.meaning}",
+                f"Its meaning: {setting.meaning}",
                 hint=f"Unset it with spark.conf.unset({key!r}), or set it to {setting.only}.",
             )
 
@@ -90,7 +90,7 @@ def _refuse_misspelling(key: str) -> None:
 
 
 def guide_tables() -> str:
-    """The tables of the guide, as Markdown."""
+    """Render the tables of the guide as Markdown."""
     honoured = [f"| `{item.key}` | `spark.pydelta.{item.ours}` | {item.meaning} |" for item in _kind("ours")]
     refused = [f"| `{item.key}` | `{item.only}` | {item.meaning} |" for item in _kind("only")]
     rest = [

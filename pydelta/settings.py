@@ -32,10 +32,10 @@ _INTERVAL_PART: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+)\s*")
 
 
 def parse_interval_ms(text: str, *, name: str = "interval") -> int:
-    """A calendar interval without months or years -> milliseconds.
+    """Parse a calendar interval without months or years into milliseconds.
 
     Raises:
-        InvalidArgumentError: The text is no interval, is negative, or names months or years.
+        InvalidArgumentError: The text is not an interval, is negative, or names months or years.
 
     Example:
         >>> parse_interval_ms("interval 1 week 12 hours") // 3_600_000
@@ -286,9 +286,9 @@ def check_property_names(configuration: Mapping[str, str]) -> None:
             )
         if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
             raise InvalidArgumentError(
-                f"{name} is {configuration[name]!r}: two writers that change rows could lose each other's changes.",
+                f"{name} is {configuration[name]!r}: two writers could overwrite each other's changes.",
                 hint="Set it to Serializable, which is the default, or to WriteSerializable. Commits that change no "
-                "row, such as OPTIMIZE, take snapshot isolation by themselves.",
+                "row, such as OPTIMIZE, use snapshot isolation anyway.",
             )
     TableProperties.parse(configuration)
 
@@ -309,14 +309,14 @@ def refuse_kept_properties(given: Mapping[str, str], there: Mapping[str, str] | 
 
     Args:
         given: What they set.
-        there: The table's properties; setting what is there already is no change.
+        there: The table's properties; setting what is there already is not a change.
 
     Raises:
         InvalidArgumentError: One of them is the engine's own.
     """
     for name in KEPT_PROPERTIES:
         if name in given and given[name] != (there or {}).get(name):
-            raise InvalidArgumentError(f"{name} is kept by the engine and cannot be set.", hint="Leave it out.")
+            raise InvalidArgumentError(f"{name} is managed by the engine and cannot be set.", hint="Leave it out.")
 
 
 _SESSION_PREFIX: Final = "spark.pydelta."

@@ -63,12 +63,12 @@ class DeltaTableBuilder(Generic[_T]):
         return self
 
     def location(self, location: str) -> DeltaTableBuilder[_T]:
-        """Where the table's files go."""
+        """Set where the table's files go."""
         self._location = location
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder[_T]:
-        """The table's description."""
+        """Set the table's description."""
         self._comment = comment
         return self
 
@@ -81,7 +81,7 @@ class DeltaTableBuilder(Generic[_T]):
         comment: str | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
     ) -> DeltaTableBuilder[_T]:
-        """One more column.
+        """Add one column.
 
         Args:
             colName: Its name.
@@ -102,7 +102,7 @@ class DeltaTableBuilder(Generic[_T]):
             always = generatedAlwaysAs if isinstance(generatedAlwaysAs, IdentityGenerator) else None
             if generatedByDefaultAs is not None and generatedAlwaysAs is not None:
                 raise InvalidArgumentError(
-                    f"Column {colName!r} is to be generated always and by default.", hint="Give one of them."
+                    f"Column {colName!r} is declared both generated always and by default.", hint="Give one of them."
                 )
             generator = always or generatedByDefaultAs
             identity = None
@@ -112,18 +112,18 @@ class DeltaTableBuilder(Generic[_T]):
         return self
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> DeltaTableBuilder[_T]:
-        """Columns of an existing schema."""
+        """Add the columns of an existing schema."""
         self._fields.extend(cols)
         return self
 
     def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
-        """The partition columns, in order; they must be columns of the table."""
+        """Set the partition columns, in order; they must be columns of the table."""
         for item in cols:
             self._partition_columns.extend([item] if isinstance(item, str) else item)
         return self
 
     def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
-        """Columns (dotted for nested fields, four at most) that OPTIMIZE puts rows in order by, in place of partitions.
+        """Set the columns (dotted if nested, four at most) that OPTIMIZE orders rows by, in place of partitions.
 
         Protocol: "Clustered Table".
         """
@@ -132,7 +132,7 @@ class DeltaTableBuilder(Generic[_T]):
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder[_T]:
-        """A table property."""
+        """Set a table property."""
         self._properties[key] = value
         return self
 

@@ -63,7 +63,7 @@ class DeltaTable:
 
     @classmethod
     def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
-        """The table at a location.
+        """Open the table at a location.
 
         Args:
             sparkSession: A classic (not Connect) session.
@@ -84,7 +84,7 @@ class DeltaTable:
 
     @classmethod
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
-        """The table that the session's catalog knows by a name (``table`` or ``database.table``).
+        """Open the table that the session's catalog knows by a name (``table`` or ``database.table``).
 
         Raises:
             TableNotFoundError: No such table, or it is not a Delta table.
@@ -94,7 +94,7 @@ class DeltaTable:
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Whether a Delta table is at the path ``identifier``."""
+        """Tell whether a Delta table is at the path ``identifier``."""
         with user_errors():
             return log_for_path(sparkSession, identifier).table_exists()
 
@@ -114,7 +114,7 @@ class DeltaTable:
             TableNotFoundError: There is no file to convert.
             InvalidArgumentError: The identifier names no path; the folders' names do not have those columns.
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
-            StorageError: A file is no Parquet file.
+            StorageError: A file is not a Parquet file.
         """
         with user_errors():
             log = log_for_path(sparkSession, convertible_path(sparkSession, identifier))
@@ -129,32 +129,32 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder whose ``execute`` creates a table and refuses where there is one."""
+        """Start a builder whose ``execute`` creates a table, and refuses where there is one."""
         return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE, cls)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder whose ``execute`` creates a table and leaves one that is there as it is."""
+        """Start a builder whose ``execute`` creates a table, and leaves an existing one as it is."""
         return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS, cls)
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder whose ``execute`` replaces a table and refuses where there is none."""
+        """Start a builder whose ``execute`` replaces a table, and refuses where there is none."""
         return DeltaTableBuilder(active_session(sparkSession), CreateMode.REPLACE, cls)
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder whose ``execute`` replaces the table, or creates it where there is none."""
+        """Start a builder whose ``execute`` replaces the table, or creates it where there is none."""
         return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_OR_REPLACE, cls)
 
     def toDF(self) -> DataFrame:
-        """The newest version as a DataFrame; it stays at that version, a later call sees later ones."""
+        """Return the newest version as a DataFrame; it stays at that version, a later call sees later ones."""
         with user_errors():
             frame = scan_latest(self._spark, self._log)
             return frame.alias(self._alias) if self._alias else frame
 
     def toDFWithRowTracking(self) -> DataFrame:
-        """As ``toDF``, with ``_row_id`` and ``_row_commit_version`` (bigint) behind the table's columns.
+        """Return what ``toDF`` does, with ``_row_id`` and ``_row_commit_version`` (bigint) after the table's columns.
 
         An id stays with its row through changes and rewrites; the version is the one that last changed the row.
 
@@ -178,7 +178,7 @@ class DeltaTable:
             SparkEngine(self._spark).committed(self._log.update())
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """This table under a name that conditions may use as a qualifier."""
+        """Name this table, for conditions that use the name as a qualifier."""
         return DeltaTable(self._spark, self._log, alias=aliasName)
 
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
@@ -250,7 +250,7 @@ class DeltaTable:
         with user_errors(self._log):
             if mode != "symlink_format_manifest":
                 raise InvalidArgumentError(
-                    f"There is nothing to generate that is called {mode!r}.",
+                    f"GENERATE has no mode {mode!r}.",
                     hint="The only mode is symlink_format_manifest.",
                 )
             publish(self._log)
@@ -313,7 +313,7 @@ class DeltaTable:
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """Commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
+        """Return the commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
 
         Args:
             limit: How many; None for all that the log retains.
@@ -322,7 +322,7 @@ class DeltaTable:
             return history_frame(self._spark, self._log, limit)
 
     def detail(self) -> DataFrame:
-        """One row: id, location, files, bytes, properties, protocol and features of the newest version."""
+        """Return one row: id, location, files, bytes, properties, protocol and features of the newest version."""
         with user_errors(self._log):
             return detail_frame(self._spark, self._log)
 
@@ -336,7 +336,7 @@ class DeltaTable:
         return self._restore(version=version)
 
     def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
-        """As ``restoreToVersion``, for the newest version at or before a time (text in the session's zone)."""
+        """Restore the newest version at or before a time (text in the session's zone); see ``restoreToVersion``."""
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._restore(timestamp_ms=epoch_ms)
@@ -374,7 +374,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, of an earlier version.
+        """Clone an earlier version; see ``clone``.
 
         Raises:
             VersionNotFoundError: The log does not reach it.
@@ -389,7 +389,7 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """As ``clone``, of the newest version at or before a time (text in the session's zone)."""
+        """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._clone(target, isShallow, replace, properties, timestamp_ms=epoch_ms)

@@ -40,12 +40,12 @@ class Styled(NamedTuple):
 
 
 def styled(text: str, style: str) -> Styled:
-    """A text in a style."""
+    """Make a text in a style."""
     return Styled(text, style)
 
 
 def visible(value: str) -> str:
-    r"""Text with what would steer a terminal shown as ``\n``, ``\x1b`` …."""
+    r"""Show what would steer a terminal as ``\n``, ``\x1b`` …."""
     return _CONTROL.sub(lambda match: repr(match.group())[1:-1], value)
 
 

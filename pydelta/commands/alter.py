@@ -38,26 +38,26 @@ class SchemaEngine(Protocol):
     """Understands SQL expressions and reads rows."""
 
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
-        """Nothing, when the table's rows can be asked the condition.
+        """Check that a condition can be evaluated over the table's rows.
 
         Raises:
-            ParseError: The text is no expression.
+            ParseError: The text is not an expression.
             BindError: It names a column that the table does not have.
             InvalidArgumentError: It is not boolean or not deterministic, or holds a subquery or an aggregate.
         """
 
     def check_default(self, expression: str, data_type: DataType) -> None:
-        """Nothing, when an expression can be the default of a column.
+        """Check that an expression can be the default of a column.
 
         Raises:
             ParseError, BindError, InvalidArgumentError: It does not parse, names a column, or is of another type.
         """
 
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
-        """How many rows there are for which the condition is not true, and one of them as text."""
+        """Count the rows for which the condition is not true, and show one of them as text."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """Called after the commit: refresh what the engine caches over the table."""
+        """Refresh what the engine caches over the table; called after the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def _check_rows(snapshot: Snapshot, rule: MustHold, engine: SchemaEngine | None)
 def _need(engine: SchemaEngine | None) -> SchemaEngine:
     if engine is None:
         raise InvalidArgumentError(
-            "This change has to resolve an expression or look at rows, and there is no engine here to do it.",
+            "This change needs to resolve an expression or read rows, which takes a Spark session.",
             hint="Run it in a Spark session, with ALTER TABLE.",
         )
     return engine

@@ -53,7 +53,7 @@ _UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes 
 
 
 def add(snapshot: Snapshot, change: AddColumns) -> Plan:
-    """New columns; rows that are there have null in them."""
+    """Add columns; rows that are there have null in them."""
     schema = snapshot.schema
     logged = []
     for column in change.columns:
@@ -83,7 +83,7 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
 
 
 def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
-    """Columns that go, without a rewrite: nothing reads them any more."""
+    """Drop columns without a rewrite: nothing reads them any more."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     paths: list[tuple[str, ...]] = []
     for asked in change.paths:
@@ -121,7 +121,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
 
 
 def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
-    """Another name; files, partition values and clustering go by the physical one and stay."""
+    """Rename a column; files, partition values and clustering use the physical name and stay."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     path = resolve(schema, change.path)
     new = (*path[:-1], change.name)
@@ -135,7 +135,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
     siblings = _siblings(schema, path)
     if any(name.lower() == change.name.lower() and name != path[-1] for name in siblings):
         raise SchemaError(
-            f"{name_of(path)} cannot be called {change.name!r}: there is such a column already.",
+            f"{name_of(path)} cannot be renamed to {change.name!r}: there is already such a column.",
             hint="Names compare ignoring case. Choose another one.",
         )
     refuse_needed(path, dependants(schema, metadata.configuration, path), "renamed")
@@ -154,7 +154,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
 
 
 def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
-    """Type, nullability, comment, default or place of one column."""
+    """Change type, nullability, comment, default or place of one column."""
     schema, metadata = snapshot.schema, _metadata(snapshot)
     path = resolve(schema, change.path)
     must_hold: list[MustHold] = []
@@ -180,7 +180,7 @@ def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
 
 
 def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
-    """All columns anew: those of the same name stay the columns they are, new ones are null in old rows."""
+    """Replace all columns: those of the same name stay the columns they are, new ones are null in old rows."""
     old, metadata = snapshot.schema, _metadata(snapshot)
     named = {column.path[0].lower() for column in change.columns}
     gone = [field.name for field in old.fields if field.name.lower() not in named]
@@ -202,7 +202,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
             continue
         if there.nullable and not column.nullable:
             raise SchemaError(
-                f"REPLACE COLUMNS makes {there.name} NOT NULL, which it was not.",
+                f"REPLACE COLUMNS would make {there.name} NOT NULL, and now it is nullable.",
                 hint=f"ALTER TABLE … ALTER COLUMN {name_of((there.name,))} SET NOT NULL checks the rows first.",
             )
         retyped = change_type(StructType((there,)), (there.name,), field.data_type, widening=widening).fields[0]
@@ -219,7 +219,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
 
 
 def new_field(column: NewColumn) -> StructField:
-    """The field that a new column becomes: sizes of texts, comment and default in its metadata."""
+    """Make the field of a new column: lengths of strings, comment and default in its metadata."""
     metadata = dict(column.metadata)
     if column.comment is not None:
         metadata["comment"] = column.comment
@@ -300,7 +300,7 @@ def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> 
         if not _longer(str(declared) if declared is not None else None, wanted):
             raise SchemaError(
                 f"{name_of(path)} is {declared or there.data_type} and cannot become {data_type}.",
-                hint="A text's limit may only be raised, or go: varchar(n) to a longer varchar, or to string.",
+                hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
             )
         limit = wanted if SIZED.fullmatch(wanted) else None
         return edit_field(schema, path, lambda field: _with(field, LENGTH, limit))

@@ -50,7 +50,7 @@ _COMMENT: Final = "comment"
 
 
 def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
-    """Properties set; features that they take come along."""
+    """Set properties, and add the features that they need."""
     metadata, given = _metadata(snapshot), dict(change.properties)
     for name in given:
         _refuse_constraint(name)
@@ -98,7 +98,7 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
 
 
 def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
-    """Properties gone; features stay in the protocol."""
+    """Remove properties; features stay in the protocol."""
     metadata = _metadata(snapshot)
     parameters = {"properties": encode_json(list(change.names)), "ifExists": change.if_exists}
     operation = Operation(name="UNSET TBLPROPERTIES", parameters=parameters)
@@ -111,7 +111,7 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
                 hint=suggestion(name, sorted(metadata.configuration), what="properties"),
             )
         if name in KEPT_PROPERTIES and there:
-            raise InvalidArgumentError(f"{name} is kept by the engine and cannot be unset.", hint="Leave it out.")
+            raise InvalidArgumentError(f"{name} is managed by the engine and cannot be unset.", hint="Leave it out.")
         if name == MODE:
             check_mode_change(snapshot.column_mapping_mode, "none")
     left = {key: value for key, value in metadata.configuration.items() if key not in change.names}
@@ -121,7 +121,7 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
 
 
 def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:
-    """The table's description."""
+    """Set the table's description."""
     metadata = _metadata(snapshot)
     operation = Operation(
         name="SET TBLPROPERTIES", parameters={"properties": encode_json({_COMMENT: change.text or ""})}
@@ -131,7 +131,7 @@ def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:
 
 
 def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
-    """A condition for rows to come, and for those that are there."""
+    """Add a condition for rows to come, and for those that are there."""
     metadata = _metadata(snapshot)
     name = change.name.strip().lower()
     if not name or not change.expression.strip():
@@ -140,7 +140,7 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
     there = {item.lower(): item for item in metadata.configuration}
     if key in there:
         raise InvalidArgumentError(
-            f"The table has a constraint {name!r} already: {metadata.configuration[there[key]]}.",
+            f"The table already has a constraint {name!r}: {metadata.configuration[there[key]]}.",
             hint=f"Choose another name, or drop it first: ALTER TABLE … DROP CONSTRAINT {name}.",
         )
     made = metadata.replace(configuration={**metadata.configuration, key: change.expression})
@@ -150,7 +150,7 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
 
 
 def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
-    """A condition for rows no more."""
+    """Drop a constraint: new rows need not satisfy it."""
     metadata = _metadata(snapshot)
     wanted = (CONSTRAINT_PREFIX + change.name.strip()).lower()
     key = next((item for item in metadata.configuration if item.lower() == wanted), None)
@@ -176,7 +176,7 @@ def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
 
 
 def cluster_by(snapshot: Snapshot, change: ClusterBy) -> Plan:
-    """Other columns for OPTIMIZE to order rows by; files stay where they are until then."""
+    """Change the columns that OPTIMIZE orders rows by; files stay where they are until then."""
     metadata = _metadata(snapshot)
     before = clustering_paths(snapshot)
     domain = plan_clustering(metadata, change.columns or ()) or clustering_domain(snapshot.schema, ())
@@ -195,7 +195,7 @@ def _refuse_constraint(name: str) -> None:
     if name.lower().startswith(CONSTRAINT_PREFIX):
         short = name[len(CONSTRAINT_PREFIX) :]
         raise InvalidArgumentError(
-            f"{name} is a constraint, and no property to set or unset: the rows have to be checked.",
+            f"{name} is a constraint, not a property to set or unset: the rows have to be checked.",
             hint=f"ALTER TABLE … ADD CONSTRAINT {short} CHECK (…), or DROP CONSTRAINT {short}.",
         )
 

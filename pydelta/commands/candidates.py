@@ -41,12 +41,12 @@ class Touched:
         return None if self.rows is None else sum(len(rows) for rows in self.rows.values())
 
     def positions(self) -> Mapping[int, Positions]:
-        """The rows that matched as their positions, eight bytes each: for deletion vectors."""
+        """Return the rows that matched as their positions, eight bytes each: for deletion vectors."""
         return {place: rows.positions() for place, rows in (self.rows or {}).items()}
 
 
 def existing_table(snapshot: Snapshot) -> Snapshot:
-    """The snapshot, when it is one of a table whose rows can change.
+    """Return the snapshot if it is of a table whose rows can change.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -61,7 +61,7 @@ def existing_table(snapshot: Snapshot) -> Snapshot:
 
 
 def refuse_append_only(snapshot: Snapshot, what: str) -> None:
-    """Nothing, when rows of the table may be removed.
+    """Check that rows of the table may be removed.
 
     Raises:
         UnsafeOperationError: ``delta.appendOnly`` is on. ``what`` says what was meant: "no row can be deleted".
@@ -69,13 +69,13 @@ def refuse_append_only(snapshot: Snapshot, what: str) -> None:
     if snapshot.properties.append_only:
         raise UnsafeOperationError(
             f"This table is append-only (delta.appendOnly=true), so {what}.",
-            hint="Set delta.appendOnly to false first, if changing rows is really meant.",
+            hint="Set delta.appendOnly to false first, if you really want to change rows.",
             table=snapshot.table_uri,
         )
 
 
 def read_candidates(txn: OptimisticTransaction, condition: BoundCondition, *, time_zone: str) -> pl.DataFrame:
-    """Files that partition values and statistics cannot rule out; the transaction records the reading."""
+    """Find the files that partition values and statistics cannot rule out, and record them as read."""
     partitions = tuple(txn.snapshot.partition_columns)
     of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
     of_data = [part for part in condition.conjuncts if part not in of_partition]
@@ -83,7 +83,7 @@ def read_candidates(txn: OptimisticTransaction, condition: BoundCondition, *, ti
 
 
 def find_rows(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> Touched:
-    """The rows for which a condition is true, found once for everything that becomes of them."""
+    """Find the rows for which a condition is true, once for everything that becomes of them."""
     snapshot = txn.snapshot
     candidates = read_candidates(txn, condition, time_zone=engine.time_zone())
     matched = engine.match_rows(snapshot, candidates, condition) if candidates.height else {}
@@ -101,7 +101,7 @@ def counted(
     hidden: VectorOutput | None = None,
     updates: bool,
 ) -> RowCounts:
-    """The numbers of rows of a DELETE or an UPDATE, which add up.
+    """Count the rows of a DELETE or an UPDATE, and check that the numbers add up.
 
     Args:
         txn: The transaction, not committed yet.

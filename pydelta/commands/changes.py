@@ -155,7 +155,7 @@ def plan_changes(log: DeltaLog, asked: ChangeRange) -> ChangePlan:
 
 
 def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
-    """The first and the last version of a range.
+    """Return the first and the last version of a range.
 
     Raises:
         InvalidArgumentError: No beginning, two of them, two ends, or an end before the beginning.
@@ -169,13 +169,13 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
         )
     if asked.ending_version is not None and asked.ending_timestamp_ms is not None:
         raise InvalidArgumentError(
-            "endingVersion and endingTimestamp are both given.", hint="Give one of the two, or none for the newest."
+            "endingVersion and endingTimestamp were both given.", hint="Give one of the two, or none for the newest."
         )
     newest = log.update().version
     first = by_version if by_version is not None else _at_or_after(log, by_time or 0)
     if first > newest:
         raise VersionNotFoundError(
-            f"The changes are wanted from version {first} on, and the newest version is {newest}.",
+            f"The changes were asked for from version {first} on, but the newest version is {newest}.",
             hint="Nothing has been committed there yet.",
         )
     last = newest
@@ -197,7 +197,7 @@ def _at_or_after(log: DeltaLog, timestamp_ms: int) -> int:
 
 
 def changed_files(record: CommitRecord, actions: Sequence[Action]) -> list[ChangedFile]:
-    """The files of the feed that one commit stands for. Pure.
+    """Return the files of the feed that one commit stands for. Pure.
 
     Args:
         record: Version and time of the commit.
@@ -283,7 +283,7 @@ def _require_feed(metadata: Metadata, version: int) -> None:
     if not TableProperties.parse(metadata.configuration).enable_change_data_feed:
         raise ChangeDataNotRecordedError(
             f"The change data feed of version {version} was not recorded: delta.enableChangeDataFeed was not true.",
-            hint="Begin after this version, at one where the feed is on; changes from before cannot be had any more.",
+            hint="Begin after this version, at one where the feed is on; earlier changes were not recorded.",
         )
 
 
@@ -305,15 +305,15 @@ def _require_fit(metadata: Metadata, snapshot: Snapshot, version: int) -> None:
 
 
 def incompatibilities(old: StructType, read: StructType, prefix: str = "") -> Iterable[str]:
-    """What keeps rows of one schema from being read in another: columns gone, renamed, or of another type. Pure."""
+    """List what keeps rows of one schema from being read in another: columns gone, renamed, retyped. Pure."""
     by_name = {field.name.lower(): field for field in read.fields}
     for field in old.fields:
         name = f"{prefix}{field.name}"
         now = by_name.get(field.name.lower())
         if now is None:
-            yield f"column {name} is not there any more"
+            yield f"column {name} no longer exists"
         elif physical_name(now).lower() != physical_name(field).lower():
-            yield f"column {name} is another one of the same name"
+            yield f"column {name} is a different column of the same name"
         else:
             if field.nullable and not now.nullable:
                 yield f"column {name} may be null"
@@ -333,7 +333,7 @@ def _type_changes(old: DataType, now: DataType, name: str) -> Iterable[str]:
 
 
 def refuse_reserved_names(fields: Iterable[StructField]) -> None:
-    """Nothing, when a table with these columns can have a feed.
+    """Check that a table with these columns can have a feed.
 
     Raises:
         InvalidArgumentError: A column has the name of one of the feed's own.

@@ -208,7 +208,7 @@ def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: boo
     if txn.snapshot.properties.append_only:
         raise UnsafeOperationError(
             "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
-            hint="Set delta.appendOnly to false first, if replacing is really meant.",
+            hint="Set delta.appendOnly to false first, if you really want to replace it.",
         )
 
 
@@ -333,7 +333,7 @@ class _Clone:
 def cloned_metadata(
     source: Metadata, *, replaced: Metadata | None, properties: Mapping[str, str], now_ms: int
 ) -> Metadata:
-    """The definition of a clone: the source's, but for what belongs to one log. Pure, but for a new table's id.
+    """Make the definition of a clone: the source's, except for what belongs to one log. Pure, but for a new id.
 
     Args:
         source: The source's definition at the version cloned.
@@ -372,7 +372,7 @@ def _domains(source: Snapshot, target: Snapshot) -> list[DomainMetadata]:
 
 
 def absolute_add(add: AddFile, root: str) -> AddFile:
-    """The action of the same file for another table's log: file and vector named by absolute, escaped URIs. Pure.
+    """Make the action of the same file for another table's log: file and vector by absolute, escaped URIs. Pure.
 
     Args:
         add: Of a table's log.

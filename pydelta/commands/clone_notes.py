@@ -37,11 +37,11 @@ def note_clone(source: DeltaLog, location: str, *, version: int) -> None:
     try:
         source.store.put(f"{_FOLDER}/{name}.json", note)
     except StorageError as error:
-        _LOG.info("The clone %s is not noted beside its source: %s", location, error.message)
+        _LOG.info("The clone %s could not be noted next to its source: %s", location, error.message)
 
 
 def noted_clones(source: DeltaLog) -> list[DeltaLog]:
-    """The shallow clones that were noted, and theirs, but for those that are known to be gone; by location.
+    """Find the shallow clones that were noted, and their clones, by location; those known to be gone are left out.
 
     Raises:
         UnsafeOperationError: A note cannot be read: whom the source may break is not known.
@@ -65,7 +65,7 @@ def _clones_of(source: DeltaLog) -> Iterator[DeltaLog]:
             continue
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise UnsafeOperationError(
-                f"{source.uri}/{info.path} notes a shallow clone of this table, and cannot be read: {error}.",
+                f"{source.uri}/{info.path} notes a shallow clone of this table, but cannot be read: {error}.",
                 hint="Find out which table reads files of this one, and clone it anew; or delete the note.",
             ) from error
         clone = DeltaLog.for_table(location, options=source.options)

@@ -57,7 +57,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def path_text(path: Path) -> str:
-    r"""A path as users write it: dotted, odd names in backticks.
+    r"""Return a path as users write it: dotted, odd names in backticks.
 
     Example:
         >>> path_text(("a", "b c"))
@@ -68,7 +68,7 @@ def path_text(path: Path) -> str:
 
 
 def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:
-    """Logical paths of the columns that the table is clustered by; empty where it is not."""
+    """Return logical paths of the columns that the table is clustered by; empty where it is not."""
     domain = snapshot.domain_metadata.get(CLUSTERING_DOMAIN)
     if domain is None:
         return ()
@@ -91,14 +91,14 @@ def _logical(schema: StructType, physical: Sequence[Any]) -> Path:
 
 
 def clustering_domain(schema: StructType, columns: Sequence[Path]) -> DomainMetadata:
-    """The domain action that says what a table is clustered by; no columns say that it is not any more."""
+    """Make the domain action that says what a table is clustered by; without columns it ends the clustering."""
     physical = [[physical_name(field) for field in _fields(schema, path) or ()] for path in columns]
     configuration = encode_json({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN})
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
 
 
 def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata | None:
-    """The domain for a table that is to be clustered; None where no column is named.
+    """Return the domain for a table that is to be clustered; None where no column is named.
 
     Args:
         metadata: The table's definition.
@@ -117,7 +117,7 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
         )
     if len(names) > MAX_CLUSTERING_COLUMNS:
         raise InvalidArgumentError(
-            f"CLUSTER BY names {len(names)} columns, and {MAX_CLUSTERING_COLUMNS} are the most.",
+            f"CLUSTER BY names {len(names)} columns; at most {MAX_CLUSTERING_COLUMNS} are allowed.",
             hint="Name those that conditions use most.",
         )
     schema = parse_schema(metadata.schema_string)
@@ -127,7 +127,7 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
 
 
 def restored_clustering(current: Snapshot, target: Snapshot) -> DomainMetadata | None:
-    """What a RESTORE says of clustering: the old version's columns, or that there are none; None where that is so now.
+    """Tell what a RESTORE says of clustering: the old version's columns, or none; None where nothing changes.
 
     Args:
         current: The newest version.
@@ -165,7 +165,7 @@ def check_still_clustered(snapshot: Snapshot, metadata: Metadata | None) -> None
 def clustering_of_write(
     snapshot: Snapshot, metadata: Metadata | None, cluster_by: Sequence[str] | None, *, redefined: bool
 ) -> DomainMetadata | None:
-    """What a write says of the table's clustering; None where it says nothing.
+    """Tell what a write says of the table's clustering; None where it says nothing.
 
     Args:
         snapshot: The table; version -1 where there is none.
@@ -196,7 +196,7 @@ def clustering_of_write(
 
 
 def layout_paths(snapshot: Snapshot, names: Sequence[str], *, purpose: str) -> tuple[Path, ...]:
-    """Names of columns -> their paths, checked; see ``check_order_columns``."""
+    """Turn names of columns into their paths, checked; see ``check_order_columns``."""
     return check_order_columns(
         snapshot.schema,
         names,
@@ -214,7 +214,7 @@ def check_order_columns(
     properties: TableProperties,
     purpose: str,
 ) -> tuple[Path, ...]:
-    """Names of columns -> their logical paths, if rows can be ordered by them to any use.
+    """Turn names of columns into their logical paths, if ordering rows by them is of any use.
 
     Args:
         schema: The table's logical schema.
@@ -262,8 +262,7 @@ def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict
         )
     if tuple(part.lower() for part in path) not in with_stats:
         raise InvalidArgumentError(
-            f"{purpose} names {path_text(path)}, and no statistics are kept of it: its order would let no query skip "
-            "a file.",
+            f"{purpose} names {path_text(path)}, which has no statistics: no query could skip a file.",
             hint="Add it to delta.dataSkippingStatsColumns, or raise delta.dataSkippingNumIndexedCols.",
         )
 

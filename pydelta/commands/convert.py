@@ -72,17 +72,17 @@ class Footers(Protocol):
     """Reads the footers of Parquet files, many at a time."""
 
     def schema(self, log: DeltaLog) -> StructType:
-        """The schema of all files together: columns by name, in the order in which they first turn up.
+        """Return the schema of all files together: columns by name, in the order in which they first turn up.
 
         Raises:
             SchemaMismatchError: Files hold one column with types that do not go together; names it.
-            StorageError: A file is no Parquet file; names it.
+            StorageError: A file is not a Parquet file; names it.
         """
 
     def statistics(
         self, log: DeltaLog, files: Sequence[ObjectInfo], schema: StructType, properties: TableProperties
     ) -> Iterable[FileStatistics]:
-        """Statistics of each file; ``schema`` has the data columns alone."""
+        """Return statistics of each file; ``schema`` has the data columns alone."""
 
 
 def convert_to_delta(
@@ -112,7 +112,7 @@ def convert_to_delta(
         InvalidArgumentError: The folders' names and ``partition_schema`` do not agree.
         SchemaError: A value in a folder's name is not of its column's type; columns that a table cannot hold.
         UnsupportedFeatureError: The folder is the output of a stream, whose own log says which files count.
-        StorageError: A file is no Parquet file, or the store failed. The folder stays as it was.
+        StorageError: A file is not a Parquet file, or the store failed. The folder stays as it was.
     """
     with error_context(table=log.uri):
         txn = start_transaction(log)
@@ -159,7 +159,7 @@ def _operation(metadata: Metadata, count: int, collect_statistics: bool) -> Oper
 
 
 def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
-    """The files that hold rows, in the order of their paths.
+    """Return the files that hold rows, in the order of their paths.
 
     Names that begin with ``_`` or ``.`` are hidden, with all below them; a folder ``_name=value`` is a partition.
 
@@ -186,7 +186,7 @@ def data_files(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
 def partition_values(
     paths: Sequence[str], partitions: StructType, *, time_zone: str = "UTC"
 ) -> list[Mapping[str, str | None]]:
-    """The values in the folders' names, as the log writes them, in the order of the paths.
+    """Return the values in the folders' names, as the log writes them, in the order of the paths.
 
     Each folder is looked at once, however many files it holds.
 
@@ -230,14 +230,14 @@ def _normal(text: str, field: StructField, folder: str, time_zone: str) -> str |
         return serialize_partition_value(value, field.data_type)
     except (ValueError, OverflowError, SchemaError, LogCorruptedError) as error:
         raise SchemaError(
-            f"The folder {folder!r} has {text!r} for the partition column {field.name!r}, which is no "
+            f"The folder {folder!r} has {text!r} for the partition column {field.name!r}, which is not a valid "
             f"{field.data_type}.",
             hint="Give the column another type in the partition schema, such as string.",
         ) from error
 
 
 def merged_schema(data: StructType, partitions: StructType) -> StructType:
-    """The table's columns: those of the files, then the partition columns that no file holds. Pure."""
+    """Return the table's columns: those of the files, then the partition columns that no file holds. Pure."""
     fields = [partitions.field(field.name) or field for field in data.fields]
     fields += [field for field in partitions.fields if data.field(field.name) is None]
     return StructType(tuple(fields))

@@ -134,7 +134,7 @@ def plan_create(
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
     if not definition.schema.fields:
-        raise SchemaError("A table needs at least one column, and none was given.", hint="Call addColumn.")
+        raise SchemaError("A table needs at least one column, but none was given.", hint="Call addColumn.")
     check_columns(definition.schema)
     check_property_names(definition.properties)
     refuse_kept_properties(definition.properties)
@@ -192,7 +192,7 @@ def create_table(
             if snapshot.properties.append_only:
                 raise UnsafeOperationError(
                     "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
-                    hint="Set delta.appendOnly to false first, if replacing is really meant.",
+                    hint="Set delta.appendOnly to false first, if you really want to replace it.",
                 )
             now_ms = time.time_ns() // 1_000_000
             going = snapshot.files.adds(txn.read_files())
@@ -209,7 +209,7 @@ def create_table(
 
 
 def refuse_foreign_files(store: Store, location: str) -> None:
-    """Nothing, when a new table may be made there. Names that begin with ``_`` or ``.`` are no data, at any depth.
+    """Check that a new table may be made there. Names that begin with ``_`` or ``.`` are not data, at any depth.
 
     Raises:
         TableAlreadyExistsError: The location holds files; one of them is named.
@@ -217,6 +217,6 @@ def refuse_foreign_files(store: Store, location: str) -> None:
     for item in store.list_all():
         if not any(part.startswith(("_", ".")) for part in item.path.split("/")):
             raise TableAlreadyExistsError(
-                f"{location} holds files and no Delta log, for example {item.path}.",
+                f"{location} holds files but no Delta log, for example {item.path}.",
                 hint="Choose an empty location, or read those files and write them as a table elsewhere.",
             )

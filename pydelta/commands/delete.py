@@ -82,7 +82,7 @@ class DeleteResult:
     num_deletion_vectors_updated: int = 0
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """The fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
+        """Return the fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
         return {_camel_case(name): getattr(self, name) for name in self.__slots__}
 
 

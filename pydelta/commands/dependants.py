@@ -54,7 +54,7 @@ def _names(expression: str) -> Iterator[tuple[str, ...]]:
 
 
 def mentions(expression: str, path: tuple[str, ...]) -> bool:
-    """Whether an SQL expression may read the column, one of its fields, or something that it is part of."""
+    """Tell whether an SQL expression may read the column, one of its fields, or something that it is part of."""
     wanted = tuple(part.lower() for part in path)
     for name in _names(expression):
         shorter = min(len(name), len(wanted))
@@ -71,7 +71,7 @@ def dependants(
     partition_columns: tuple[str, ...] = (),
     clustering: tuple[tuple[str, ...], ...] = (),
 ) -> tuple[str, ...]:
-    """What needs a column, in words for a message.
+    """Tell what needs a column, in words for a message.
 
     Args:
         schema: The table's schema.
@@ -104,7 +104,7 @@ def _generation(field: StructField) -> str | None:
 
 
 def refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> None:
-    """Nothing, when nothing needs a column.
+    """Check that nothing needs a column.
 
     Raises:
         UnsafeOperationError: Something does; it is named.
@@ -118,7 +118,7 @@ def refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> N
 
 
 def refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
-    """Nothing, when a column of the table may become of another type.
+    """Check that a column of the table may become of another type.
 
     Raises:
         UnsafeOperationError: Something needs it as it is.
@@ -132,6 +132,6 @@ def refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
     top = snapshot.schema.field(path[0])
     if top is not None and any(key == GENERATION or key.startswith(IDENTITY) for key in top.metadata):
         raise SchemaError(
-            f"{name_of(path)} is a generated or identity column, whose type stays as it was declared.",
+            f"{name_of(path)} is a generated or identity column, whose type cannot be changed.",
             hint="Make a new table with the other type.",
         )

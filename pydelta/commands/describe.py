@@ -53,7 +53,7 @@ def _time(epoch_ms: int | None) -> datetime | None:
 
 
 def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
-    """One row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times with zone UTC.
+    """Return one row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times with zone UTC.
 
     Sizes are in bytes and count live files only.
     """
@@ -86,7 +86,7 @@ def _texts(value: Any) -> dict[str, str] | None:
 
 
 def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:
-    """Rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``, times with zone UTC.
+    """Return rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``, times with zone UTC.
 
     What a commit does not say is None: every field but version and time is optional in the log.
     """

@@ -78,29 +78,29 @@ class Engine(Protocol):
     """Runs the parts of a command that read or write rows."""
 
     def time_zone(self) -> str:
-        """Zone of the session, in which timestamps in partition values are that name none."""
+        """Return the session's zone, which timestamps in partition values without a zone are in."""
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """Resolve a condition (SQL text or the engine's own expression) against the table.
 
         Raises:
-            ParseError: The text is no expression.
+            ParseError: The text is not an expression.
             BindError: It names a column that the table does not have; the message lists those there are.
             InvalidArgumentError: It is not deterministic, holds a subquery or an aggregate, or is not boolean.
         """
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """The rows of ``files`` whose partition values make a partition-only condition true. Opens no data file."""
+        """Find the rows of ``files`` whose partition values make a condition true. Opens no data file."""
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """Which live rows of ``files`` the condition is true for: asked once a command, and what all else goes by.
+        """Find the live rows of ``files`` for which the condition is true: once per command, for all its steps.
 
         Returns:
             Rows of the file by its place in ``files``; files without one are absent.
         """
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """Write the live rows of ``files`` but those given into new files (``dataChange`` true), as they are.
+        """Write the live rows of ``files`` except those given into new files (``dataChange`` true), as they are.
 
         Where the table records a change data feed, the rows given go to ``changes`` as ``delete``.
 
@@ -114,7 +114,7 @@ class Engine(Protocol):
         """Delete files that a failed command wrote. Call it only when their commit surely did not land."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """Called after each commit: refresh what the engine caches over the table."""
+        """Refresh what the engine caches over the table; called after each commit."""
 
 
 @runtime_checkable

@@ -59,7 +59,7 @@ def from_frame(
     description: str = "The inventory",
     encoded: bool | None = None,
 ) -> Inventory:
-    """An inventory that is in memory.
+    """Make an inventory of a frame in memory.
 
     Args:
         frame: Its rows.
@@ -85,7 +85,7 @@ def is_inventory_column(name: str) -> bool:
 
 
 def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns that count, by our names; the date of a row's delivery becomes ``asOf``."""
+    """Return the columns that count, by our names; the date of a row's delivery becomes ``asOf``."""
     found = frame.select([name for name in frame.columns if is_inventory_column(name)])
     found = found.rename(dict(version_columns(found.columns)))
     kind = found.schema.get(_AS_OF)
@@ -100,7 +100,7 @@ def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
 def inventory_from_delta(
     log: DeltaLog, *, version: int | None = None, where: str | None = None, as_of_ms: int | None = None
 ) -> Inventory:
-    """An inventory that is a Delta table: with a ``path``, or with ``bucket`` and ``key`` as S3 Inventory has them.
+    """Open a Delta table as an inventory: with ``path``, or with ``bucket`` and ``key`` as S3 Inventory has.
 
     Of the latter only files that may hold keys under the vacuumed table are read, by partition and statistics. Its
     ``inventory_date``, if there is one, is when a row's list was made.
@@ -113,7 +113,7 @@ def inventory_from_delta(
 
     Raises:
         TableNotFoundError: There is no such table.
-        SchemaMismatchError: It is no inventory.
+        SchemaMismatchError: It is not an inventory.
         ParseError, BindError: ``where`` cannot be used.
     """
     snapshot = log.snapshot(version=version)
@@ -189,7 +189,7 @@ def _parquet_batches(store: Store, path: str, wanted: Callable[[str], bool]) -> 
             yield frame.with_columns(position.alias("row"))
     except ArrowException as error:
         raise StorageError(
-            f"{store.root}/{path} cannot be read as Parquet: {error}", hint="Write the inventory anew."
+            f"{store.root}/{path} cannot be read as Parquet: {error}", hint="Write the inventory again."
         ) from error
 
 
@@ -203,7 +203,7 @@ def from_parquet(
     as_of_ms: int | None = None,
     encoded: bool | None = None,
 ) -> Inventory:
-    """An inventory that is a Parquet file, or a folder of them.
+    """Open a Parquet file, or a folder of them, as an inventory.
 
     Args:
         uri: Where it lies.
@@ -221,7 +221,7 @@ def from_csv(
     as_of_ms: int | None = None,
     encoded: bool | None = None,
 ) -> Inventory:
-    """As ``from_parquet``, of CSV files whose first lines name the columns; ``.csv.gz`` too."""
+    """Open CSV files as an inventory; their first lines name the columns; ``.csv.gz`` too. See ``from_parquet``."""
     return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, as_of_ms, encoded)
 
 
@@ -274,7 +274,7 @@ def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
                 yield frame
     except (ArrowException, OSError) as error:
         raise StorageError(
-            f"{store.root}/{path} cannot be read as CSV: {error}", hint="Write the inventory anew."
+            f"{store.root}/{path} cannot be read as CSV: {error}", hint="Write the inventory again."
         ) from error
 
 
@@ -323,7 +323,7 @@ def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
         bad = texts.filter(texts[name].is_not_null() & typed[name].is_null() & (texts[name] != ""))
         if bad.height:
             raise SchemaMismatchError(
-                f"{description} is no inventory: {name} is {bad[name][0]!r} for {bad.row(0)[0]!r}.",
+                f"{description} is not an inventory: {name} is {bad[name][0]!r} for {bad.row(0)[0]!r}.",
                 hint="length and modificationTime are whole numbers (bytes, epoch milliseconds), isDir true or false.",
             )
     return typed

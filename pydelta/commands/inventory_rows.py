@@ -66,13 +66,13 @@ class Inventory:
 
 
 def version_columns(names: Iterable[str]) -> Mapping[str, str]:
-    """Columns that tell versions apart, as S3 Inventory (``is_latest``, ``IsLatest``) or others spell them -> ours."""
+    """Find the columns that tell versions apart (``is_latest``, ``IsLatest`` …), by our names for them."""
     plain = {name: _VERSIONS.get(name.replace("_", "").lower()) for name in names}
     return {name: ours for name, ours in plain.items() if ours is not None}
 
 
 def check_columns(schema: pl.Schema, *, description: str) -> None:
-    """Refuse what is no inventory, and say what is different.
+    """Refuse what is not an inventory, and say what is different.
 
     Raises:
         SchemaMismatchError: Columns are missing or of another type.
@@ -90,10 +90,10 @@ def check_columns(schema: pl.Schema, *, description: str) -> None:
             wrong.append(f"{name} is {str(schema[name]).lower()} and must be {spelt}")
     versions = set(version_columns(schema).values())
     if "versionId" in versions and "isLatest" not in versions:
-        wrong.append("there are versions, and isLatest boolean, which says which is current, is missing")
+        wrong.append("it lists versions, but isLatest boolean, which says which is current, is missing")
     if wrong:
         raise SchemaMismatchError(
-            f"{description} is no inventory: {', '.join(wrong)}.",
+            f"{description} is not an inventory: {', '.join(wrong)}.",
             hint="It needs path string, length bigint, isDir boolean and modificationTime bigint (epoch "
             "milliseconds); SELECT … AS or CAST them.",
         )
@@ -159,10 +159,10 @@ class InventoryReader:
         self._encoded = self.inventory.encoded
 
     def batches(self) -> Iterator[ListedBatch]:
-        """The files under the table's root, as a listing would give them.
+        """Return the files under the table's root, as a listing would give them.
 
         Raises:
-            SchemaMismatchError: It is no inventory.
+            SchemaMismatchError: It is not an inventory.
             InvalidArgumentError: Its times are in another unit.
         """
         root = _Root.of(self.root)
@@ -282,7 +282,7 @@ class InventoryReader:
         if unit is not None:
             raise InvalidArgumentError(
                 f"The modification times of {self.inventory.description} are in {unit} (the newest is {newest}): "
-                "files would be taken for far older or newer than they are.",
+                "files would look far older or newer than they are.",
                 hint="modificationTime is in milliseconds since 1970.",
             )
 
@@ -303,7 +303,7 @@ class InventoryReader:
         return pl.concat([files.filter(~escaped), odd.with_columns(path=path).filter(~needed)])
 
     def finish(self, *, has_files: bool, created_ms: int | None) -> tuple[tuple[str, ...], int | None]:
-        """What there is to say of the inventory, when all of it was read: warnings, and its age in milliseconds.
+        """Return what is known once all of the inventory was read: warnings, and its age in milliseconds.
 
         Args:
             has_files: Whether the table has some below its root.
@@ -316,7 +316,7 @@ class InventoryReader:
         warnings = []
         if not self.inside and self.future:
             raise InventoryUnusableError(
-                f"{what} is dated in the future: none of its {self.future} rows can be believed.",
+                f"{what} is dated in the future: none of its {self.future} rows can be trusted.",
                 hint="Load an earlier list (load_inventory --delivery), and correct the clock that dated this one.",
             )
         if not self.inside and has_files:
@@ -325,21 +325,23 @@ class InventoryReader:
                 example = f"; it lists {self._elsewhere}, for example" if self._elsewhere is not None else ""
                 raise InventoryUnusableError(
                     f"{what} lists nothing under {self.root}{example}.",
-                    hint="Use an inventory of the bucket and folder in which the table lies. Of several inventories "
+                    hint="Use an inventory of the bucket and folder that the table is in. Of several inventories "
                     "of a bucket load the one that covers the table (load_inventory --id).",
                 )
-            warnings.append(f"{what} was made before this table, and does not know it: nothing is deleted.")
+            warnings.append(f"{what} was made before this table and does not list it: nothing is deleted.")
         as_of = self._made_inside_ms or self.inventory.as_of_ms or self.newest_ms
         age = max(0, self.now_ms - as_of) if as_of else None
         if age is not None and age > _AGE_TO_WARN_OF_MS:
-            warnings.append(f"{what} is {age // 86_400_000} days old: what was left behind since then stays.")
+            warnings.append(
+                f"{what} is {age // 86_400_000} days old: files that were orphaned after it was taken are not deleted."
+            )
         for count, why in (
             (self.newer, "are newer than itself"),
-            (self.untimed, "say no modification time"),
+            (self.untimed, "have no modification time"),
             (self.future, "are of a list that is dated in the future"),
         ):
             if count:
-                warnings.append(f"{count} rows of {what} {why} and were passed over.")
+                warnings.append(f"{count} rows of {what} {why} and were ignored.")
         return tuple(warnings), age
 
 

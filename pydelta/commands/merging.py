@@ -97,13 +97,13 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
     """
     if not clauses:
         raise InvalidArgumentError(
-            "The merge has no clause, so it would do nothing.", hint="Add whenMatchedUpdateAll() or another clause."
+            "The merge has no clauses, so it would do nothing.", hint="Add whenMatchedUpdateAll() or another clause."
         )
     for kind in ClauseOn:
         own = [clause for clause in clauses if clause.on is kind]
         if any(clause.condition is None for clause in own[:-1]):
             raise InvalidArgumentError(
-                f"A {kind.value} clause without a condition comes before others of its kind, and hides them.",
+                f"A {kind.value} clause without a condition comes before others of its kind, which would never run.",
                 hint="Give it a condition, or put it last.",
             )
 
@@ -133,10 +133,10 @@ class Merging(Protocol):
     schema: StructType
 
     def count_source(self) -> int:
-        """Rows of the source."""
+        """Count the rows of the source."""
 
     def target_filters(self) -> Sequence[Expr]:
-        """Conditions that every target row with a match satisfies."""
+        """Return conditions that every target row with a match satisfies."""
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """Pair the rows of files with the source.

@@ -5,7 +5,7 @@
     no columns named, table not clustered -> compaction: bins of small files, one new file a bin
     ZORDER BY columns ---------------------> all files of the chosen partitions, rows along a Z-order curve
     clustered table -----------------------> files in no order yet (FULL: all), rows along a Hilbert curve
-    every file action says dataChange=false; nothing to do is no commit
+    every file action says dataChange=false; nothing to do is not a commit
 
 Only the files that are rewritten count as read: appends never conflict, and a concurrent delete of one of them does.
 """
@@ -96,7 +96,7 @@ def optimize(
 def compact_after_change(
     log: DeltaLog, engine: Engine, settings: Settings | None, committed: Committed, adds: Sequence[AddFile]
 ) -> OptimizeResult | None:
-    """``compact_after_write`` for a command whose engine and settings may not be there for it."""
+    """Run ``compact_after_write`` for a command whose engine and settings may not be there for it."""
     if settings is None or not isinstance(engine, RearrangingEngine):
         return None
     return compact_after_write(log, engine, settings, committed, adds)
@@ -105,7 +105,7 @@ def compact_after_change(
 def compact_after_write(
     log: DeltaLog, engine: RearrangingEngine, settings: Settings, committed: Committed, adds: Sequence[AddFile]
 ) -> OptimizeResult | None:
-    """Auto-compaction: after a write, compact those of its partitions that have many small files.
+    """Compact, after a write, those of its partitions that have many small files (auto-compaction).
 
     It happens where ``delta.autoOptimize.autoCompact`` (or the session) asks for it. Whatever goes wrong is logged
     and goes no further: the write has been committed.
@@ -169,13 +169,13 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
             )
         if condition is not None:
             raise InvalidArgumentError(
-                "A clustered table has no partitions that a condition could choose.", hint="Leave where(…) out."
+                "A clustered table has no partitions for a condition to choose.", hint="Leave where(…) out."
             )
         names = [path_text(path) for path in clustered_by]
         return Layout(columns=layout_paths(snapshot, names, purpose="CLUSTER BY"), curve="hilbert")
     if full:
         raise InvalidArgumentError(
-            "FULL orders the files of a clustered table anew, and this table is not clustered.",
+            "FULL reorders the files of a clustered table, but this table is not clustered.",
             hint="Leave it out, or create the table with clusterBy.",
         )
     if not zorder_by:
@@ -208,7 +208,7 @@ class _Optimize:
         if others:
             shown = ", ".join(snapshot.partition_columns) or "none: the table is not partitioned"
             raise InvalidArgumentError(
-                f"The condition of OPTIMIZE names {', '.join(others)}, and only partition columns may be named.",
+                f"The condition of OPTIMIZE names {', '.join(others)}, but only partition columns are allowed.",
                 hint=f"The partition columns are: {shown}.",
             )
         self.predicate = bound.sql

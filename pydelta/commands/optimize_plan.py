@@ -98,7 +98,7 @@ def _run_ends(ordered: pl.DataFrame, keys: list[str]) -> npt.NDArray[Any]:
 
 
 def plan_compaction(files: pl.DataFrame, *, partition_by: Sequence[str], limits: SizeLimits) -> pl.DataFrame:
-    """Which files a compaction rewrites, and which of them together.
+    """Choose the files that a compaction rewrites, and which of them together.
 
     Args:
         files: Rows of a file table: ``path``, ``size``, the partition columns, and ``deleted_ratio`` (part of the
@@ -127,7 +127,7 @@ def plan_compaction(files: pl.DataFrame, *, partition_by: Sequence[str], limits:
 def plan_layout(
     files: pl.DataFrame, *, partition_by: Sequence[str], small_bytes: int, incremental: bool
 ) -> pl.DataFrame:
-    """Which files are put in order, partition by partition.
+    """Choose the files to put in order, partition by partition.
 
     Args:
         files: Rows of a file table: ``path``, ``size``, the partition columns; ``group`` (text): the run that put the
@@ -154,7 +154,7 @@ def plan_layout(
 
 
 def size_summary(sizes: Sequence[int]) -> dict[str, int | float | None]:
-    """``min``, ``max``, ``avg``, ``totalFiles`` and ``totalSize`` of some files, as OPTIMIZE reports them; bytes."""
+    """Compute ``min``, ``max``, ``avg``, ``totalFiles`` and ``totalSize`` of files, as OPTIMIZE reports them; bytes."""
     total = sum(sizes)
     return {
         "min": min(sizes, default=None),

@@ -83,7 +83,7 @@ class OptimizeResult:
     committed: Committed | None = field(default=None, repr=False)
 
     def metrics(self) -> dict[str, Any]:
-        """The counts under the reference engine's names, nested as its ``metrics`` struct is."""
+        """Return the counts under the reference engine's names, nested as its ``metrics`` struct is."""
         removed_sizes = [add.size for add in self.removed]
         vectors = [add.deletion_vector for add in self.removed if add.deletion_vector is not None]
         in_cubes = [add.size for add in self.removed if cube_of(add) is not None]
@@ -145,7 +145,7 @@ class OptimizeResult:
 
 
 def history_metrics(adds: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, str | int]:
-    """``operationMetrics`` of the commit; sizes in bytes."""
+    """Return ``operationMetrics`` of the commit; sizes in bytes."""
     sizes = sorted(add.size for add in adds)
     metrics: dict[str, str | int] = {
         "numAddedFiles": len(adds),
@@ -162,5 +162,5 @@ def history_metrics(adds: Sequence[AddFile], removed: Sequence[AddFile]) -> dict
 
 
 def cube_of(add: AddFile) -> str | None:
-    """The run that put a file in the order of the table's clustering; None where none did."""
+    """Return the run that put a file in the order of the table's clustering; None without one."""
     return (add.tags or {}).get(ZCUBE_ID)

@@ -26,7 +26,7 @@ def _hashes(paths: pl.Series) -> _Hashes:
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same rows without the memory of those that they were chosen from: a filtered text column keeps it."""
+    """Copy rows, without the memory of those that they were chosen from: a filtered text column keeps it."""
     return pl.DataFrame(
         [
             pl.Series(s.name, s.to_arrow(compat_level=pl.CompatLevel.oldest())) if s.dtype == pl.String else s
@@ -54,7 +54,7 @@ class PathIndex:
 
     @classmethod
     def of_hashes(cls, ascending: _Hashes) -> PathIndex:
-        """What a builder has collected."""
+        """Make the index of what a builder has collected."""
         index = cls()
         index._sorted = ascending
         return index
@@ -63,7 +63,7 @@ class PathIndex:
         return len(self._sorted) > 0
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
-        """Whether each may be one of them; False only for what is none."""
+        """Tell of each path whether it may be in the index; False is certain."""
         if not len(self._sorted):
             return pl.repeat(value=False, n=len(paths), eager=True)
         wanted = _hashes(paths)
@@ -80,12 +80,12 @@ class PathIndexBuilder:
         self._parts: list[_Hashes] = []
 
     def add(self, paths: pl.Series) -> None:
-        """Some more paths; one that was there already does no harm."""
+        """Add paths; one that was there already does no harm."""
         if len(paths):
             self._parts.append(_hashes(paths).copy())
 
     def index(self) -> PathIndex:
-        """Of all paths until now."""
+        """Make the index of all paths until now."""
         whole = np.concatenate([np.empty(0, dtype=np.uint64), *self._parts])
         whole.sort()
         self._parts = [whole]
@@ -107,7 +107,7 @@ class PathSample:
         self._kept = pl.DataFrame(schema={"path": pl.String, "hash": pl.UInt64})
 
     def add(self, paths: pl.Series) -> None:
-        """Some more paths."""
+        """Add paths."""
         self.count += len(paths)
         frame = pl.DataFrame({"path": paths.cast(pl.String), "hash": paths.hash(seed=0)})
         kept = pl.concat([self._kept, frame.filter(pl.col("hash") <= pl.lit(self._below, dtype=pl.UInt64))])
@@ -118,5 +118,5 @@ class PathSample:
 
     @property
     def paths(self) -> pl.Series:
-        """The chosen ones, in no promised order; each once."""
+        """Return the chosen paths, each once, in no particular order."""
         return self._kept.unique("hash").bottom_k(self._size, by="hash")["path"]

@@ -26,7 +26,7 @@ __all__ = ["Passed", "RowCounts", "check_rows", "reconcile"]
 _log = logging.getLogger(__name__)
 _HINT: Final = (
     "The table is as it was. Run the command again; if it fails again, report it with this message, and leave the "
-    "table to another engine until it is answered."
+    "table to another engine until it is solved."
 )
 
 
@@ -84,7 +84,7 @@ class RowCounts:
 
 
 def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
-    """Nothing, when the counts add up. Pure.
+    """Check that the counts add up. Pure.
 
     Args:
         counts: What the command counted.
@@ -107,14 +107,14 @@ def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
         wrong.append(f"deletion vectors hide {counts.hidden} rows where {found} matched")
     recorded = counts.deleted + 2 * counts.updated + counts.inserted
     if counts.changes is not None and counts.changes != recorded:
-        wrong.append(f"the change data feed has {counts.changes} rows where it should have {recorded}")
+        wrong.append(f"the change data feed has {counts.changes} rows but should have {recorded}")
     passed = counts.passed
     if passed is not None:
         sums = [("updated", passed.updated, counts.updated), ("copied", passed.copied, counts.copied)]
         if passed.source is not None:
             sums.append(("looked at in the source", passed.source, counts.source))
             sums.append(("left out of the source for their pairs", passed.paired, counts.paired))
-        wrong += [f"{seen} rows were {what} where it should be {right}" for what, seen, right in sums if seen != right]
+        wrong += [f"{seen} rows were {what} but should be {right}" for what, seen, right in sums if seen != right]
     if wrong:
         raise RowsDoNotAddUpError(
             f"The rows do not add up: {'; '.join(wrong)}. Nothing was committed, and the files written for it are "
@@ -125,7 +125,7 @@ def reconcile(counts: RowCounts, *, table: str | None = None) -> None:
 
 
 def check_rows(counts: RowCounts, recount: Callable[[], int], *, table: str | None = None) -> RowCounts:
-    """The counts when they add up, by the files' own footers if not by the log.
+    """Return the counts if they add up, by the files' own footers if not by the log.
 
     Args:
         counts: What the command counted; ``live`` by the log, whose ``numRecords`` is what some writer said.

@@ -121,7 +121,7 @@ def _considered(
     if others:
         shown = ", ".join(snapshot.partition_columns) or "none: the table is not partitioned"
         raise InvalidArgumentError(
-            f"The condition of a purge names {', '.join(others)}, and only partition columns may be named.",
+            f"The condition of a purge names {', '.join(others)}, but only partition columns are allowed.",
             hint=f"The partition columns are: {shown}.",
         )
     found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=engine.time_zone())

@@ -89,7 +89,7 @@ def restore(
     """
     if (version is None) == (timestamp_ms is None):
         raise InvalidArgumentError(
-            "RESTORE needs a version or a timestamp, and only one of them.", hint="Give exactly one of the two."
+            "RESTORE needs either a version or a timestamp.", hint="Give exactly one of the two."
         )
     txn = begin(log)
     current = txn.snapshot
@@ -98,8 +98,8 @@ def restore(
     plan = plan_restore(current=current.files.core, target=target.files.core)
     if plan.leaving.height and current.properties.append_only:
         raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), and the restore would remove files.",
-            hint="Set delta.appendOnly to false first, if going back is really meant.",
+            "This table is append-only (delta.appendOnly=true), and RESTORE would remove files.",
+            hint="Set delta.appendOnly to false first, if you really want to restore.",
             table=current.table_uri,
         )
     returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
@@ -183,8 +183,8 @@ def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) 
         raise UnsafeOperationError(
             f"A VACUUM that began with version {running.version} has not ended, and it may delete {doubtful.height} of "
             f"the files that would come back, such as {doubtful['path'][0]}.",
-            hint=f"Run it again when the history shows its VACUUM END, or after {until}, when it is taken for dead. If "
-            "it is dead already, set spark.pydelta.restore.vacuumCheck=false. Nothing was changed.",
+            hint=f"Run it again when the history shows its VACUUM END, or after {until}, when it is considered "
+            "dead. If it is dead already, set spark.pydelta.restore.vacuumCheck=false. Nothing was changed.",
             table=current.table_uri,
         )
 

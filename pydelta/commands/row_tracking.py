@@ -57,7 +57,7 @@ def enable_row_tracking(
 
 
 def row_ids_for_all(log: DeltaLog, txn: OptimisticTransaction) -> list[Action]:
-    """Files whose rows have no ids yet, said again, so that the commit gives them some; every file counts as read."""
+    """Add again the files whose rows have no ids, so that the commit gives them ids; every file counts as read."""
     snapshot = txn.snapshot
     txn.read_whole_table(exactly=True)
     live = with_row_ids(snapshot.files, snapshot.files.core)

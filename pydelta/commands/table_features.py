@@ -208,7 +208,7 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
         raise UnsupportedFeatureError(
             f"The table feature {name} cannot be dropped.",
             features=(name,),
-            hint=f"Those that can are: {', '.join(removable)}.",
+            hint=f"These can be dropped: {', '.join(removable)}.",
         )
     needing = sorted(other for other in present if name in FEATURES[other].requires)
     if needing:
@@ -217,7 +217,7 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
         )
     if truncate_history and not FEATURES[name].reader and name != _PROTECTION:
         raise UnsupportedFeatureError(
-            f"History is not truncated for {name}: only writers have to know this feature.",
+            f"{name} is a writer feature, so dropping it does not truncate the history.",
             features=(name,),
             hint="Leave truncateHistory out.",
         )

@@ -54,7 +54,7 @@ class UpdatingEngine(Engine, Protocol):
         """Resolve condition (or None) and assignments against the table.
 
         Raises:
-            ParseError: A text is no expression.
+            ParseError: A text is not an expression.
             BindError: A column that is not there, in the condition, as a target or in a value.
             SchemaMismatchError: A value of a type that its column cannot hold.
             InvalidArgumentError: The condition cannot be one, nothing is set, something is set twice.

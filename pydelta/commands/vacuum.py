@@ -76,7 +76,7 @@ def vacuum(
     now_ms: int | None = None,
     options: VacuumOptions | None = None,
 ) -> VacuumResult:
-    """Delete what is older than the retention and what no version since then needs.
+    """Delete the files that are older than the retention and that no version since then needs.
 
     What a version that was current at any time since the cut-off reads stays: its files, their deletion vectors, its
     change data. So do the files of published symlink manifests, files younger than the cut-off (a writer may be about
@@ -139,10 +139,10 @@ def vacuum(
 
 def _mode(mode: VacuumMode, inventory: Inventory | None) -> VacuumMode:
     if mode not in ("full", "lite", "inventory"):
-        raise InvalidArgumentError(f"There is no way to vacuum called {mode!r}.", hint="Say full, lite or inventory.")
+        raise InvalidArgumentError(f"There is no VACUUM mode {mode!r}.", hint="Use full, lite or inventory.")
     if inventory is not None and mode == "lite":
         raise InvalidArgumentError(
-            "VACUUM LITE looks at the log alone and takes no inventory.",
+            "VACUUM LITE uses only the log, so it takes no inventory.",
             hint="Leave out LITE, or USING INVENTORY.",
         )
     if inventory is None and mode == "inventory":
@@ -178,7 +178,7 @@ def _condition(where: Expr | str | None, snapshot: Snapshot) -> Expr | None:
     condition = parse_predicate(where, snapshot.schema) if isinstance(where, str) else where
     if not is_partition_only(condition, snapshot.partition_columns):
         raise BindError(
-            f"The condition {where} reads a column that is no partition column.",
+            f"The condition {where} reads a column that is not a partition column.",
             hint=f"The partition columns are: {', '.join(snapshot.partition_columns)}.",
         )
     return condition
@@ -232,7 +232,7 @@ class _Run:
         if not clones:
             return found
         shown = ", ".join(clone.uri for clone in clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
-        text = f"Shallow clones read files of this table, which stay as long as they do: {shown}."
+        text = f"Shallow clones read files of this table, so these files are kept: {shown}."
         return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
 
     def _find_unneeded(self, needed: Needed) -> _Found:
@@ -448,9 +448,9 @@ class _Run:
         )
         if state.denied:
             return StoragePermissionError(
-                message, hint="Give this user, or this key, the permission to delete, then run it again."
+                message, hint="Give this user or key permission to delete, then run it again."
             )
-        return StorageError(message, retryable=True, hint="Run it again: it takes up what is left.")
+        return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
 
     def _progress(self, found: _Found, phase: str, state: Deletion | None = None) -> VacuumProgress:
         return VacuumProgress(

@@ -16,7 +16,7 @@ _STEPS: Final = ("k", "M", "G", "T", "P")
 
 @contextmanager
 def live_counts() -> Iterator[Callable[[VacuumProgress], None] | None]:
-    """Something to tell the progress to, shown on standard error; None where that is no terminal."""
+    """Give a callback that shows progress on standard error; None where that is not a terminal."""
     from pydelta.terminal import Terminal
 
     terminal = Terminal(error=True)
@@ -30,7 +30,7 @@ def live_counts() -> Iterator[Callable[[VacuumProgress], None] | None]:
 
 
 def counts_line(state: VacuumProgress) -> str:
-    """How far a run is, in at most 50 characters: 80 columns have room for no more beside phase, bar and time.
+    """Say how far a run is, in at most 50 characters: 80 columns also hold phase, bar and time.
 
     Example:
         >>> counts_line(VacuumProgress(phase="listing", listed=12_345_678, kept=12_345_670, doomed=8, doomed_bytes=9))
@@ -54,7 +54,7 @@ def _short(number: int, unit: str = "") -> str:
 
 
 def partition_lines(result: VacuumResult) -> list[str]:
-    """Files and bytes that a dry run found, partition by partition, the largest first and not all of very many."""
+    """List files and bytes that a dry run found per partition, the largest first, and not all of very many."""
     totals = result.partitions
     lines = [
         f"{partition or '(no partition)'}: {files} files, {size} bytes"
@@ -67,16 +67,16 @@ def partition_lines(result: VacuumResult) -> list[str]:
 
 
 def summary_lines(result: VacuumResult) -> list[str]:
-    """What finding and deleting took, and how it ended."""
+    """Say what finding and deleting took, and how it ended."""
     lines = []
     if result.mode != "full":
         lines.append(
-            f"Listing would have taken {result.listing_requests} LIST requests, or {result.directory_requests} "
+            f"A listing would have taken {result.listing_requests} LIST requests, or {result.directory_requests} "
             "directory by directory."
         )
     lines.append(f"{result.list_requests} LIST and {result.delete_requests} DELETE requests.")
     freed = "to free" if result.dry_run else "freed"
-    lines.append(f"{result.listed} files looked at, {result.bytes} bytes {freed}.")
+    lines.append(f"{result.listed} files listed, {result.bytes} bytes {freed}.")
     if result.noncurrent_bytes is not None:
         lines.append(
             f"{result.noncurrent_bytes} bytes are in {result.noncurrent_files} noncurrent versions, with "

@@ -48,7 +48,7 @@ class ListedBatch:
 
 
 def key_bounds(known: pl.Series, *, count: int, ranges: int) -> list[str]:
-    """Keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
+    """Choose keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
 
     Args:
         known: Some of the keys.
@@ -66,7 +66,7 @@ def key_bounds(known: pl.Series, *, count: int, ranges: int) -> list[str]:
 
 
 def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None = None) -> list[KeyRange]:
-    """Ranges of keys to list side by side.
+    """Choose ranges of keys to list in parallel.
 
     Args:
         known: Keys that the log knows of.
@@ -89,7 +89,7 @@ def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None 
 def list_batches(
     store: Store, *, ranges: Sequence[KeyRange] = (("", ""),), enter: Callable[[str], bool] | None = None
 ) -> Iterator[ListedBatch]:
-    """Everything below a store's root, or what lies in some ranges where the store has such.
+    """List everything below a store's root, or some key ranges where the store supports them.
 
     Args:
         store: Any.
@@ -210,7 +210,7 @@ class Sieve:
     _nested: set[str] = field(default_factory=set)
 
     def take(self, batch: ListedBatch) -> None:
-        """One more batch."""
+        """Sift one more batch."""
         files = batch.files
         likely = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
         young = files.filter(pl.col("modification_time") >= self.cutoff_ms)["path"]
@@ -235,7 +235,7 @@ class Sieve:
         return set(frame.filter(~self.names.is_hidden(pl.col("path") + "/x"))["path"])
 
     def result(self) -> Sifted:
-        """What may go, now that all is known: other tables' files and directory markers are left out."""
+        """Return what may be deleted: other tables' files and directory markers are left out."""
         likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=DOOMED_SCHEMA)
         doomed = outside(likely.filter(~self._young.index().may_hold(likely["path"])), self._nested)
         markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())

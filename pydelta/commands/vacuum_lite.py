@@ -30,7 +30,7 @@ _VERSION: Final = "latestCommitVersionOutsideOfRetentionWindow"
 
 
 def read_clean_version(store: Store) -> int | None:
-    """The version up to which all that was removed has been deleted; None where nothing (legible) says so."""
+    """Read up to which version all removed files have been deleted; None where nothing (legible) says so."""
     try:
         found = json.loads(store.read(LAST_VACUUM))
     except (ObjectNotFoundError, ValueError):
@@ -40,7 +40,7 @@ def read_clean_version(store: Store) -> int | None:
 
 
 def write_clean_version(store: Store, version: int) -> None:
-    """Record it, as the reference engine does."""
+    """Record the version up to which removed files have been deleted, as the reference engine does."""
     store.put(LAST_VACUUM, json.dumps({_VERSION: version}, separators=(",", ":")).encode() + b"\n")
 
 
@@ -53,7 +53,7 @@ class LiteRange:
 
 
 def plan_lite(timeline: CommitTimeline, *, clean_version: int | None, cutoff_ms: int) -> LiteRange:
-    """Which commits to look at: those before the cut-off that no earlier run has dealt with. Pure.
+    """Choose the commits to look at: those before the cut-off that no earlier run has dealt with. Pure.
 
     Args:
         timeline: The commits that the log holds.
@@ -74,15 +74,15 @@ def plan_lite(timeline: CommitTimeline, *, clean_version: int | None, cutoff_ms:
     if missing:
         since = f"version {clean_version}" if clean_version is not None else "the table's beginning"
         raise CannotVacuumLiteError(
-            f"VACUUM LITE cannot tell everything that was removed since {since}: the log no longer holds version "
+            f"VACUUM LITE cannot find everything that was removed since {since}: the log no longer has version "
             f"{missing[0]}{' and others' if len(missing) > 1 else ''}.",
-            hint="Run VACUUM FULL (or one USING INVENTORY) once; after a FULL one LITE is possible again.",
+            hint="Run VACUUM FULL (or USING INVENTORY) once; after FULL, LITE works again.",
         )
     return LiteRange(first=first, last=last)
 
 
 def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) -> pl.DataFrame:
-    """Files, deletion vectors and change data that commits removed or left behind, under the table's root.
+    """Find the files, deletion vectors and change data that commits removed or left behind, under the table's root.
 
     Args:
         log: The table.
@@ -99,8 +99,8 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
         commits = files_of_commits(log, range(versions.first, versions.last + 1), all_of_them=True)
     except ObjectNotFoundError as error:
         raise CannotVacuumLiteError(
-            f"Log clean-up took a commit that VACUUM LITE was about to read: {error.message}",
-            hint="Run VACUUM FULL once; after it LITE is possible again.",
+            f"Log clean-up deleted a commit that VACUUM LITE needs: {error.message}",
+            hint="Run VACUUM FULL once; then LITE works again.",
         ) from error
     for commit in commits:
         gone = commit.files

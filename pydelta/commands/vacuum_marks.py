@@ -37,12 +37,12 @@ class RunningVacuum:
 
     @property
     def given_up_ms(self) -> int:
-        """When it is taken for dead if it has not ended, epoch milliseconds."""
+        """When it is considered dead if it has not ended, epoch milliseconds."""
         return self.started_ms + _LONGEST_RUN_MS
 
 
 def running_vacuum(records: Sequence[CommitRecord], *, now_ms: int) -> RunningVacuum | None:
-    """The VACUUM that has begun within a day and not ended; of several the one that may delete most.
+    """Find the VACUUM that began within a day and has not ended; of several the one that may delete most.
 
     An end of ours says which run it is of. One of another engine does not: it counts for the last run that began and
     was none of ours, and what goes on is taken to delete as much as any of those that ran with it.
@@ -95,7 +95,7 @@ def _number(record: CommitRecord, *names: str) -> int | None:
 
 
 def find_running(log: DeltaLog, version: int, *, since_ms: int = 0) -> RunningVacuum | None:
-    """The VACUUM of a table that is under way at a version. Reads what the commits of the last day say of themselves.
+    """Find the VACUUM of a table that is under way at a version, in the commits of the last day.
 
     Args:
         log: The table.

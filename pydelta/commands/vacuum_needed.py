@@ -57,21 +57,21 @@ class CommitTimeline:
 
     @classmethod
     def of(cls, log: DeltaLog, newest: int) -> CommitTimeline:
-        """Read from the log directory's listing, up to a version."""
+        """Make the timeline from the log directory's listing, up to a version."""
         times = monotonised_times_ms(sorted(log.held().commits.items()))
         known = {version: at for version, at in times.items() if version <= newest}
         return cls(versions=tuple(known), times_ms=tuple(known.values()), newest=newest)
 
     def since(self, cutoff_ms: int) -> tuple[int, ...]:
-        """Versions committed at or after a time."""
+        """Return versions committed at or after a time."""
         return self.versions[bisect.bisect_left(self.times_ms, cutoff_ms) :]
 
     def before(self, cutoff_ms: int) -> tuple[int, ...]:
-        """Versions committed before a time."""
+        """Return versions committed before a time."""
         return self.versions[: bisect.bisect_left(self.times_ms, cutoff_ms)]
 
     def is_retained(self, version: int, cutoff_ms: int) -> bool:
-        """Whether a version was the newest one at or after a time, so that all its files must stay."""
+        """Tell whether a version was the newest one at or after a time, so that all its files must stay."""
         if version == self.newest:
             return True
         if version + 1 not in self.versions:
@@ -131,7 +131,7 @@ class CommittedFiles:
 def files_of_commits(
     log: DeltaLog, versions: Iterable[int], *, adds: bool = False, all_of_them: bool = False
 ) -> list[CommittedFiles]:
-    """The file actions of some commits, without the rest of them; several are read at once.
+    """Read the file actions of some commits and nothing else of them; several are read at once.
 
     Args:
         log: The table.
@@ -208,12 +208,12 @@ class Needed:
     timeline: CommitTimeline
 
     def may_hold(self, paths: pl.Series) -> pl.Series:
-        """Whether each must stay; see ``PathIndex``."""
+        """Tell of each path whether it must stay; see ``PathIndex``."""
         return self.live.may_hold(paths) | self.others.may_hold(paths)
 
 
 def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Sequence[DeltaLog] = ()) -> Needed:
-    """The files that versions which were current at or after a time read, and those of published manifests.
+    """Find the files that versions read which were current at or after a time, and those of published manifests.
 
     Args:
         log: The table.
@@ -284,7 +284,7 @@ def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.S
                 found += [places.of_files(elsewhere), places.maybe_of_files(elsewhere)]
     except DeltaError as error:
         raise UnsafeOperationError(
-            f"The shallow clone {clone.uri} reads files of this table, and which ones cannot be told: {error.message}",
-            hint="Make it readable from here. If it is gone for good, delete its note in _pydelta/clones.",
+            f"The shallow clone {clone.uri} reads files of this table, but which ones is not known: {error.message}",
+            hint="Make it readable from here. If it no longer exists, delete its note in _pydelta/clones.",
         ) from error
     return pl.concat(found)

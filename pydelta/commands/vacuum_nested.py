@@ -25,7 +25,7 @@ _FEW: Final = 64
 
 
 def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers: int) -> tuple[frozenset[str], int]:
-    """The folders that hold a ``_delta_log``, others than those given perhaps, and how many requests that took.
+    """Find the folders that hold a ``_delta_log``, perhaps others than those given; count the requests that took.
 
     Args:
         store: Of the table.
@@ -56,7 +56,7 @@ def tables_among(store: Store, folders: AbstractSet[str], *, files: int, workers
 
 
 def left_empty(store: PagedStore, folders: Sequence[str], *, gone: pl.Series, cutoff_ms: int) -> list[str]:
-    """The folders in which nothing will be left, and nothing has happened since the cut-off, the deepest first.
+    """Find the folders that will be empty, and in which nothing has happened since the cut-off; the deepest first.
 
     Args:
         store: A file system.

@@ -35,7 +35,7 @@ _DEEPEST: Final = 32
 
 
 def decoded_paths(paths: pl.Series) -> pl.Series:
-    """Percent-decoded, in their order. Escapes of printable ASCII are undone at once, others one path at a time."""
+    """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
     escaped = paths.str.contains("%", literal=True)
     if not bool(escaped.any()):
         return paths
@@ -68,7 +68,7 @@ class PlainPaths:
             self._real_base = os.path.realpath(self._base).rstrip("/") + "/"
 
     def under(self, locations: pl.Series, *, escaped: bool = True) -> pl.Series:
-        """The files below the root that are meant, each once; nothing for a location that lies elsewhere.
+        """Find the files below the root that locations mean, each once; nothing for a location that lies elsewhere.
 
         Args:
             locations: Relative to the root, or absolute.
@@ -86,7 +86,7 @@ class PlainPaths:
         return pl.concat(found).unique()
 
     def maybe(self, locations: pl.Series) -> pl.Series:
-        """The files below the root that absolute locations may mean if they go by a name of it that is not known here.
+        """Find the files below the root that absolute locations may mean, by another name of the root.
 
         Such as a mount point: every end of the path that consists of whole names.
         """
@@ -106,12 +106,12 @@ class PlainPaths:
         return pl.concat(ends).unique() if ends else pl.Series([], dtype=pl.String)
 
     def of_files(self, files: pl.DataFrame) -> pl.Series:
-        """``under`` for files and their deletion vectors: columns ``path`` and ``vector``."""
+        """Apply ``under`` to files and their deletion vectors: columns ``path`` and ``vector``."""
         vectors = vector_files(files["vector"])["path"]
         return pl.concat([self.under(files["path"]), self.under(vectors)]).unique()
 
     def maybe_of_files(self, files: pl.DataFrame) -> pl.Series:
-        """``maybe`` for files and their deletion vectors."""
+        """Apply ``maybe`` to files and their deletion vectors."""
         vectors = vector_files(files["vector"])["path"]
         return pl.concat([self.maybe(files["path"]), self.maybe(vectors)]).unique()
 

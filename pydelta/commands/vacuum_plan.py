@@ -63,7 +63,7 @@ class Names:
     hidden: tuple[str, ...] = ()
 
     def is_hidden(self, path: pl.Expr) -> pl.Expr:
-        """Whether a path lies in a directory, or has a name, that begins with ``_`` or ``.``.
+        """Tell whether a path lies in a directory, or has a name, that begins with ``_`` or ``.``.
 
         ``_change_data`` is none of them, and no partition directory is whose column's name begins so.
         """
@@ -77,7 +77,7 @@ class Names:
         return hidden
 
     def enters(self, directory: str) -> bool:
-        """Whether a walk goes into a directory: it may hold files of the table, or is another table's log."""
+        """Tell whether a walk goes into a directory: it may hold files of the table, or is another table's log."""
         name = directory.rpartition("/")[2]
         if directory == CHANGE_DIR or name.startswith(tuple(f"{column}=" for column in self.columns)):
             return True
@@ -92,7 +92,7 @@ def _literally(text: str) -> str:
 
 
 def names_of(snapshot: Snapshot) -> Names:
-    """The names of a table."""
+    """Find what a table's directories are called."""
     spec = snapshot.files.spec
     columns = dict.fromkeys(hive_escape(name) for name in (*spec.partition_columns, *spec.physical_names))
     configuration = snapshot.metadata.configuration if snapshot.metadata else {}
@@ -111,7 +111,7 @@ def partition_of(path: pl.Expr) -> pl.Expr:
 
 
 def file_of(path: pl.Expr) -> pl.Expr:
-    """The file that a checksum (``.name.crc``) is of; any other path as it is."""
+    """Return the file that a checksum (``.name.crc``) is of; any other path as it is."""
     return path.str.replace(_CHECKSUM, "${1}${2}")
 
 
@@ -123,7 +123,7 @@ class Kept(Protocol):
 
 
 def doomed_files(listed: pl.DataFrame, needed: Kept, *, cutoff_ms: int, names: Names) -> pl.DataFrame:
-    """The files that may go: older than the cut-off, needed by nothing, and of the table.
+    """Find the files to delete: older than the cut-off, needed by nothing, and of the table.
 
     A checksum that Hadoop wrote beside a file (``.name.crc``) goes with its file.
 
@@ -143,26 +143,26 @@ def doomed_files(listed: pl.DataFrame, needed: Kept, *, cutoff_ms: int, names: N
 
 
 def split_checksums(doomed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Files, and the checksums that Hadoop wrote beside some."""
+    """Split files from the checksums that Hadoop wrote next to some."""
     checksum = pl.col("path").str.contains(_CHECKSUM)
     return doomed.filter(~checksum), doomed.filter(checksum)
 
 
 def checksums_of(files: pl.DataFrame) -> pl.DataFrame:
-    """Where Hadoop would keep the checksums of files, whether it does or not; no sizes."""
+    """Tell where Hadoop would keep the checksums of files, whether it does or not; no sizes."""
     path = pl.col("path").str.replace(r"([^/]*)$", ".${1}.crc")
     return files.with_columns(path=path, size=pl.lit(None, dtype=pl.Int64))
 
 
 def nested_tables(paths: pl.Series) -> set[str]:
-    """Directories that are Delta tables of their own: those that hold a ``_delta_log``, other than the root."""
+    """Find directories that are Delta tables of their own: those that hold a ``_delta_log``, other than the root."""
     likely = paths.filter(paths.str.contains("/_delta_log", literal=True))
     found = likely.str.extract(r"(?s)^(.+?)/_delta_log(?:/|$)").drop_nulls().unique()
     return {path for path in found if not path.startswith("_delta_log")}
 
 
 def outside(frame: pl.DataFrame, directories: Iterable[str]) -> pl.DataFrame:
-    """The rows whose path lies in none of the (few) directories."""
+    """Return the rows whose path is in none of the (few) directories."""
     inside = pl.lit(value=False)
     for directory in directories:
         inside = inside | pl.col("path").str.starts_with(directory + "/")
@@ -170,7 +170,7 @@ def outside(frame: pl.DataFrame, directories: Iterable[str]) -> pl.DataFrame:
 
 
 def directories_above(paths: pl.Series) -> set[str]:
-    """The directories that hold the paths, and those that hold these, up to the root, which is left out."""
+    """Find the directories that hold the paths, and those above them; the root is left out."""
     holders = paths.filter(paths.str.contains("/", literal=True)).str.replace(_NAME, "").unique()
     found: set[str] = set()
     for holder in holders:
@@ -181,7 +181,7 @@ def directories_above(paths: pl.Series) -> set[str]:
 
 
 def folders_of(condition: Expr, snapshot: Snapshot) -> list[str] | None:
-    """The first directories of all partitions for which a condition can be true; None when it does not tell.
+    """Find the first directories of all partitions for which a condition can be true; None when it does not tell.
 
     Only equality with constants on the first partition column tells, where a value has one spelling.
 
@@ -229,7 +229,7 @@ def _equal_to(expr: Expr, name: str) -> list[Any] | None:
 
 
 def in_partitions(frame: pl.DataFrame, snapshot: Snapshot, condition: Expr) -> pl.DataFrame:
-    """The rows in directories of the partitions for which a condition is true; each directory is parsed once.
+    """Return the rows in directories of the partitions for which a condition is true; each directory is parsed once.
 
     A file that lies in no such directory, or in one whose name says no value of the column's type, is left out.
 

@@ -73,7 +73,7 @@ class VectorOutput:
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Whether changes of the table's rows are to be written as deletion vectors."""
+    """Tell whether changes of the table's rows are to be written as deletion vectors."""
     enabled = snapshot.properties.enable_deletion_vectors
     return enabled and snapshot.protocol is not None and supports(snapshot.protocol, "deletionVectors")
 
@@ -147,7 +147,7 @@ def mark_deleted(
 
 
 def loose_stats(stats: str | None, num_records: int) -> str:
-    """Statistics of a file with a vector: the number of rows counts deleted ones, and bounds are only bounds.
+    """Make the statistics of a file with a vector: the row count includes hidden rows, and bounds are not tight.
 
     Numbers stay as they are written: a decimal would lose digits on the way through a float. Pure.
     """
@@ -160,7 +160,7 @@ def loose_stats(stats: str | None, num_records: int) -> str:
 
 
 def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False) -> int:
-    """Rows in data files that no deletion vector hides.
+    """Count the rows in data files that no deletion vector hides.
 
     Args:
         adds: The files.
@@ -175,7 +175,7 @@ def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False
 
 
 def physical_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> int:
-    """Rows in a data file, deleted ones counted: from its statistics, or else from its footer.
+    """Count the rows in a data file, hidden ones too: from its statistics, or else from its footer.
 
     Raises:
         StorageError: The file cannot be read.
@@ -231,7 +231,7 @@ def _footer_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str,
         return int(pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:])).num_rows)
     except pa.ArrowInvalid as error:
         raise StorageError(
-            f"The footer of {add.path!r} cannot be read, so that its rows cannot be counted: {error}",
+            f"The footer of {add.path!r} cannot be read, so its rows cannot be counted: {error}",
             hint="The file is damaged. Restore it from a backup, or restore a version before it.",
             table=root,
         ) from error

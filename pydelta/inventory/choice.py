@@ -37,7 +37,7 @@ class Choice:
 
 
 def is_ahead(at_ms: int, now_ms: int) -> bool:
-    """Whether a list cannot have been made at that time."""
+    """Tell whether a list is dated in the future, as of that time."""
     return at_ms > now_ms + CLOCKS_DIFFER_MS
 
 
@@ -49,7 +49,7 @@ def choose_deliveries(
     stamp: str | None = None,
     now_ms: int,
 ) -> Choice:
-    """The newest complete delivery of each inventory of each bucket; those dated in the future are passed over.
+    """Choose the newest complete delivery of each inventory of each bucket; those dated in the future are skipped.
 
     Args:
         store: Where the deliveries are.
@@ -82,7 +82,7 @@ def _choose_of(
                 usable = item
                 break
             ahead += 1
-            choice.warnings.append(f"The delivery {item.folder} is dated in the future, and is passed over.")
+            choice.warnings.append(f"The delivery {item.folder} is dated in the future and is ignored.")
         if usable is not None:
             chosen.append(usable)
         if not items[-1].complete:
@@ -97,7 +97,7 @@ def _choose_of(
         names = ", ".join(sorted(item.id for item in chosen))
         error = InventoryUnusableError(
             f"The bucket {bucket} has deliveries of several inventories below {store.root}: {names}.",
-            hint="Say which to load with --id; repeat it where each lists a part of the bucket.",
+            hint="Choose one with --id; repeat --id if each lists a part of the bucket.",
         )
         choice.problems.append((bucket, error))
     elif not chosen and ahead:
@@ -107,9 +107,9 @@ def _choose_of(
 
 
 def ahead_error(what: str) -> InventoryUnusableError:
-    """For a delivery that is dated in the future where there is no other."""
+    """Make the error for a delivery that is dated in the future where there is no other."""
     return InventoryUnusableError(
-        f"What was delivered to {what} is dated in the future, so that nothing of it can be believed.",
+        f"What was delivered to {what} is dated in the future, so it cannot be trusted.",
         hint="Correct the clock of the machine that made the inventory, remove the delivery, and make it again.",
     )
 

@@ -133,11 +133,11 @@ def write_delivery(
     how = how or ListingOptions()
     if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", inventory_id) is None or inventory_id.startswith("."):
         raise InvalidArgumentError(
-            f"{inventory_id!r} is no name of an inventory.", hint="Use letters, digits, '-', '_' and '.'."
+            f"{inventory_id!r} is not a valid name of an inventory.", hint="Use letters, digits, '-', '_' and '.'."
         )
     if how.file_format not in FORMATS or how.rows_per_file < 1 or (how.keep is not None and how.keep < 1):
         raise InvalidArgumentError(
-            f"Format {how.file_format!r}, {how.rows_per_file} rows a file, {how.keep} kept: one of them cannot be.",
+            f"Format {how.file_format!r}, {how.rows_per_file} rows per file, {how.keep} kept: not a valid combination.",
             hint=f"Formats are {', '.join(FORMATS)}; numbers are 1 or more.",
         )
     started = time.monotonic()
@@ -181,7 +181,7 @@ def write_delivery(
 
 
 def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = None) -> list[Delivery]:
-    """The deliveries of a bucket, the oldest first; folders of other kinds (``data``, ``hive``) are passed over.
+    """Find the deliveries of a bucket, the oldest first; other folders (``data``, ``hive``) are skipped.
 
     Args:
         store: Of the destination.
@@ -201,7 +201,7 @@ def find_deliveries(store: Store, bucket: str, *, inventory_id: str | None = Non
 
 
 def buckets_with_deliveries(store: Store) -> list[str]:
-    """The buckets that have a delivery, complete or not, in order."""
+    """List the buckets that have a delivery, complete or not, in order."""
     found = set()
     for info in store.list_all():
         folder, _, rest = info.path.partition("/")
@@ -216,7 +216,7 @@ def _folder_of(bucket: str) -> str:
 
 
 def read_manifest(store: Store, delivery: Delivery) -> Manifest:
-    """The manifest of a delivery, compared with its checksum and with the bucket.
+    """Read the manifest of a delivery, and compare it with its checksum and with the bucket.
 
     Raises:
         InvalidArgumentError: See ``verified_manifest``; or a part of it is not there.
@@ -228,13 +228,13 @@ def read_manifest(store: Store, delivery: Delivery) -> Manifest:
     except ObjectNotFoundError as error:
         raise InvalidArgumentError(
             f"The delivery {store.root}/{delivery.folder} is not complete: {error.message}",
-            hint="It may be under way: load an earlier delivery (--delivery), or wait for the next.",
+            hint="It may not be complete yet: load an earlier delivery (--delivery), or wait for the next.",
         ) from error
     return verified_manifest(data, checksum, source=source, bucket=delivery.bucket)
 
 
 def data_path(store: Store, file: DeliveredFile, delivery: Delivery) -> str:
-    """Where a data file is, from the store's root; it must lie in the delivery's own folder.
+    """Tell where a data file is, from the store's root; it must lie in the delivery's own folder.
 
     Raises:
         InvalidArgumentError: It lies somewhere else.

@@ -40,7 +40,7 @@ class KeySource(Protocol):
     ordered: bool
 
     def pages(self, after: str = "") -> Iterator[pl.DataFrame]:
-        """Frames of ``KEY_SCHEMA``, one a request, of the keys after the one given."""
+        """Return frames of ``KEY_SCHEMA``, one per request, of the keys after the one given."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class StoreKeys:
 
 
 def key_source(place: Place, options: Mapping[str, str] | None = None) -> KeySource:
-    """How to list a place: S3 itself where that can be spoken to, else its store.
+    """Choose how to list a place: by S3 itself where possible, else by its store.
 
     Args:
         place: Of a bucket, or of a directory in it.
@@ -218,7 +218,7 @@ def half_way(last: str, start: str, position: int, before: str) -> str | None:
         before: End of the range.
 
     Returns:
-        Something that is no key; None when there is no character at that position.
+        Something that is not a key; None when there is no character at that position.
 
     Example:
         >>> half_way("t/2019", "t/2019", 2, "t/8") == "t/5" + chr(0x10FFFF)
@@ -235,7 +235,7 @@ def half_way(last: str, start: str, position: int, before: str) -> str | None:
 
 
 def list_keys(source: KeySource, *, workers: int = 16) -> Iterator[pl.DataFrame]:
-    """Every key, in frames of ``KEY_SCHEMA``, in no promised order.
+    """Return every key, in frames of ``KEY_SCHEMA``, in no promised order.
 
     Args:
         source: What is listed.
@@ -246,7 +246,7 @@ def list_keys(source: KeySource, *, workers: int = 16) -> Iterator[pl.DataFrame]
         StorageError: A listing failed: what was given until then is not all there is.
     """
     if workers < 1:
-        raise InvalidArgumentError(f"{workers} workers cannot list anything.", hint="Give 1 or more.")
+        raise InvalidArgumentError(f"The number of workers is {workers}.", hint="Give 1 or more.")
     shards = _Shards(source, workers if source.ordered else 1)
     shards.add(_Range(source.pages()))
     threads = [threading.Thread(target=shards.work, daemon=True) for _ in range(shards.workers)]

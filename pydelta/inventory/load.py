@@ -88,7 +88,7 @@ class LoadResult:
 
 
 def loaded_until(snapshot: Snapshot, bucket: str) -> int | None:
-    """When the list of a bucket that the table holds was made, epoch milliseconds; None if it was never loaded.
+    """Tell when the bucket's list in the table was made, in epoch milliseconds; None if none was loaded.
 
     Of several inventories of the bucket, the newest.
     """
@@ -129,7 +129,7 @@ def load_deliveries(
         by_bucket.setdefault(delivery.bucket, []).append(delivery)
     if len({(delivery.bucket, delivery.id) for delivery in deliveries}) < len(deliveries):
         raise InvalidArgumentError(
-            "There are two deliveries of one inventory of a bucket.", hint="Load one after the other."
+            "Two of the deliveries are of the same inventory of a bucket.", hint="Load one after the other."
         )
     clock = _now_ms() if now_ms is None else now_ms
     txn = start_transaction(log)
@@ -218,7 +218,7 @@ def _now_ms() -> int:
 
 
 def _check_table(txn: OptimisticTransaction) -> None:
-    """Refuse a table that is no inventory; define one where there is none."""
+    """Refuse a table that is not an inventory; define one where there is none."""
     if txn.table_exists:
         snapshot = txn.snapshot
         have = {field.name: str(field.data_type) for field in snapshot.schema.fields}
@@ -229,7 +229,7 @@ def _check_table(txn: OptimisticTransaction) -> None:
             extra = ", ".join(sorted(set(have) - set(wanted)))
             what = ", ".join(wrong) or (f"it also has {extra}" if extra else "it is not partitioned by bucket")
             raise SchemaMismatchError(
-                f"{snapshot.table_uri} is no inventory table: {what}.",
+                f"{snapshot.table_uri} is not an inventory table: {what}.",
                 hint="Name another table (--table); it is made with the columns that it needs.",
             )
         return
@@ -307,7 +307,7 @@ def _fetch(store: Store, file: DeliveredFile, path: str, target: Path) -> None:
         raise InvalidArgumentError(
             f"{store.root}/{path} does not match its checksum: the manifest says {file.md5}, and it has "
             f"{hashed.hexdigest()} ({size} bytes; {file.size} expected).",
-            hint="The file is damaged or under way: load another delivery (--delivery), or wait for the next.",
+            hint="The file is damaged or not complete: load another delivery (--delivery), or wait for the next.",
         )
 
 

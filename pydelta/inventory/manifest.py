@@ -87,14 +87,14 @@ class Manifest:
         file_format: str,
         files: tuple[DeliveredFile, ...],
     ) -> Manifest:
-        """The manifest of a delivery of ours; ``destination_bucket`` is the plain name.
+        """Make the manifest of a delivery of ours; ``destination_bucket`` is the plain name.
 
         Raises:
             InvalidArgumentError: A format that is not written.
         """
         if file_format not in FORMATS:
             raise InvalidArgumentError(
-                f"The file format {file_format!r} is not written.", hint=f"Choose one of {', '.join(FORMATS)}."
+                f"The file format {file_format!r} is not supported.", hint=f"Choose one of {', '.join(FORMATS)}."
             )
         return cls(
             source_bucket=source_bucket,
@@ -107,12 +107,12 @@ class Manifest:
 
 
 def md5_hex(data: bytes) -> str:
-    """MD5 in hexadecimal, as S3 Inventory uses it against damage (not against forgery)."""
+    """Compute the MD5 in hexadecimal, as S3 Inventory uses it against damage (not against forgery)."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def delivery_stamp(created_ms: int) -> str:
-    """Name of a delivery's folder.
+    """Make the name of a delivery's folder.
 
     Example:
         >>> delivery_stamp(1_700_000_000_000)
@@ -122,7 +122,7 @@ def delivery_stamp(created_ms: int) -> str:
 
 
 def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
-    """Contents of ``manifest.json`` and of ``manifest.checksum``."""
+    """Make the contents of ``manifest.json`` and of ``manifest.checksum``."""
     text = json.dumps(
         {
             "sourceBucket": manifest.source_bucket,
@@ -163,12 +163,12 @@ def decode_manifest(data: bytes, *, source: str) -> Manifest:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise InvalidArgumentError(
-            f"{source} is no manifest of an S3 Inventory: {what}.",
-            hint="Load another delivery (--delivery), or let the inventory be made again.",
+            f"{source} is not a manifest of an S3 Inventory: {what}.",
+            hint="Load another delivery (--delivery), or run the inventory again.",
         ) from error
     if manifest.file_format not in FORMATS:
         raise InvalidArgumentError(
-            f"The delivery {source} is in {manifest.file_format} files, which are not read.",
+            f"The delivery {source} is in {manifest.file_format} files, which are not supported.",
             hint="Set the inventory's output format to Apache Parquet or CSV; the next delivery can be loaded.",
         )
     return manifest
@@ -184,7 +184,7 @@ def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str 
     if said != md5_hex(data):
         raise InvalidArgumentError(
             f"{source} does not match its checksum: {CHECKSUM} says {said[:40]!r}, and it has {md5_hex(data)}.",
-            hint="It may be under way or damaged: load an earlier delivery (--delivery), or wait for the next.",
+            hint="It may be damaged or not complete: load an earlier delivery (--delivery), or wait for the next.",
         )
     manifest = decode_manifest(data, source=source)
     if bucket is not None and manifest.source_bucket != bucket:
@@ -197,12 +197,12 @@ def verified_manifest(data: bytes, checksum: bytes, *, source: str, bucket: str 
 
 def _text(fields: dict[str, Any], name: str) -> str:
     if not isinstance(fields[name], str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not text")
     return str(fields[name])
 
 
 def _file(item: Any) -> DeliveredFile:
     file = DeliveredFile(key=_text(item, "key"), size=int(item["size"]), md5=_text(item, "MD5checksum").lower())
     if re.fullmatch(r"[0-9a-f]{32}", file.md5) is None:
-        raise ValueError(f"{file.md5!r} is no MD5 checksum")
+        raise ValueError(f"{file.md5!r} is not an MD5 checksum")
     return file

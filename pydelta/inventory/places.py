@@ -47,12 +47,12 @@ def place_of(uri: str) -> Place:
         return Place(bucket=LOCAL, key=unquote(urlsplit(normalized).path).strip("/"), root="file:///")
     _, host, key = split_location(normalized)
     if not host:
-        raise InvalidArgumentError(f"{uri!r} names no bucket.", hint=f"Write it as {scheme}://bucket/path.")
+        raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
     return Place(bucket=host, key=key.strip("/"), root=f"{scheme}://{host}")
 
 
 def prefixes_in(locations: Mapping[str, str], bucket: str) -> dict[str, str]:
-    """The locations (name -> URI) that lie in a bucket, as prefix with a slash at its end -> name.
+    """Map the locations that lie in a bucket, as prefixes with a slash at the end, to their names.
 
     The bucket's own root is the empty prefix. Of two names for one location the first in the order of names stays.
     """

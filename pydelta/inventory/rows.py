@@ -106,7 +106,7 @@ def encode_keys(keys: pl.Series) -> pl.Series:
 
 
 def raw_frames(path: Path, manifest: Manifest, *, source: str) -> Iterator[pl.DataFrame]:
-    """The rows of one data file, a bounded number at a time, columns named alike for both formats.
+    """Read the rows of one data file, a bounded number at a time, columns named alike for both formats.
 
     Args:
         path: The file, on local disk.
@@ -128,7 +128,7 @@ def raw_frames(path: Path, manifest: Manifest, *, source: str) -> Iterator[pl.Da
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         raise InvalidArgumentError(
             f"{source} cannot be read as {manifest.file_format}: {str(error).splitlines()[0]}",
-            hint="Load another delivery (--delivery), or let the inventory be made again.",
+            hint="Load another delivery (--delivery), or run the inventory again.",
         ) from error
 
 
@@ -145,7 +145,7 @@ def _wanted(columns: Sequence[str], source: str) -> dict[str, str]:
         )
     if "version" in found.values() and "latest" not in found.values():
         raise InvalidArgumentError(
-            f"{source} has versions of objects, and no column IsLatest that says which is current.",
+            f"{source} lists versions of objects, but has no column IsLatest that says which is current.",
             hint="Let the inventory list current versions only, or with the columns that S3 gives to all versions.",
         )
     return found
@@ -204,7 +204,7 @@ class Noncurrent:
     by_table: dict[str, int] = field(default_factory=dict)
 
     def add(self, frame: pl.DataFrame, prefixes: Mapping[str, str]) -> None:
-        """Some more rows, as ``raw_frames`` gives them."""
+        """Add rows, as ``raw_frames`` gives them."""
         if "latest" not in frame.columns:
             return
         self.is_told = True
@@ -221,7 +221,7 @@ class Noncurrent:
 def inventory_rows(
     frame: pl.DataFrame, manifest: Manifest, prefixes: Mapping[str, str], *, source: str
 ) -> pl.DataFrame:
-    """Rows of the inventory table: ``ROW_SCHEMA``.
+    """Make rows of the inventory table: ``ROW_SCHEMA``.
 
     Args:
         frame: As ``raw_frames`` gives it.
@@ -235,8 +235,8 @@ def inventory_rows(
     others = frame.filter(pl.col("bucket") != manifest.source_bucket)["bucket"]
     if others.len():
         raise InvalidArgumentError(
-            f"{source} has rows of the bucket {others[0]!r}; its manifest says {manifest.source_bucket!r}.",
-            hint="The delivery was put together wrongly: let the inventory be made again.",
+            f"{source} has rows of the bucket {others[0]!r}, but its manifest says {manifest.source_bucket!r}.",
+            hint="The delivery is inconsistent: run the inventory again.",
         )
     rows = frame.lazy()
     if "latest" in frame.columns:
@@ -260,7 +260,7 @@ def inventory_rows(
 
 
 def write_parquet(frame: pl.DataFrame, target: BinaryIO) -> None:
-    """Write a data file of a delivery: ``bucket key size modified etag storage_class`` in, Parquet as S3's out."""
+    """Write a data file of a delivery as Parquet like S3's, from ``bucket key size modified etag storage_class``."""
     schema = pa.schema(
         [
             pa.field("bucket", pa.string(), nullable=False),

@@ -45,7 +45,7 @@ _LONGEST_PAUSE_SECONDS: Final = 20.0
 def signed_headers(
     host: str, path: str, query: str, credential: StaticCredential, *, region: str, now: dt.datetime
 ) -> dict[str, str]:
-    """Headers of a GET that carry its signature (AWS Signature Version 4).
+    """Make the headers of a GET that carry its signature (AWS Signature Version 4).
 
     Args:
         host: With its port where that is no default one.
@@ -94,7 +94,7 @@ class S3Keys:
 
     @staticmethod
     def usable(connection: Connection) -> bool:
-        """Whether requests can be signed here, and no proxy is in between."""
+        """Tell whether requests can be signed here, and no proxy is in between."""
         if connection.kind != "s3" or connection.proxy is not None:
             return False
         if connection.credential is None and not connection.get("skip_signature"):
@@ -103,7 +103,7 @@ class S3Keys:
         return url.scheme not in urllib.request.getproxies() or bool(urllib.request.proxy_bypass(url.hostname or ""))
 
     def pages(self, after: str = "") -> Iterator[pl.DataFrame]:
-        """Frames of ``KEY_SCHEMA``, one a request, keys ascending; the first may be empty.
+        """Return frames of ``KEY_SCHEMA``, one per request, keys ascending; the first may be empty.
 
         Args:
             after: Only keys after this one, in the order of their UTF-8 bytes.

@@ -68,12 +68,12 @@ def split_by_table(frames: Iterable[pl.DataFrame], bucket: str, roots: Sequence[
 
 
 def read_split(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
+    """Read the rows of a table: ``path`` relative to it, ``length``, ``isDir``, ``modificationTime``, ``asOf``."""
     with pa.ipc.open_stream(str(path)) as reader:
         for batch in reader:
             yield pl.DataFrame(pl.from_arrow(batch))
 
 
 def places_of(roots: Sequence[str]) -> dict[str, str]:
-    """Bucket -> its own URI, of all buckets in which tables are."""
+    """Map each bucket in which tables are to its own URI."""
     return {place.bucket: place.root for place in map(place_of, roots)}

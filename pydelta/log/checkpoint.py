@@ -254,7 +254,7 @@ def _size(store: Store, path: str) -> int:
     info = store.head(path)
     if info is None:
         raise LogCorruptedError(
-            f"{path} is gone right after it was written.",
+            f"{path} disappeared right after it was written.",
             hint="Another process cleans up this log, or the store loses writes: check it before trusting it.",
         )
     return info.size
@@ -314,7 +314,7 @@ def _verify(store: Store, snapshot: Snapshot, name: str, *, num_removes: int | N
 
 def _differs(snapshot: Snapshot, name: str, what: str, meant: object, read: object) -> LogCorruptedError:
     return LogCorruptedError(
-        f"The checkpoint {name} does not read back as it should: {what} should be {meant}, found {read}.",
+        f"The checkpoint {name} does not read back correctly: {what} should be {meant}, found {read}.",
         hint="It is not used and the table is as it was. Check the store, and report this with the log's files.",
         version=snapshot.version,
     )

@@ -83,7 +83,7 @@ class Checkpoint:
         self._tombstones: pl.DataFrame | None = None
 
     def core(self, partition_names: Sequence[str]) -> pl.DataFrame:
-        """Core columns of all adds in the Parquet files. Read once for each set of partition columns.
+        """Return core columns of all adds in the Parquet files. Read once for each set of partition columns.
 
         Raises:
             LogCorruptedError: A file is damaged.
@@ -98,20 +98,20 @@ class Checkpoint:
             return found
 
     def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """``core`` in parts that are not kept."""
+        """Return ``core`` in parts that are not kept."""
         fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
         for number, part in enumerate(self.parts):
             for rows, structs in part.structs("add", fields):
                 yield add_frame(structs, _locators(number, rows), partition_names)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
-        """``tombstones`` in parts that are not kept."""
+        """Return ``tombstones`` in parts that are not kept."""
         for number, part in enumerate(self.parts):
             for rows, structs in part.structs("remove", REMOVE_FIELDS):
                 yield remove_frame(structs, _locators(number, rows))
 
     def tombstones(self) -> pl.DataFrame:
-        """Columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
+        """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
         with self._lock:
             if self._tombstones is None:
                 frames = list(self.tombstone_batches())
@@ -119,7 +119,7 @@ class Checkpoint:
             return self._tombstones
 
     def stats(self, locators: npt.NDArray[np.uint64]) -> pl.Series:
-        """Statistics as JSON text for some rows, in their order: ``stats``, or ``stats_parsed`` where that is null."""
+        """Read statistics of some rows as JSON text, in their order: ``stats``, else ``stats_parsed``."""
         result: list[pl.Series] = []
         order: list[npt.NDArray[np.int64]] = []
         for part, rows, positions in self._by_part(locators):
@@ -132,7 +132,7 @@ class Checkpoint:
         return pl.concat(result)[np.argsort(position)].alias("stats")
 
     def stats_columns(self, locators: npt.NDArray[np.uint64], leaves: Sequence[Leaf]) -> pl.DataFrame:
-        """Typed statistics of some rows, in their order; columns as ``parse_stats_columns``.
+        """Return typed statistics of some rows, in their order; columns as ``parse_stats_columns``.
 
         Read from ``stats_parsed`` where it has the columns; texts are read for the other rows only.
         """
@@ -156,7 +156,7 @@ class Checkpoint:
         return pl.concat(frames, how="vertical_relaxed")[np.argsort(position)]
 
     def adds(self, locators: npt.NDArray[np.uint64]) -> list[AddFile]:
-        """Whole ``add`` actions of some rows, in their order, without statistics."""
+        """Read whole ``add`` actions of some rows, in their order, without statistics."""
         found: list[tuple[int, AddFile]] = []
         for part, rows, positions in self._by_part(locators):
             present = [name for name in _ADD_REST if part.has("add", name)]
@@ -170,7 +170,7 @@ class Checkpoint:
         return [add for _, add in found]
 
     def integers(self, locators: npt.NDArray[np.uint64], fields: Sequence[str]) -> pl.DataFrame:
-        """Whole-number fields of the ``add`` of some rows, in their order; null where the checkpoint has none."""
+        """Read whole-number fields of the ``add`` of some rows, in their order; null where there is none."""
         frames: list[pl.DataFrame] = []
         order: list[npt.NDArray[np.int64]] = []
         schema = dict.fromkeys(fields, pl.Int64())
@@ -191,7 +191,7 @@ class Checkpoint:
         return pl.concat(frames)[np.argsort(np.concatenate(order))]
 
     def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Which of ascending locators lie in a part, as row indexes in it."""
+        """Tell which of ascending locators lie in a part, as row indexes in it."""
         low, high = np.searchsorted(locators, [np.uint64(part << _ROW_BITS), np.uint64((part + 1) << _ROW_BITS)])
         return (locators[low:high] - np.uint64(part << _ROW_BITS)).astype(np.int64)
 

@@ -100,7 +100,7 @@ class FileRows:
         return stats_shape(self.snapshot)
 
     def types(self) -> dict[str, pa.DataType]:
-        """Arrow types of the columns ``add`` and ``remove``."""
+        """Return Arrow types of the columns ``add`` and ``remove``."""
         return {"add": pa.struct(list(self._add_types().items())), "remove": pa.struct(list(_REMOVE_FIELDS.items()))}
 
     def _add_types(self) -> dict[str, pa.DataType]:
@@ -117,7 +117,7 @@ class FileRows:
         return types
 
     def adds(self) -> Iterator[Any]:
-        """Struct arrays of the column ``add``, in the order of the file table's parts."""
+        """Return struct arrays of the column ``add``, in the order of the file table's parts."""
         files = self.snapshot.files
         rows = files.core["row"].to_numpy()
         base, _ = files.layers()
@@ -171,7 +171,7 @@ class FileRows:
         return partition_struct(typed_frame(texts, schema), spec.physical_names, schema)
 
     def removes(self) -> Iterator[Any]:
-        """Struct arrays of the column ``remove``: tombstones that are not expired, without statistics and tags."""
+        """Return structs of the column ``remove``: live tombstones, without statistics and tags."""
         files = self.snapshot.files
         kept = self.snapshot.tombstones().filter(pl.col("deletion_timestamp") > self.expired_before_ms)
         rows = kept["row"].to_numpy()

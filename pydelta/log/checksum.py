@@ -31,7 +31,7 @@ class VersionChecksum:
 
 
 def encode_checksum(snapshot: Snapshot, sums: FileSums) -> bytes:
-    """One JSON object on one line."""
+    """Write the checksum as one JSON object on one line."""
     assert snapshot.metadata is not None
     assert snapshot.protocol is not None
     info = snapshot.commit_info
@@ -58,7 +58,7 @@ def _body(action: Metadata | Protocol | SetTransaction | DomainMetadata) -> dict
 
 
 def decode_checksum(data: bytes) -> VersionChecksum | None:
-    """The checksum, or None when the bytes are truncated, malformed or lack a required field."""
+    """Parse the checksum; None when the bytes are truncated, malformed or lack a required field."""
     try:
         body = msgspec.json.decode(data)
         if body["numMetadata"] != 1 or body["numProtocol"] != 1:
@@ -76,7 +76,7 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
 
 
 def read_checksum(store: Store, version: int) -> VersionChecksum | None:
-    """What ``N.crc`` says; None when there is none or it makes no sense."""
+    """Read ``N.crc``; None when there is none or it makes no sense."""
     try:
         return decode_checksum(store.read(f"{LOG_DIR}/{checksum_file(version)}"))
     except FileNotFoundError:

@@ -51,7 +51,7 @@ KEY_SEPARATOR: Final = "\x00"
 
 
 def core_schema(partition_names: Sequence[str]) -> dict[str, pl.DataType]:
-    """Columns and types of a core frame, for the physical names of the partition columns."""
+    """Return columns and types of a core frame, for the physical names of the partition columns."""
     schema: dict[str, pl.DataType] = {
         "path": pl.String(), "dv_id": pl.String(), "size": pl.Int64(), "modification_time": pl.Int64(),
     }  # fmt: skip
@@ -139,7 +139,7 @@ def partition_series(entries: Any, names: Sequence[str]) -> list[pl.Series]:
 
 
 def add_frame(structs: Any, rows: npt.NDArray[np.uint64], partition_names: Sequence[str]) -> pl.DataFrame:
-    """Core columns out of Arrow ``add`` structs (fields ``ADD_FIELDS``) and their locators."""
+    """Make core columns of Arrow ``add`` structs (fields ``ADD_FIELDS``) and their locators."""
     fields = struct_fields(structs)
     length = len(structs)
     columns = [
@@ -160,7 +160,7 @@ TOMBSTONE_SCHEMA: Final[dict[str, pl.DataType]] = {
 
 
 def remove_frame(structs: Any, rows: npt.NDArray[np.uint64]) -> pl.DataFrame:
-    """Tombstone columns out of Arrow ``remove`` structs (fields ``REMOVE_FIELDS``) and their locators."""
+    """Make tombstone columns of Arrow ``remove`` structs (fields ``REMOVE_FIELDS``) and their locators."""
     fields = struct_fields(structs)
     length = len(structs)
 
@@ -179,7 +179,7 @@ def remove_frame(structs: Any, rows: npt.NDArray[np.uint64]) -> pl.DataFrame:
 
 
 def canonical_path(path: str, root: str) -> str:
-    """The one spelling by which an action's path is compared, so that two spellings of one file meet.
+    """Return the one spelling by which an action's path is compared, so that two spellings of one file meet.
 
     Args:
         path: As the log spells it.
@@ -201,7 +201,7 @@ def canonical_path(path: str, root: str) -> str:
 
 
 def spellings(path: str, root: str) -> set[str]:
-    """Other ways in which writers spell the same file: escaped or not, with scheme or without."""
+    """List other ways in which writers spell the same file: escaped or not, with scheme or without."""
     canonical = canonical_path(path, root)
     forms = {path, canonical}
     if is_absolute_path(path):
@@ -215,14 +215,14 @@ def spellings(path: str, root: str) -> set[str]:
 
 
 def file_key(path: str, dv_id: str | None, root: str) -> str:
-    """``FileKey`` as one string, the path in its canonical spelling."""
+    """Make ``FileKey`` one string, the path in its canonical spelling."""
     if "%" in path or path.startswith("/") or ":" in path:
         path = canonical_path(path, root)
     return path if dv_id is None else f"{path}{KEY_SEPARATOR}{dv_id}"
 
 
 def keys_of(frame: pl.DataFrame, root: str) -> pl.Series:
-    """``file_key`` of each row. Rows are walked only where a path is escaped or absolute."""
+    """Make the ``file_key`` of each row. Rows are walked only where a path is escaped or absolute."""
     path = frame["path"]
     odd = path.str.contains_any(["%", ":"]) | path.str.starts_with("/")
     if bool(odd.any()):
@@ -256,7 +256,7 @@ def _rest_of_add(add: AddFile, partition_names: frozenset[str]) -> str | None:
 
 
 def adds_to_frame(adds: Sequence[AddFile], partition_names: Sequence[str], first_row: int) -> pl.DataFrame:
-    """Action objects -> core columns and ``stats`` (JSON text) and ``rest``; locators count up from ``first_row``."""
+    """Turn actions into core columns, ``stats`` (JSON text) and ``rest``; locators count up from ``first_row``."""
     known = frozenset(partition_names)
     columns: dict[str, Any] = {
         "path": [add.path for add in adds],
@@ -273,7 +273,7 @@ def adds_to_frame(adds: Sequence[AddFile], partition_names: Sequence[str], first
 
 
 def adds_from_frame(frame: pl.DataFrame, partition_names: Sequence[str]) -> list[AddFile]:
-    """The inverse of ``adds_to_frame``; ``data_change`` is True unless ``rest`` says otherwise."""
+    """Return the inverse of ``adds_to_frame``; ``data_change`` is True unless ``rest`` says otherwise."""
     adds = []
     for row in frame.iter_rows(named=True):
         if row["rest"] is not None:
@@ -293,7 +293,7 @@ def adds_from_frame(frame: pl.DataFrame, partition_names: Sequence[str]) -> list
 
 
 def removes_to_frame(removes: Sequence[RemoveFile], first_row: int) -> pl.DataFrame:
-    """Action objects -> tombstone columns and ``rest``, the JSON of the whole action without statistics and tags."""
+    """Turn actions into tombstone columns and ``rest``: the action's JSON without statistics and tags."""
     columns: dict[str, Any] = {
         "path": [remove.path for remove in removes],
         "dv_id": [remove.deletion_vector.unique_id if remove.deletion_vector else None for remove in removes],
@@ -306,5 +306,5 @@ def removes_to_frame(removes: Sequence[RemoveFile], first_row: int) -> pl.DataFr
 
 
 def removes_from_frame(rests: Iterable[str]) -> list[RemoveFile]:
-    """The actions kept as ``rest`` by ``removes_to_frame``."""
+    """Return the actions kept as ``rest`` by ``removes_to_frame``."""
     return [msgspec.json.decode(text, type=RemoveFile) for text in rests]

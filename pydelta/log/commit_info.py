@@ -9,7 +9,7 @@ __all__ = ["commit_info"]
 
 
 def commit_info(store: Store, version: int) -> ObjectInfo | None:
-    """The file of a commit; None where there is none.
+    """Get the file of a commit; None where there is none.
 
     Readers take a version's time from a listing. S3 tells that of one object as an HTTP date, in whole seconds, while
     the listing of some services (MinIO) has milliseconds: a time of whole seconds is therefore looked up in a listing

@@ -86,7 +86,7 @@ class DeltaLog:
         settings: Settings | None = None,
         store: Store | None = None,
     ) -> DeltaLog:
-        """The log of the table at a location; the same object for the same location, options and settings.
+        """Return the log of the table at a location; the same object for the same location, options and settings.
 
         Args:
             uri: A URI or a local path. There need not be a table yet.
@@ -123,7 +123,7 @@ class DeltaLog:
         return self._options
 
     def file_exists(self, path: str) -> bool:
-        """Whether the file is there that the log names so: escaped, relative to the table or a location of its own.
+        """Tell whether a file is there that the log names: escaped, relative to the table or absolute.
 
         Raises:
             LogCorruptedError: A relative path that leads out of the table.
@@ -141,7 +141,7 @@ class DeltaLog:
     # -- snapshots ------------------------------------------------------------------------------------------------
 
     def table_exists(self) -> bool:
-        """Whether the location holds a log with a commit or a checkpoint. Reads no file."""
+        """Tell whether the location holds a log with a commit or a checkpoint. Reads no file."""
         return self._current_version() >= 0 or not self._reader.listing().is_empty
 
     def _current_version(self) -> int:
@@ -153,7 +153,7 @@ class DeltaLog:
         return current.version if info is not None else -1
 
     def update(self) -> Snapshot:
-        """The newest snapshot. Lists from the last known version and reads only commits after it.
+        """Return the newest snapshot. Lists from the last known version and reads only commits after it.
 
         Returns:
             The snapshot; the empty one, version -1, when there is no table.
@@ -245,7 +245,7 @@ class DeltaLog:
     def apply_commit(
         self, snapshot: Snapshot, version: int, actions: Sequence[Action], commit_file_info: ObjectInfo | None = None
     ) -> Snapshot:
-        """The snapshot after a commit that this process has just made; nothing is read back. Cost: O(commit).
+        """Return the snapshot after a commit that this process has just made; nothing is read back. Cost: O(commit).
 
         Args:
             snapshot: The version just before.
@@ -265,7 +265,7 @@ class DeltaLog:
             path = f"{LOG_DIR}/{commit_file(version)}"
             info = commit_file_info or commit_info(self.store, version)
             if info is None:
-                raise ObjectNotFoundError(f"{path} is gone right after it was written.", table=self.uri)
+                raise ObjectNotFoundError(f"{path} disappeared right after it was written.", table=self.uri)
             following = None
             if snapshot.files.chain_length < self.settings.max_snapshot_chain:
                 following = self._follow(snapshot, version, actions, info)
@@ -278,7 +278,7 @@ class DeltaLog:
             return following
 
     def snapshot(self, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
-        """The snapshot of a version or of a time; the newest for neither.
+        """Return the snapshot of a version or of a time; the newest for neither.
 
         Args:
             version: A version that the log can still rebuild.
@@ -326,7 +326,7 @@ class DeltaLog:
             return
         held = f"versions {first} to {last}" if first is not None else "no version that can be rebuilt"
         raise VersionNotFoundError(
-            f"Version {version} cannot be read: the log holds {held}.",
+            f"Version {version} cannot be read: the log has {held}.",
             hint="Older versions are gone once log clean-up has passed them (delta.logRetentionDuration).",
             table=self.uri,
         )
@@ -345,7 +345,7 @@ class DeltaLog:
         )
 
     def history(self, limit: int | None = None) -> list[CommitRecord]:
-        """Records of the commits in the log, newest first; at most ``limit``.
+        """Return records of the commits in the log, newest first; at most ``limit``.
 
         Raises:
             TableNotFoundError: There is no table.
@@ -366,7 +366,7 @@ class DeltaLog:
         can_return_first: bool = False,
         must_be_recreatable: bool = True,
     ) -> int:
-        """The last version that is not newer than a time.
+        """Return the last version that is not newer than a time.
 
         Args:
             timestamp_ms: Epoch milliseconds.
@@ -399,7 +399,7 @@ class DeltaLog:
         return found.in_commit_timestamp if found else None
 
     def actions(self, version: int) -> tuple[Action, ...]:
-        """The lines of one commit.
+        """Return the lines of one commit.
 
         Raises:
             VersionNotFoundError: The log holds no commit of that version.
@@ -412,12 +412,12 @@ class DeltaLog:
                 return read_commit(self.store, CommitFile(start=version, end=version, info=info))
             except ObjectNotFoundError:
                 raise VersionNotFoundError(
-                    f"The log holds no commit of version {version}.",
+                    f"The log has no commit of version {version}.",
                     hint="It is newer than the table, or log clean-up has removed it.",
                 ) from None
 
     def changes(self, base: int, head: int) -> Iterator[tuple[int, tuple[Action, ...]]]:
-        """The commits of the versions after ``base`` up to and including ``head``, oldest first.
+        """Return the commits of the versions after ``base`` up to and including ``head``, oldest first.
 
         Raises:
             VersionNotFoundError: One of them is no longer (or not yet) in the log.
@@ -427,7 +427,7 @@ class DeltaLog:
             yield version, self.actions(version)
 
     def commits(self, first: int, last: int) -> list[tuple[CommitRecord, tuple[Action, ...]]]:
-        """The commits of a range of versions, both ends included, oldest first: times as in the history, and lines.
+        """Return the commits of a range of versions, oldest first, both ends included: times and lines.
 
         Raises:
             VersionNotFoundError: One of them is no longer (or not yet) in the log.
@@ -481,7 +481,7 @@ class DeltaLog:
             return clean_up(self._reader, self.snapshot(), now_ms=now_ms, retention_ms=retention_ms)
 
     def held(self) -> Listing:
-        """What the log directory holds."""
+        """Tell what the log directory holds."""
         with error_context(table=self.uri):
             return self._reader.listing()
 

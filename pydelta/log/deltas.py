@@ -96,7 +96,7 @@ class Mentions:
             self._keys = pl.concat([part["key"] for part in parts]).unique()
 
     def without(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a frame (``path``, ``dv_id``, …) that are not mentioned."""
+        """Return the rows of a frame (``path``, ``dv_id``, …) that are not mentioned."""
         if self._forms is None or frame.is_empty():
             return frame
         candidates = _unescaped(frame["path"]).is_in(self._forms.implode())
@@ -121,24 +121,24 @@ def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.D
 
 
 def added_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
-    """Files that (one or more) deltas add and none of them removes."""
+    """Return files that (one or more) deltas add and none of them removes."""
     return _newest([delta.adds for delta in deltas], deltas)
 
 
 def removed_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
-    """Files that (one or more) deltas remove and none of them adds again."""
+    """Return files that (one or more) deltas remove and none of them adds again."""
     return _newest([delta.removes for delta in deltas], deltas)
 
 
 def apply_deltas(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
-    """Live files: ``base`` without what the deltas mention, and what they add. Columns as ``base``."""
+    """Return live files: ``base`` without what the deltas mention, and what they add. Columns as ``base``."""
     if not deltas:
         return base
     return pl.concat([Mentions(deltas, root).without(base), added_files(deltas).select(base.columns)])
 
 
 def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
-    """Tombstones: those of ``base`` whose file no delta mentions again, and the deltas' own."""
+    """Return the tombstones: those of ``base`` whose file no delta mentions again, and the deltas' own."""
     if not deltas:
         return base
     return pl.concat([Mentions(deltas, root).without(base), removed_files(deltas).select(base.columns)])

@@ -51,12 +51,12 @@ class ExactStatistics:
         self._live: pl.Series | None = None
 
     def num_rows(self) -> int | None:
-        """How many live rows the files hold."""
+        """Tell how many live rows the files hold."""
         live = self._live_rows()
         return None if live is None else int(live.sum())
 
     def bound(self, field: StructField, kind: Literal["min", "max"]) -> Bound | None:
-        """The least or greatest value of a column, nulls left out; None where only a scan can tell.
+        """Return the least or greatest value of a column, nulls left out; None where only a scan can tell.
 
         Args:
             field: A top-level column, as the schema has it.

@@ -90,7 +90,7 @@ class FileTable:
         return len(self._deltas)
 
     def layers(self) -> tuple[Checkpoint | None, tuple[FileDelta, ...]]:
-        """The checkpoint that rows without a delta's locator lie in, and all deltas above it, oldest first."""
+        """Return the checkpoint that rows without a delta's locator lie in, and all deltas above it, oldest first."""
         if self._replaced is not None:
             base, deltas = self._replaced.layers()
             return base, (*deltas, *self._deltas)
@@ -102,7 +102,7 @@ class FileTable:
         return self._core is not None
 
     def apply(self, delta: FileDelta, spec: PartitionSpec) -> FileTable:
-        """The table after one more commit. Cost depends on the chain's length alone, not on the number of files."""
+        """Return the table after one more commit. Cost: by the chain's length, not by the number of files."""
         seed = (self._core, len(self._deltas)) if self._core is not None else self._seed
         if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
             seed = None
@@ -147,7 +147,7 @@ class FileTable:
             return self._replaced.core
 
     def tombstones(self) -> pl.DataFrame:
-        """Removed files still known: ``path dv_id deletion_timestamp size row``; times in epoch ms, null if unsaid."""
+        """Return removed files still known: ``path dv_id deletion_timestamp size row``; times in epoch ms or null."""
         if self._replaced is not None:
             base = self._replaced.tombstones()
         elif self._base is None:
@@ -159,7 +159,7 @@ class FileTable:
     # -- in parts -------------------------------------------------------------------------------------------------
 
     def path_batches(self) -> Iterator[pl.DataFrame]:
-        """``path`` and ``dv_id`` of the live files, part by part: what is not in memory already is not kept there.
+        """Return ``path`` and ``dv_id`` of the live files, part by part; nothing more is kept in memory.
 
         A file comes twice where a checkpoint turns out to be damaged half-way and an older one takes its place.
 
@@ -182,7 +182,7 @@ class FileTable:
             yield added_files(self._deltas).select(columns)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
-        """``tombstones``, part by part, as ``path_batches``."""
+        """Return ``tombstones``, part by part, as ``path_batches``."""
         if self._base is None or self._replaced is not None:
             yield self.tombstones()
             return
@@ -203,14 +203,14 @@ class FileTable:
         return int(self.core["size"].sum())
 
     def has_live_vectors(self) -> bool:
-        """Whether a live file carries a deletion vector."""
+        """Tell whether a live file carries a deletion vector."""
         core = self.core
         return core["dv_id"].null_count() < core.height
 
     # -- by row ---------------------------------------------------------------------------------------------------
 
     def with_stats(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows given, with ``stats`` (JSON text, null where a file has none). Only their row groups are read.
+        """Add ``stats`` (JSON text, null where a file has none) to rows. Only their row groups are read.
 
         Args:
             frame: Rows of ``core``: the column ``row`` is what counts.
@@ -237,7 +237,7 @@ class FileTable:
         return result.alias("stats")
 
     def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[Leaf]) -> pl.DataFrame:
-        """Typed statistics of the rows given, in their order, for some leaf columns; see ``parse_stats_columns``.
+        """Return typed statistics of rows, in their order, for some leaf columns; see ``parse_stats_columns``.
 
         Args:
             frame: Rows of ``core``.
@@ -257,7 +257,7 @@ class FileTable:
         return pl.concat([typed, parsed], how="vertical_relaxed")[order]
 
     def adds(self, frame: pl.DataFrame) -> list[AddFile]:
-        """Whole ``add`` actions for the (few) rows given, in their order, statistics included."""
+        """Return whole ``add`` actions for the (few) rows given, in their order, statistics included."""
         if frame.is_empty():
             return []
         rows = frame["row"].to_numpy()
@@ -296,7 +296,7 @@ class FileTable:
         return found
 
     def recent(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of ``core`` that come from deltas, with ``stats`` and ``rest``; in no promised order."""
+        """Return rows of ``core`` that come from deltas, with ``stats`` and ``rest``; in no particular order."""
         rows = frame["row"].to_numpy()
         schema = core_schema(self.spec.physical_names) | {"stats": pl.String(), "rest": pl.String()}
         parts: list[pl.DataFrame] = []
@@ -306,7 +306,7 @@ class FileTable:
         return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
     def remove_actions(self, frame: pl.DataFrame) -> list[RemoveFile]:
-        """Tombstone actions of rows of ``tombstones()`` that come from deltas, in no promised order."""
+        """Return tombstone actions of rows of ``tombstones()`` that come from deltas, in no particular order."""
         rows = frame["row"].to_numpy()
         found: list[RemoveFile] = []
         for delta, at, index in self._by_delta(rows, np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)):
@@ -319,7 +319,7 @@ class FileTable:
     # -- pruning --------------------------------------------------------------------------------------------------
 
     def partition_frame(self, frame: pl.DataFrame, *, time_zone: str = "UTC") -> pl.DataFrame:
-        """Typed partition values of the rows given: one column a partition column, by logical name."""
+        """Return typed partition values of the rows given: one column per partition column, by logical name."""
         renamed = frame.select(
             pl.col(PV_PREFIX + physical).alias(logical)
             for physical, logical in zip(self.spec.physical_names, self.spec.partition_columns, strict=True)
@@ -329,7 +329,7 @@ class FileTable:
     def select(
         self, partition_filter: Expr | None = None, data_filters: Sequence[Expr] = (), *, time_zone: str = "UTC"
     ) -> pl.DataFrame:
-        """Rows of ``core`` that may hold a row for which all the conditions are true.
+        """Return rows of ``core`` that may hold a row for which all the conditions are true.
 
         Conditions over partition columns are decided by partition values; the others by the statistics of what is
         left. A condition that cannot be evaluated keeps every file.

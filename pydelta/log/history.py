@@ -49,12 +49,12 @@ class CommitTimes:
     enablement_timestamp_ms: int | None = None
 
     def is_in_commit(self, version: int) -> bool:
-        """Whether the version's time is in its commit."""
+        """Tell whether the version's time is in its commit."""
         return self.in_commit and version >= (self.enablement_version or 0)
 
 
 def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
-    """The ``commitInfo`` of a commit file; the other lines are not decoded.
+    """Read the ``commitInfo`` of a commit file; the other lines are not decoded.
 
     Raises:
         LogCorruptedError: The line is not JSON; names file and line.
@@ -90,7 +90,7 @@ def monotonised_times_ms(commits: Sequence[tuple[int, ObjectInfo]]) -> dict[int,
 
 
 def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: int | None = None) -> list[CommitRecord]:
-    """Records of the commits still in the log, newest first.
+    """Read the records of the commits still in the log, newest first.
 
     Args:
         store: Bound to the table's root.
@@ -148,9 +148,7 @@ def find_version(
     """
     commits = [(version, info) for version, info in sorted(listing.commits.items()) if version >= first]
     if not commits:
-        raise VersionNotFoundError(
-            "The log holds no commit that can be rebuilt.", hint="Restore _delta_log from a backup."
-        )
+        raise VersionNotFoundError("No version in the log can be rebuilt.", hint="Restore _delta_log from a backup.")
     file_times = monotonised_times_ms(sorted(listing.commits.items()))
 
     def time_of(position: int) -> int:

@@ -70,7 +70,7 @@ def _quoted(text: str) -> str:
 
 
 def canonical_form(text: str) -> str:
-    """The one spelling of a JSON object that the checksum is taken of ("JSON checksum").
+    """Spell a JSON object in the one way that the checksum is taken of ("JSON checksum").
 
     Raises:
         ValueError: Not a JSON object, or a key appears twice.
@@ -86,7 +86,7 @@ def canonical_form(text: str) -> str:
 
 
 def hint_checksum(text: str) -> str:
-    """MD5, in hex, of the canonical form.
+    """Compute the MD5 of the canonical form, in hex.
 
     Raises:
         ValueError: See ``canonical_form``.
@@ -95,7 +95,7 @@ def hint_checksum(text: str) -> str:
 
 
 def encode_hint(hint: CheckpointHint) -> bytes:
-    """The file's bytes, checksum included."""
+    """Write the file's bytes, checksum included."""
     body: dict[str, Any] = {"version": hint.version, "size": hint.size}
     if hint.parts is not None:
         body["parts"] = hint.parts
@@ -108,7 +108,7 @@ def encode_hint(hint: CheckpointHint) -> bytes:
 
 
 def decode_hint(data: bytes) -> CheckpointHint | None:
-    """The hint, or None for anything truncated, malformed or with a checksum that does not match."""
+    """Parse the hint; None for anything truncated, malformed or with a checksum that does not match."""
     try:
         text = data.decode()
         body = json.loads(text)
@@ -125,7 +125,7 @@ def decode_hint(data: bytes) -> CheckpointHint | None:
 
 
 def read_hint(store: Store) -> CheckpointHint | None:
-    """What the table's ``_last_checkpoint`` claims; None when it is missing, unreadable or makes no sense."""
+    """Read the table's ``_last_checkpoint``; None when it is missing, unreadable or makes no sense."""
     try:
         return decode_hint(store.read(HINT_PATH))
     except FileNotFoundError:

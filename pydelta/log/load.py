@@ -43,12 +43,12 @@ class LogReader:
     root: str
 
     def listing(self, start_version: int = 0) -> Listing:
-        """The log directory from a version's files on."""
+        """List the log directory from a version's files on."""
         start = f"{start_version:020d}" if start_version else ""
         return read_listing(self.store.list_from(start, prefix=LOG_DIR))
 
     def list_latest(self) -> Listing:
-        """The log directory from the newest checkpoint that ``_last_checkpoint`` helps to find; else all of it.
+        """List the log directory from the newest checkpoint that ``_last_checkpoint`` helps to find; else all of it.
 
         The hint only spares a long listing: one that names a version without a complete checkpoint is passed over.
         """
@@ -60,14 +60,14 @@ class LogReader:
         return self.listing()
 
     def list_latest_for(self, version: int) -> Listing:
-        """A listing that reaches back to a checkpoint at or before ``version``."""
+        """List the log directory back to a checkpoint at or before ``version``."""
         listing = self.list_latest()
         if 0 in listing.commits or any(checkpoint.version <= version for checkpoint in listing.checkpoints):
             return listing
         return self.listing()
 
     def load(self, version: int | None = None, *, listing: Listing | None = None) -> Snapshot | None:
-        """The snapshot of a version; None when the log holds nothing at all.
+        """Load the snapshot of a version; None when the log holds nothing at all.
 
         Args:
             version: The version; None for the newest.
@@ -89,7 +89,7 @@ class LogReader:
         return Snapshot.of(self.root, segment, replayed, lambda: self.commit_info(segment.last_commit))
 
     def commit_info(self, info: ObjectInfo) -> CommitInfo | None:
-        """The ``commitInfo`` of a commit file."""
+        """Read the ``commitInfo`` of a commit file."""
         commit = CommitFile(start=0, end=0, info=info)
         return next((action for action in read_commit(self.store, commit) if isinstance(action, CommitInfo)), None)
 
@@ -107,7 +107,7 @@ class LogReader:
         ]
         if missing:
             raise LogCorruptedError(
-                f"The log holds no {' and no '.join(missing)} action, so the table's state cannot be rebuilt.",
+                f"The log has no {' and no '.join(missing)} action, so the table's state cannot be rebuilt.",
                 hint="Version 0 must hold both. Restore the first commits of _delta_log from a backup.",
                 table=self.root,
             )
@@ -185,9 +185,9 @@ class LogReader:
         return older
 
     def not_found(self) -> TableNotFoundError:
-        """The error for a location without a table."""
+        """Make the error for a location without a table."""
         return TableNotFoundError(
-            f"There is no Delta table at {self.root}: {LOG_DIR} holds no commit.",
+            f"There is no Delta table at {self.root}: {LOG_DIR} has no commit.",
             hint="Check the path. A table is created by writing to it, or by CREATE TABLE.",
         )
 

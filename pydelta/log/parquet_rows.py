@@ -39,7 +39,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except ObjectNotFoundError as error:
-        raise LogCorruptedError(f"{path} is named by the checkpoint and is missing.", hint=_HINT) from error
+        raise LogCorruptedError(f"{path} is named by the checkpoint but missing.", hint=_HINT) from error
     except StorageError:
         raise
     except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, IndexError) as error:
@@ -140,7 +140,7 @@ class ParquetRows:
         return int(self._starts[-1])
 
     def has(self, *path: str) -> bool:
-        """Whether the struct column has this field, e.g. ``has("add", "stats")``."""
+        """Tell whether the struct column has this field, e.g. ``has("add", "stats")``."""
         kind: Any = self.schema
         for name in path:
             index = kind.get_field_index(name) if not isinstance(kind, pa.DataType) or pa.types.is_struct(kind) else -1
@@ -150,7 +150,7 @@ class ParquetRows:
         return True
 
     def field_type(self, *path: str) -> pa.DataType:
-        """Arrow type of a field that is there."""
+        """Return Arrow type of a field that is there."""
         kind: Any = self.schema.field(path[0]).type
         for name in path[1:]:
             kind = kind.field(name).type
@@ -186,7 +186,7 @@ class ParquetRows:
                     start += batch.num_rows
 
     def structs(self, kind: str, fields: Sequence[str] | None = None) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-        """The non-null structs of one action kind.
+        """Read the non-null structs of one action kind.
 
         Args:
             kind: Column, such as ``add``.
@@ -208,7 +208,7 @@ class ParquetRows:
     def take(
         self, kind: str, fields: Sequence[str] | None, rows: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
-        """Structs of given rows, reading only the row groups that hold them.
+        """Read structs of given rows, from only the row groups that hold them.
 
         Args:
             kind: Column, such as ``add``.
@@ -236,7 +236,7 @@ class ParquetRows:
                         break
 
     def objects(self, kind: str) -> Iterator[dict[str, Any]]:
-        """The actions of a kind as decoded JSON objects, camelCase keys, nulls left out. For the few, not for adds."""
+        """Read actions of a kind as JSON objects, camelCase keys, nulls left out. For few actions, not for adds."""
         for _, array in self.structs(kind):
             for value in array.to_pylist():
                 yield plain(value)
@@ -258,5 +258,5 @@ def plain(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def struct_fields(array: Any) -> dict[str, Any]:
-    """Child arrays of an Arrow struct array by name, nulls of the struct passed down."""
+    """Return child arrays of an Arrow struct array by name, nulls of the struct passed down."""
     return {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}

@@ -43,13 +43,13 @@ class PartitionSpec:
         )
 
     def partition_schema(self) -> StructType:
-        """The partition columns as a struct, logical names as the metadata spells them."""
+        """Return the partition columns as a struct, logical names as the metadata spells them."""
         fields = []
         for name in self.partition_columns:
             field = self.schema.field(name)
             if field is None:
                 raise LogCorruptedError(
-                    f"The metadata partitions the table by {name!r}, which is no column of its schema.",
+                    f"The metadata partitions the table by {name!r}, which is not a column of its schema.",
                     hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
                 )
             fields.append(StructField(name, field.data_type))

@@ -26,14 +26,14 @@ class FileColumns(Protocol):
         """The partition columns."""
 
     def partition_frame(self, frame: pl.DataFrame, *, time_zone: str) -> pl.DataFrame:
-        """The partition values of rows of the file table, typed."""
+        """Return the partition values of rows of the file table, typed."""
 
     def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[tuple[tuple[str, ...], DataType]]) -> pl.DataFrame:
-        """The statistics of some leaf columns, typed, a row for each row of ``frame``."""
+        """Return the statistics of some leaf columns, typed, a row for each row of ``frame``."""
 
 
 def prune_by_partition(files: FileColumns, frame: pl.DataFrame, expr: Expr, *, time_zone: str) -> pl.DataFrame:
-    """Rows whose partition values make ``expr`` true. Each distinct combination is evaluated once.
+    """Keep the rows whose partition values make ``expr`` true. Each distinct combination is evaluated once.
 
     A condition that is false or null for the partition drops it; one that cannot be evaluated drops nothing, nor
     does a partition value that is none of its type.
@@ -66,7 +66,7 @@ def prune_by_partition(files: FileColumns, frame: pl.DataFrame, expr: Expr, *, t
 def prune_by_generated(
     files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
-    """Rows whose generated partition values do not rule out one of the conditions over what they are computed from."""
+    """Keep the rows whose generated partition values do not rule out a condition over their base columns."""
     if frame.is_empty() or not conditions:
         return frame
     for expr in files.spec.generated.derive(conditions):
@@ -77,7 +77,7 @@ def prune_by_generated(
 def prune_by_statistics(
     files: FileColumns, frame: pl.DataFrame, conditions: Sequence[Expr], *, time_zone: str
 ) -> pl.DataFrame:
-    """Rows whose statistics do not rule out one of the conditions.
+    """Keep the rows whose statistics do not rule out one of the conditions.
 
     A partition column in a mixed condition counts with its exact value.
     """

@@ -73,7 +73,7 @@ class Replayed:
 
 
 def apply_actions(state: State, actions: Iterable[Action]) -> State:
-    """The state after more actions, oldest first. Files are not looked at.
+    """Return the state after more actions, oldest first. Files are not looked at.
 
     Protocol: "Action Reconciliation": the last protocol and metadata, the last ``txn`` an application id, the last
     ``domainMetadata`` a domain, where ``removed`` takes the domain away.
@@ -104,7 +104,7 @@ def apply_actions(state: State, actions: Iterable[Action]) -> State:
 
 
 def read_commit(store: Store, commit: CommitFile) -> tuple[Action, ...]:
-    """The actions of one commit or compacted file.
+    """Read the actions of one commit or compacted file.
 
     Raises:
         LogCorruptedError: Empty, truncated or not JSON; or a compacted file with what only commits hold.
@@ -113,7 +113,7 @@ def read_commit(store: Store, commit: CommitFile) -> tuple[Action, ...]:
     if not data.strip():
         raise LogCorruptedError(
             f"{commit.info.path} is empty.",
-            hint="A crashed copy or a full disk leaves such files. Restore it from a backup of _delta_log.",
+            hint="An interrupted copy or a full disk leaves such files. Restore it from a backup of _delta_log.",
             version=commit.end,
         )
     try:
@@ -133,10 +133,10 @@ def column_mapping_mode(protocol: Protocol | None, metadata: Metadata | None) ->
 
 
 def partition_spec(state: State) -> PartitionSpec:
-    """What the file table has to know of the schema.
+    """Tell what the file table has to know of the schema.
 
     Raises:
-        LogCorruptedError: The schema in the metadata is no schema.
+        LogCorruptedError: The schema in the metadata is not a schema.
     """
     if state.metadata is None:
         return PartitionSpec.of(parse_schema('{"type":"struct","fields":[]}'), (), "none")
@@ -249,7 +249,7 @@ def _require_complete(state: State, checkpoint: Checkpoint | None) -> None:
         return
     missing = "protocol" if state.protocol is None else "metaData"
     raise LogCorruptedError(
-        f"{checkpoint.name} holds no {missing} action, which every checkpoint must.",
+        f"{checkpoint.name} has no {missing} action, which every checkpoint must have.",
         hint="The writer of this checkpoint is broken. Remove it if all commits from version 0 on are there.",
         version=checkpoint.version,
     )

@@ -78,7 +78,7 @@ class Snapshot:
 
     @classmethod
     def empty(cls, table_uri: str) -> Snapshot:
-        """The snapshot of a table that does not exist yet."""
+        """Return the snapshot of a table that does not exist yet."""
         return cls(
             table_uri=table_uri,
             version=-1,
@@ -91,7 +91,7 @@ class Snapshot:
     def of(
         cls, table_uri: str, segment: LogSegment, replayed: Replayed, read_commit_info: Callable[[], CommitInfo | None]
     ) -> Snapshot:
-        """The snapshot of a replayed segment."""
+        """Return the snapshot of a replayed segment."""
         info = replayed.commit_info
         return cls(
             table_uri=table_uri,
@@ -218,11 +218,11 @@ class Snapshot:
         return ".".join(names)
 
     def tombstones(self) -> pl.DataFrame:
-        """Removed files that the log still knows: ``path dv_id deletion_timestamp size row``, times in epoch ms."""
+        """Return removed files that the log still knows: ``path dv_id deletion_timestamp size row``, epoch ms."""
         return self.files.tombstones()
 
     def sums(self) -> FileSums | None:
-        """Number and bytes of live files if known at once, else None. Never a guess."""
+        """Return number and bytes of live files if known at once, else None. Never a guess."""
         if self.files.is_materialized:
             return FileSums(num_files=self.files.num_files, size_bytes=self.files.size_bytes)
         return self._sums

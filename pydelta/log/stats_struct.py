@@ -38,7 +38,7 @@ class StatsShape:
     bounds: Tree
 
     def arrow_type(self) -> pa.DataType:
-        """The struct's type."""
+        """Return the struct's type."""
         fields = [pa.field("numRecords", pa.int64())]
         if self.bounds:
             bounds = _arrow(self.bounds, counts=False)
@@ -49,9 +49,9 @@ class StatsShape:
         return pa.struct(fields)
 
     def parse(self, texts: pl.Series) -> Any:
-        """JSON texts -> an Arrow array of ``arrow_type``; null for a null text.
+        """Turn JSON texts into an Arrow array of ``arrow_type``; null for a null text.
 
-        Null also for a text that is no JSON or is shaped otherwise, and at most for ``_LOST_ROWS`` around it.
+        Null also for a text that is not JSON or is shaped otherwise, and at most for ``_LOST_ROWS`` around it.
         """
         raw: dict[str, Any] = {"numRecords": pl.Int64(), "tightBounds": pl.Boolean()}
         if self.bounds:
@@ -78,7 +78,7 @@ class StatsShape:
 
 
 def stats_shape(snapshot: Snapshot) -> StatsShape:
-    """The leaves that the snapshot's table collects statistics for."""
+    """Return the leaves that the snapshot's table collects statistics for."""
     leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
     counts: Tree = {}
     bounds: Tree = {}
@@ -163,7 +163,7 @@ def _value(text: pl.Expr, data_type: DataType) -> pl.Expr:
 
 
 def partition_struct(typed: pl.DataFrame, physical_names: Sequence[str], schema: StructType) -> Any:
-    """Typed partition values -> the Arrow struct ``partitionValues_parsed``, fields by physical name."""
+    """Turn typed partition values into the Arrow struct ``partitionValues_parsed``, fields by physical name."""
     arrays = [typed[field.name].to_arrow().cast(to_arrow_type(field.data_type)) for field in schema.fields]
     fields = [pa.field(name, array.type) for name, array in zip(physical_names, arrays, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields)

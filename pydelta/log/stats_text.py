@@ -37,7 +37,7 @@ def _instance(dtype: Any) -> pl.DataType:
 
 
 def struct_stats_to_json(structs: Any) -> pl.Series:
-    """One JSON text a struct, null for a null struct.
+    """Render one JSON text per struct, null for a null struct.
 
     Args:
         structs: Arrow array of ``stats_parsed``.

@@ -38,7 +38,7 @@ def _columns(leaves: Sequence[Leaf]) -> dict[str, tuple[tuple[str, ...], DataTyp
 
 
 def read_typed_stats(part: ParquetRows, rows: npt.NDArray[np.int64], leaves: Sequence[Leaf]) -> pl.DataFrame | None:
-    """Statistics of ascending rows.
+    """Read the statistics of ascending rows.
 
     Args:
         part: The file.

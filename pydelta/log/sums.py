@@ -18,12 +18,12 @@ class FileSums:
     size_bytes: int
 
     def plus(self, change: FileSums) -> FileSums:
-        """The sums after a change."""
+        """Return the sums after a change."""
         return FileSums(num_files=self.num_files + change.num_files, size_bytes=self.size_bytes + change.size_bytes)
 
 
 def change_of(actions: Sequence[Action]) -> FileSums | None:
-    """What a commit adds to the sums; None where only the file table can tell.
+    """Compute what a commit adds to the sums; None where only the file table can tell.
 
     An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
     name new files; adds that change no data are counted only when files are removed with them.

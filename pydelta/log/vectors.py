@@ -49,7 +49,7 @@ def read_deleted_rows(
     root: str,
     options: Mapping[str, str] | None,
 ) -> list[Positions]:
-    """The deleted rows of each vector, in the order given.
+    """Read the deleted rows of each vector, in the order given.
 
     Args:
         vectors: Descriptors; several may lie in one file.
@@ -111,7 +111,7 @@ def _reads(vectors: Sequence[DeletionVectorDescriptor]) -> Iterator[_Read]:
 
 
 def place_of(path: str, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> tuple[Store, str]:
-    """A path as the log spells it -> the store that holds the file and its path there.
+    """Find the store that holds a file, and its path there, from a path as the log spells it.
 
     Args:
         path: Escaped, relative to the table or absolute.
@@ -133,7 +133,7 @@ def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] |
         return holder.read_range(path, read.start, read.end - read.start)
     except ObjectNotFoundError as error:
         raise LogCorruptedError(
-            f"The deletion vector file {read.path!r} is no longer there, and the rows that it deletes would come back.",
+            f"The deletion vector file {read.path!r} is missing; without it, deleted rows would come back.",
             hint="Restore it from a backup, or read a version before it with versionAsOf.",
             table=root,
         ) from error

@@ -26,12 +26,12 @@ class PartitionChanges:
 
 
 def partition_types(spec: PartitionSpec) -> tuple[str, ...]:
-    """Types of the partition columns, in order: with other ones, the same text may be another partition."""
+    """Return the types of the partition columns, in order: with others, a text may mean another partition."""
     return tuple(str(field.data_type) for field in spec.partition_schema().fields)
 
 
 def changed_partitions(commits: Iterable[tuple[int, Sequence[Action]]], spec: PartitionSpec) -> PartitionChanges:
-    """Which partitions gained or lost a file. A table that was partitioned in another way meanwhile cannot tell.
+    """Find the partitions that gained or lost a file. If the partitioning changed meanwhile, nobody can tell.
 
     Args:
         commits: Versions and their actions.

@@ -59,25 +59,25 @@ class Manifest:
 
 
 def manifest_path(directory: str) -> str:
-    """A partition directory -> the manifest's path under the table's root."""
+    """Turn a partition directory into the manifest's path under the table's root."""
     return f"{MANIFEST_DIR}/{directory}/{MANIFEST_NAME}" if directory else f"{MANIFEST_DIR}/{MANIFEST_NAME}"
 
 
 def manifest_lines(text: bytes, *, source: str) -> list[str]:
-    """The lines of a manifest, as its readers part them: at line feeds and carriage returns, and at nothing else.
+    """Split a manifest into lines as its readers do: at line feeds and carriage returns only.
 
     Args:
         text: Its bytes.
         source: Its path, for messages.
 
     Raises:
-        LogCorruptedError: It is no UTF-8, so what it names cannot be told.
+        LogCorruptedError: It is not UTF-8, so what it names cannot be told.
     """
     try:
         lines = text.decode().replace("\r", "\n").split("\n")
     except UnicodeDecodeError as error:
         raise LogCorruptedError(
-            f"{source} is no manifest: its byte {error.start} is no UTF-8.",
+            f"{source} is not a manifest: its byte {error.start} is not UTF-8.",
             hint="Publish the manifests again, or delete this one if no reader uses it.",
         ) from error
     return [line for line in lines if line]
@@ -86,7 +86,7 @@ def manifest_lines(text: bytes, *, source: str) -> list[str]:
 def manifests_of(
     snapshot: Snapshot, frame: pl.DataFrame, *, schemes: Mapping[str, str] = DEFAULT_SCHEMES
 ) -> dict[str, Manifest]:
-    """The manifests of the partitions that the rows belong to, by directory.
+    """Render the manifests of the partitions that the rows belong to, by directory.
 
     Args:
         snapshot: Whose files they are.
@@ -105,7 +105,7 @@ def manifests_of(
     if bool(broken.any()):
         path = located["location"].filter(broken)[0]
         raise SchemaError(
-            f"A line of a manifest cannot hold the file {path!r}: there is a line break in its name.",
+            f"A manifest cannot name the file {path!r}: there is a line break in its name.",
             hint="Rewrite the partition: new files are named without line breaks, the partition value stays.",
             table=snapshot.table_uri,
         )
@@ -159,7 +159,7 @@ def _type_of(snapshot: Snapshot, column: str) -> DataType:
 
 
 def hive_values(texts: Sequence[str | None], types: Sequence[DataType]) -> tuple[str | None, ...]:
-    """The log's texts of partition values -> how Hive spells the values; None for null.
+    """Spell partition values as Hive does, from the log's texts; None for null.
 
     A time is spelt in UTC with a space and no zone, ``2024-05-31 12:00:00``, whichever way the log has it.
     """
@@ -184,7 +184,7 @@ def _hive_value(text: str | None, data_type: DataType) -> str | None:
 
 
 def values_of_directory(directory: str) -> dict[str, str | None]:
-    """A partition directory -> its values by column, None for null."""
+    """Turn a partition directory into its values by column, None for null."""
     values: dict[str, str | None] = {}
     for part in directory.split("/") if directory else ():
         name, _, value = part.partition("=")
@@ -204,7 +204,7 @@ def check_publishable(snapshot: Snapshot) -> None:
     if renamed is not None:
         logical, physical = renamed
         raise UnsupportedFeatureError(
-            f"The column {logical!r} is called {physical!r} in the files, and readers of manifests go by the names in "
+            f"The column {logical!r} is called {physical!r} in the files, and readers of manifests use the names in "
             "the files.",
             features=("columnMapping",),
             hint="Read it through Trino's Delta connector, or copy it into a table without delta.columnMapping.mode.",

@@ -123,9 +123,9 @@ class Lease:
 
     def _lost(self) -> LeaseLostError:
         return LeaseLostError(
-            f"The work on the {_WORDS[self.name]} took longer than its lease, and was stopped.",
+            f"The work on the {_WORDS[self.name]} took longer than its lease and was stopped.",
             retryable=True,
-            hint="Run it again: what is missing is done then.",
+            hint="Run it again to do the rest.",
             table=self.store.root,
         )
 
@@ -161,7 +161,7 @@ class Lease:
         self.store.put(_doubt_path(self.name), msgspec.json.encode(due))
 
     def settle(self) -> None:
-        """Everything was done anew, so that nothing is in doubt; but what has come up since then stays."""
+        """Say that everything was done again, so that nothing is in doubt, except what has come up since then."""
         path = _doubt_path(self.name)
         if self.is_doubted and _found(lambda: self.store.read(path)) == self._doubt:
             self.store.delete_many([path])
@@ -252,7 +252,7 @@ def _created(store: Store, name: str, number: int, owner: str, wall: Callable[[]
 
 
 def is_doubted(store: Store, name: str, *, now_ms: int | None = None) -> bool:
-    """Whether what a former holder did is to be done anew by now. One request."""
+    """Tell whether what a former holder did has to be done again. One request."""
     return _is_due(_found(lambda: store.read(_doubt_path(name))) or b"", _wall_ms() if now_ms is None else now_ms)
 
 

@@ -37,7 +37,7 @@ class NamedFiles:
 
 
 def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int], bool]) -> NamedFiles:
-    """The files that readers of manifests need: of those in use, and of those that an atomic sync has left behind.
+    """Find the files that readers of manifests need: of those in use, and of those an atomic sync left behind.
 
     Manifests of a version whose files are all retained are not read.
 
@@ -48,7 +48,7 @@ def named_files(log: DeltaLog, snapshot: Snapshot, *, is_retained: Callable[[int
 
     Raises:
         StorageError: A manifest cannot be read to its end; what it names is not known then.
-        LogCorruptedError: One is no text.
+        LogCorruptedError: One is not text.
     """
     found: list[ObjectInfo | str] = []
     assert snapshot.metadata is not None

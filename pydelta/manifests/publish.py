@@ -131,7 +131,7 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
     Raises:
         TableNotFoundError: There is no table.
         UnsupportedFeatureError: Files have deletion vectors, or column names that differ from the table's.
-        InvalidArgumentError, ParseError, BindError: ``where`` is no condition over partition columns.
+        InvalidArgumentError, ParseError, BindError: ``where`` is not a condition over partition columns.
         ManifestsBusyError, LeaseLostError: Another process publishes; try again.
         StorageError: The store failed; the state is that of before, and the next run writes what is missing.
     """
@@ -162,7 +162,7 @@ def publish(log: DeltaLog, options: ManifestOptions | None = None) -> PublishRes
 def holding(
     log: DeltaLog, name: str = MANIFESTS, *, wait_seconds: float, done: Callable[[], bool] = lambda: False
 ) -> Iterator[Lease | None]:
-    """A lease of the table for as long as the block lasts; None when ``done`` said so while this waited.
+    """Hold a lease of the table for the block; gives None when ``done`` became true while this waited.
 
     Raises:
         ManifestsBusyError: Another process held it all the time.
@@ -176,7 +176,7 @@ def holding(
 
 
 def publish_under(log: DeltaLog, options: ManifestOptions, lease: Lease) -> tuple[PublishResult, ManifestState]:
-    """``publish`` for one who holds the lease: what was committed meanwhile goes out as well.
+    """Publish as ``publish`` does, for a caller that holds the lease: what was committed meanwhile goes out as well.
 
     Returns:
         What was done, and the state that now lies beside the table.
@@ -323,7 +323,7 @@ def _plan(log: DeltaLog, snapshot: Snapshot, state: ManifestState | None, option
 def manifests_of_changes(
     snapshot: Snapshot, changed: Iterable[tuple[str | None, ...]], schemes: Mapping[str, str]
 ) -> tuple[Mapping[str, Manifest], tuple[str, ...]]:
-    """Partitions that commits touched -> the manifests of those with files, and those that have lost their last one."""
+    """Make the manifests of touched partitions with files; list those that lost their last file."""
     touched = sorted(changed, key=lambda values: tuple(value or "" for value in values))
     spec = snapshot.files.spec
     keys = [PV_PREFIX + name for name in spec.physical_names]
@@ -370,7 +370,7 @@ def _plan_where(snapshot: Snapshot, state: ManifestState | None, options: Manife
     condition = parse_predicate(options.where, snapshot.schema)
     if not is_partition_only(condition, snapshot.partition_columns):
         raise BindError(
-            f"{options.where!r} reads a column that is no partition column.",
+            f"{options.where!r} reads a column that is not a partition column.",
             hint=f"The partition columns are: {', '.join(snapshot.partition_columns)}.",
             table=snapshot.table_uri,
         )
@@ -411,7 +411,7 @@ def put_manifests(store: Store, writes: Mapping[str, bytes], lease: Lease) -> No
 
 
 def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
-    """Delete manifests, those that are not there are no error; and the folders in which nothing is left.
+    """Delete manifests, and the folders in which nothing is left; missing ones are not an error.
 
     MSCK takes a folder for a partition, whatever is in it. A store without folders has nothing to remove.
     """
@@ -422,8 +422,7 @@ def delete_manifests(store: Store, paths: Sequence[str], lease: Lease) -> None:
     if report.failed:
         path, why = report.failed[0]
         raise StorageError(
-            f"{len(report.failed)} manifests of partitions that have no files any more could not be deleted, "
-            f"{path!r} first: {why}.",
+            f"{len(report.failed)} manifests of partitions without files could not be deleted, {path!r} first: {why}.",
             retryable=True,
             hint="Readers may still see rows of these partitions: allow deletes under _symlink_format_manifest/, "
             "and run it again.",
@@ -447,12 +446,12 @@ def _folders_of(paths: Iterable[str]) -> list[str]:
 
 
 def listed_manifests(store: Store) -> list[ObjectInfo]:
-    """The manifests that are there, by listing."""
+    """List the manifests that are there."""
     return [info for info in store.list_all(MANIFEST_DIR) if info.path.endswith(f"/{MANIFEST_NAME}")]
 
 
 def directories_with_manifest(store: Store) -> list[str]:
-    """Directories that hold a manifest, by listing."""
+    """List the directories that hold a manifest."""
     name = f"/{MANIFEST_NAME}"
     return [
         info.path.removesuffix(name).removeprefix(MANIFEST_DIR).removeprefix("/") for info in listed_manifests(store)
@@ -524,7 +523,7 @@ def forget_emptied(log: DeltaLog, directories: Iterable[str], *, wait_seconds: f
 
 
 def forget_under(log: DeltaLog, directories: Iterable[str], lease: Lease) -> tuple[str, ...]:
-    """``forget_emptied`` for one who holds the lease."""
+    """Do what ``forget_emptied`` does, for a caller that holds the lease."""
     store = log.store
     state = read_state(store)
     gone = sorted(set(directories) & set(state.emptied)) if state else []

@@ -48,15 +48,15 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ahead: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """JSON, as it lies in the table."""
+        """Write the state as JSON, as it lies in the table."""
         return msgspec.json.encode(self)
 
     def live(self) -> set[str]:
-        """Directories that a metastore should have as partitions."""
+        """Return directories that a metastore should have as partitions."""
         return {name for name in self.partitions if name} - set(self.emptied)
 
     def spread(self) -> tuple[int, int]:
-        """Oldest and newest version that a partition's manifest was written at; both ``version`` without any."""
+        """Return the oldest and newest version of a published manifest; both ``version`` without any."""
         versions = self.partitions.values() or (self.version,)
         return min(versions), max(versions)
 
@@ -69,7 +69,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         partition_types: tuple[str, ...],
         schemes: Mapping[str, str],
     ) -> str | None:
-        """Why the difference since this state is not enough, as a phrase; None when it is."""
+        """Say why the difference since this state is not enough, as a phrase; None when it is."""
         if self.table_id != table_id:
             return "another table was published here before"
         if self.location != location:
@@ -84,7 +84,7 @@ class ManifestState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read_state(store: Store) -> ManifestState | None:
-    """The state beside a table; None where there is none, or it cannot be read: then everything is published anew."""
+    """Read the state next to a table; None where it is missing or unreadable: then everything is published."""
     try:
         return msgspec.json.decode(store.read(STATE_PATH), type=ManifestState)
     except (ObjectNotFoundError, msgspec.DecodeError, msgspec.ValidationError):

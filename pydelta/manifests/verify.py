@@ -80,7 +80,7 @@ def verify_manifests(log: DeltaLog, *, files: int | None = None) -> ManifestRepo
     try:
         snapshot = log.snapshot(version=state.version)
     except VersionNotFoundError as error:
-        error.hint = "The manifests are older than what the log retains: publish them again, then verify."
+        error.hint = "The manifests are older than the log: publish them again, then verify."
         raise
     expected = manifests_of(snapshot, snapshot.files.core, schemes=state.schemes)
     present = set(directories_with_manifest(store))

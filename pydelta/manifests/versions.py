@@ -147,7 +147,7 @@ def remove_retired(log: DeltaLog, lease: Lease, *, retention_ms: int, now_ms: in
 
 
 def published_versions(store: Store, *, table_id: str, is_retained: Callable[[int], bool]) -> list[str]:
-    """Paths of the manifests of atomic syncs that a reader may have been told of; those in use come first.
+    """List the manifests of atomic syncs that a reader may have been told of; those in use come first.
 
     Args:
         store: Of the table.

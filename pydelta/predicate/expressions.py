@@ -185,7 +185,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
-    """Paths of the columns that the expression reads."""
+    """Find the paths of the columns that the expression reads."""
     found: set[tuple[str, ...]] = set()
     for part in walk(expr):
         if isinstance(part, Column):
@@ -196,12 +196,12 @@ def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
 
 
 def has_unknown(expr: Expr) -> bool:
-    """Whether some part of it is ``Unknown``."""
+    """Tell whether some part of it is ``Unknown``."""
     return any(isinstance(part, Unknown) for part in walk(expr))
 
 
 def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
-    """The parts that must all hold."""
+    """Split a condition into the parts that must all hold."""
     found: list[Expr] = []
     todo = [expr]
     while todo:
@@ -214,19 +214,19 @@ def split_conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr:
-    """All of them; ``TRUE`` for none."""
+    """Join conditions with AND; ``TRUE`` for none."""
     items = list(parts)
     return reduce(And, items) if items else TRUE
 
 
 def is_partition_only(expr: Expr, partition_columns: Iterable[str]) -> bool:
-    """Whether it reads nothing but partition columns (by logical name, ignoring case) and is understood in full."""
+    """Tell whether it reads only partition columns (by logical name, any case) and is understood in full."""
     names = {name.lower() for name in partition_columns}
     return not has_unknown(expr) and all(len(path) == 1 and path[0].lower() in names for path in columns(expr))
 
 
 def rename_columns(expr: Expr, mapping: Mapping[tuple[str, ...], tuple[str, ...]]) -> Expr:
-    """The expression, however deep, with column paths replaced; paths that the mapping lacks stay."""
+    """Return the expression, however deep, with column paths replaced; paths that the mapping lacks stay."""
     built: list[Expr] = []
     for part in reversed(list(walk(expr))):  # parts come before what they are parts of, the left one last
         if isinstance(part, Column):

@@ -107,7 +107,7 @@ class GeneratedPartitions:
     rules: tuple[_Rule, ...] = ()
 
     def derive(self, conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-        """Conditions over partition columns that hold wherever all the given ones do; none where nothing follows.
+        """Derive conditions over partition columns that hold wherever all the given ones do.
 
         Args:
             conditions: Conjuncts over any columns, by logical name.
@@ -206,7 +206,7 @@ class GeneratedPartitions:
 
 
 def generated_partitions(schema: StructType, partition_columns: Sequence[str]) -> GeneratedPartitions:
-    """What a table's partition columns tell of other columns.
+    """Find what a table's partition columns tell of other columns.
 
     Args:
         schema: The logical schema.

@@ -46,7 +46,7 @@ class NotEvaluable(DeltaError):
 
 
 def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
-    """The value of a condition for each row of typed partition values.
+    """Evaluate a condition for each row of typed partition values.
 
     Args:
         expr: Reads columns of ``frame`` only, by name and ignoring case.
@@ -108,7 +108,7 @@ def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
         return pl.when(child.is_null()).then(None).otherwise(found)
     if isinstance(expr, Compare):
         return _compare(expr, names)
-    raise NotEvaluable(f"{expr} is not understood here.")
+    raise NotEvaluable(f"{expr} is not supported here.")
 
 
 def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
@@ -156,7 +156,7 @@ _NO: Final = pl.lit(False)
 
 
 def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
-    """Which files may hold a row that makes a condition true.
+    """Tell which files may hold a row that makes a condition true.
 
     Args:
         expr: Over physical column paths.

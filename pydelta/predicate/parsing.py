@@ -92,7 +92,7 @@ def parse_predicate(text: str, schema: StructType) -> Expr:
     Raises:
         ParseError: It does not parse; line, column and a caret show where.
         BindError: It names a column that is not there (with the nearest one and all there are), or compares a column
-            with a constant that is no value of its type, or is a value where a condition is meant.
+            with a constant that is not a value of its type, or is a value where a condition is meant.
         InvalidArgumentError: A LIKE pattern other than a prefix.
     """
     try:
@@ -199,7 +199,9 @@ class _Binder(Transformer[Token, Expr]):
         try:
             return Literal(parse_partition_value(text, data_type), str(data_type))
         except LogCorruptedError:
-            raise BindError(f"{text!r} is no {data_type}.", hint=_SPELLINGS.get(str(data_type), _OTHER)) from None
+            raise BindError(
+                f"{text!r} is not a valid {data_type}.", hint=_SPELLINGS.get(str(data_type), _OTHER)
+            ) from None
 
     def compare(self, left: Expr, operator: Token, right: Expr) -> Expr:
         left, right = self._typed(left, right), self._typed(right, left)
@@ -226,7 +228,8 @@ class _Binder(Transformer[Token, Expr]):
         prefix = pattern.removesuffix("%")
         if "%" in prefix or "_" in prefix:
             raise InvalidArgumentError(
-                f"LIKE {pattern!r} is not understood here.", hint="Only patterns such as 'abc%' are, without Spark."
+                f"LIKE {pattern!r} is not supported here.",
+                hint="Without Spark, only patterns such as 'abc%' are supported.",
             )
         return StartsWith(child, prefix) if pattern.endswith("%") else Compare("=", child, Literal(prefix, "string"))
 
@@ -249,7 +252,7 @@ class _Binder(Transformer[Token, Expr]):
         """The expression, when it is true, false or null."""
         value = isinstance(expr, Column) and self._types[expr.path] != PrimitiveType("boolean")
         if value or (isinstance(expr, Literal) and not (expr.value is None or isinstance(expr.value, bool))):
-            raise BindError(f"{expr} is no condition.", hint=f"Compare it with something, as in {expr} = ….")
+            raise BindError(f"{expr} is not a condition.", hint=f"Compare it with something, as in {expr} = ….")
         return expr
 
     @staticmethod

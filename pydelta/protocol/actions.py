@@ -132,7 +132,7 @@ class AddFile(_Action, frozen=True, kw_only=True):
         return FileKey(self.path, self.deletion_vector.unique_id if self.deletion_vector else None)
 
     def remove(self, *, deletion_timestamp: int, data_change: bool = True) -> RemoveFile:
-        """The tombstone of this file, with extended metadata. Time in epoch milliseconds."""
+        """Make the tombstone of this file, with extended metadata. Time in epoch milliseconds."""
         return RemoveFile(
             path=self.path,
             data_change=data_change,
@@ -228,7 +228,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
 
     def get(self, name: str) -> Any:
-        """A field by its name in the file, or None."""
+        """Return a field by its name in the file, or None."""
         return self.fields.get(name)
 
     @property
@@ -317,7 +317,7 @@ _LINES: Final = msgspec.json.Decoder(_Line, strict=False)
 
 
 def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
-    """The actions of one commit file, in the order of its lines.
+    """Return the actions of one commit file, in the order of its lines.
 
     As the reference reader does, what follows an object on its line is passed over unless it is another object; an
     object over several lines is taken as well.
@@ -327,7 +327,7 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
         source: File name, for messages.
 
     Raises:
-        LogCorruptedError: A line is no JSON object or lacks a required field; names line and file.
+        LogCorruptedError: A line is not JSON object or lacks a required field; names line and file.
     """
     try:
         return tuple(action for line in _LINES.decode_lines(data) if (action := line.action()) is not None)
@@ -414,7 +414,7 @@ def action_to_dict(action: Action) -> dict[str, Any]:
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
-    r"""Actions -> newline-delimited JSON, one line each, UTF-8, with a final newline.
+    r"""Turn actions into newline-delimited JSON, one line each, UTF-8, with a final newline.
 
     Example:
         >>> encode_commit([SetTransaction(app_id="a", version=1)])

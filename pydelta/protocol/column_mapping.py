@@ -29,7 +29,7 @@ _MODES: Final = ("none", "name", "id")
 
 
 def mode_of(configuration: Mapping[str, str]) -> str:
-    """``none``, ``name`` or ``id``, as the properties say.
+    """Return the mode that the properties say: ``none``, ``name`` or ``id``.
 
     Raises:
         InvalidArgumentError: Another word.
@@ -48,18 +48,18 @@ def check_mode_change(old: str, new: str) -> None:
     """
     if old == new or (old, new) == ("none", "name"):
         return
-    hint = "A table with rows can be upgraded from none to name only."
+    hint = "A table with rows can only be changed from none to name."
     if new == "none":
-        hint = "Its files have other names in them than the table. Copy the rows to a new table without column mapping."
+        hint = "Its files use other column names than the table. Copy the rows to a new table without column mapping."
     elif old == "none":
-        hint = f"Its files carry no ids. Set {MODE} to name, or make a new table in mode id."
+        hint = f"Its files have no column ids. Set {MODE} to name, or make a new table in mode id."
     raise UnsupportedFeatureError(
         f"{MODE} cannot change from {old!r} to {new!r}.", features=("columnMapping",), hint=hint
     )
 
 
 def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = False) -> Metadata:
-    """The definition with an id and a physical name on every column that has none, if column mapping is on.
+    """Give an id and a physical name to every column that has none, if column mapping is on.
 
     Args:
         metadata: The definition to be.
@@ -146,7 +146,7 @@ def _ids(data_type: DataType) -> Iterator[int]:
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """The schema without ids and physical names."""
+    """Remove ids and physical names from a schema."""
 
     def plain(struct: StructType) -> StructType:
         return StructType(

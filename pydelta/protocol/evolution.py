@@ -20,7 +20,7 @@ _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
 def can_store(data: DataType, table: DataType) -> bool:
-    """Whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may do it.
+    """Tell whether every value of type ``data`` can be cast to ``table`` without loss, so that a write may do it.
 
     Whole numbers into wider ones, into float and double where exact, into decimals that are wide enough; float into
     double; decimals into wider ones; date into timestamps; void into anything; parts likewise.
@@ -64,7 +64,7 @@ def can_store(data: DataType, table: DataType) -> bool:
 
 
 def can_widen(old: DataType, new: DataType) -> bool:
-    """Whether type widening allows a column to change from ``old`` to ``new`` ("Type Widening")."""
+    """Tell whether type widening allows a column to change from ``old`` to ``new`` ("Type Widening")."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         more_scale = new.scale - old.scale
         return more_scale >= 0 and new.precision - old.precision >= more_scale and old != new
@@ -85,7 +85,7 @@ def can_widen(old: DataType, new: DataType) -> bool:
 
 
 def check_write_compatible(table: StructType, data: StructType) -> None:
-    """Nothing, when rows of schema ``data`` can be written to a table of schema ``table`` as it is.
+    """Check that rows of schema ``data`` can be written to a table of schema ``table`` as it is.
 
     Missing nullable columns are fine (they become null); types must fit as ``can_store`` says.
 
@@ -129,11 +129,11 @@ def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[s
     for target in table.fields:
         computed = not target.metadata.keys().isdisjoint(_COMPUTED)
         if target.name.lower() not in seen and not target.nullable and not computed:
-            yield f"column {prefix + target.name!r} is not null in the table and missing in the data"
+            yield f"column {prefix + target.name!r} is NOT NULL in the table and missing in the data"
 
 
 def merge_schemas(table: StructType, data: StructType, *, allow_widening: bool = False) -> StructType:
-    """The table's schema with the data's new columns at the end, nested ones too.
+    """Add the data's new columns to the table's schema, at the end, nested ones too.
 
     Existing columns keep name, metadata and type; a ``void`` column takes the data's type; with ``allow_widening``
     (type widening enabled) a column becomes the data's wider type and records the change.
@@ -211,7 +211,7 @@ def _changes_kind(old: DataType, new: DataType) -> bool:
 
 
 def with_nullable_parts(data_type: DataType) -> DataType:
-    """The type with all its parts nullable, as a new column's must be: older files have none of it."""
+    """Make all parts of a type nullable, as a new column's must be: older files have none of it."""
     if isinstance(data_type, StructType):
         return StructType(
             tuple(

@@ -62,7 +62,7 @@ def mapped_columns(state: TableState) -> tuple[str, str] | None:
     if mode == "none":
         return None
     return (
-        f"delta.columnMapping.mode is {mode}, and the files' columns have other names than the table's",
+        f"delta.columnMapping.mode is {mode}, and the columns have other names in the files than in the table",
         "Write the table's rows to a new table without column mapping, or overwrite it with overwriteSchema.",
     )
 
@@ -73,7 +73,7 @@ def widened_columns(state: TableState) -> tuple[str, str] | None:
         return None
     return (
         "columns have changed their type, and files may still hold the old one",
-        "Overwrite the table with its own rows, which leaves the changes of type behind.",
+        "Overwrite the table with its own rows, which ends the type changes.",
     )
 
 
@@ -89,7 +89,7 @@ def domains(state: TableState) -> tuple[str, str] | None:
     if not state.domains:
         return None
     names = ", ".join(state.domains)
-    return f"the table has metadata domains: {names}", "Remove them with the applications they belong to."
+    return f"the table has metadata domains: {names}", "Remove them with the applications that own them."
 
 
 def sets(action: Action, name: str, *values: str) -> bool:

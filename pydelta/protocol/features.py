@@ -30,7 +30,7 @@ _MAX_READER, _MAX_WRITER = 3, 7
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
-    """Names of all features that the protocol supports, listed ones and those its versions imply."""
+    """Return names of all features that the protocol supports, listed ones and those its versions imply."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     for feature in FEATURES.values():
         by_writer = feature.legacy_writer is not None and feature.legacy_writer <= protocol.min_writer_version <= 6
@@ -40,12 +40,12 @@ def implied_features(protocol: Protocol) -> frozenset[str]:
 
 
 def supports(protocol: Protocol, feature: str) -> bool:
-    """Whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
+    """Tell whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
     return feature in implied_features(protocol)
 
 
 def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
-    """Nothing, when this engine may read the table.
+    """Check that this engine may read the table.
 
     Raises:
         UnsupportedFeatureError: Names every reader feature that it does not know, or the version.
@@ -62,7 +62,7 @@ def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
 
 
 def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
-    """Nothing, when this engine may write to the table.
+    """Check that this engine may write to the table.
 
     Raises:
         UnsupportedFeatureError: Names every feature that it does not know, or the version.
@@ -119,12 +119,12 @@ def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
 
 
 def is_request(name: str) -> bool:
-    """Whether a property asks for a protocol, and is none that a table keeps."""
+    """Tell whether a property asks for a protocol, and is not one that a table keeps."""
     return name.startswith("delta.feature.") or name in ("delta.minReaderVersion", "delta.minWriterVersion")
 
 
 def required_protocol(metadata: Metadata) -> Protocol:
-    """The lowest protocol for a new table: (1, 2) unless a property or a type needs more.
+    """Return the lowest protocol for a new table: (1, 2) unless a property or a type needs more.
 
     Raises:
         InvalidArgumentError: ``delta.feature.*`` or a minimum version that cannot be right.
@@ -140,7 +140,7 @@ def required_protocol(metadata: Metadata) -> Protocol:
 
 
 def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
-    """The protocol with more features: legacy versions where they are enough, feature lists otherwise.
+    """Add features to the protocol: legacy versions where they are enough, feature lists otherwise.
 
     Raises:
         UnsupportedFeatureError: A name that the protocol does not define.
@@ -172,7 +172,7 @@ def _refuse_undefined(names: Iterable[str]) -> None:
 
 
 def with_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol with one more feature (and those it requires), always in lists.
+    """Add one feature (and those it requires) to the protocol, always in lists.
 
     Raises:
         UnsupportedFeatureError: The protocol defines no such feature.
@@ -185,7 +185,7 @@ def with_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol without a feature, as low as the remaining ones allow: legacy versions where they say the same."""
+    """Remove a feature from the protocol, and lower it as far as the remaining ones allow."""
     left = implied_features(protocol) - {name}
     for writer in range(1, _MAX_WRITER):
         for reader in range(1, _MAX_READER):
@@ -196,7 +196,7 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
-    """The protocol raised to versions; what is higher already stays.
+    """Raise the protocol to versions; what is higher already stays.
 
     Raises:
         InvalidArgumentError: Versions that there are not, or lists for readers without lists for writers.
@@ -204,11 +204,11 @@ def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
     for kind, version, top in (("reader", reader, _MAX_READER), ("writer", writer, _MAX_WRITER)):
         if not 1 <= version <= top:
             raise InvalidArgumentError(
-                f"There is no {kind} version {version} that this engine knows.", hint=f"Give one from 1 to {top}."
+                f"This engine does not know {kind} version {version}.", hint=f"Give one from 1 to {top}."
             )
     if reader == _MAX_READER and writer < _MAX_WRITER:
         raise InvalidArgumentError(
-            f"Reader version {reader} lists features, and that takes writer version {_MAX_WRITER}, not {writer}.",
+            f"Reader version {reader} lists features, which needs writer version {_MAX_WRITER}, not {writer}.",
             hint=f"Give writer version {_MAX_WRITER}.",
         )
     lists = max(writer, protocol.min_writer_version) == _MAX_WRITER

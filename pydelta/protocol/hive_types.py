@@ -25,7 +25,7 @@ HIVE_NAMES: Final = {
 
 
 def hive_type_or_none(data_type: DataType) -> str | None:
-    """Hive's spelling, ``array<struct<a:int>>``; None where Hive has no such type."""
+    """Spell a type as Hive does, ``array<struct<a:int>>``; None where Hive has no such type."""
     if isinstance(data_type, PrimitiveType):
         return HIVE_NAMES.get(data_type.name)
     if isinstance(data_type, DecimalType):

@@ -81,7 +81,7 @@ class NativeEntry:
 
     @classmethod
     def of(cls, location: str, metadata: Metadata, schema: StructType) -> NativeEntry:
-        """The entry of a table as its newest version defines it."""
+        """Describe the entry of a table as its newest version defines it."""
         names = {name.lower(): position for position, name in enumerate(metadata.partition_columns)}
         ordered = sorted(schema.fields, key=lambda item: names.get(item.name.lower(), -1))
         fields = StructType(tuple(_shown(item) for item in ordered))
@@ -117,7 +117,7 @@ class NativeEntry:
         )
 
     def kept(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """What stays of an entry's parameters when this one takes its place: everything that is not ours."""
+        """Return what stays of an entry's parameters when this one takes its place: everything that is not ours."""
         try:
             ours = set(json.loads(parameters.get(PROPERTIES_KEY, "[]")))
         except (ValueError, TypeError):
@@ -162,7 +162,7 @@ def _shown_type(data_type: DataType) -> DataType:
 
 
 def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | None:
-    """How many columns to leave in a step before the columns change; None when one step does.
+    """Tell how many columns to keep in a step before the columns change; None when one step is enough.
 
     A metastore compares the types of old and new columns position by position, and refuses a type that does not go
     over into the new one. Columns that move (a new one comes before the partition columns) have to go first.
@@ -184,7 +184,7 @@ def columns_to_keep_first(before: Sequence[str], after: Sequence[str]) -> int | 
 
 
 def twin_database(rule: str, database: str) -> str:
-    """Database of the twins of a database's tables, by the rule of ``spark.pydelta.sync.name``.
+    """Name the database of the twins of a database's tables, by the rule of ``spark.pydelta.sync.name``.
 
     Example:
         >>> twin_database("{database}_symlink", "lake")

@@ -37,7 +37,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def hive_escape(text: str) -> str:
-    """Text -> a part of a partition directory's name, as Hive and Spark write it.
+    """Turn text into a part of a partition directory's name, as Hive and Spark write it.
 
     Example:
         >>> hive_escape("a/b=50%")
@@ -47,12 +47,12 @@ def hive_escape(text: str) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The inverse of ``hive_escape``; a ``%`` that begins no escape stays."""
+    """Undo ``hive_escape``; a ``%`` that begins no escape stays."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), text)
 
 
 def partition_dir(values: Mapping[str, str | None]) -> str:
-    """Serialised values -> the directory, ``a=1/b=x``; null and the empty string become Hive's null name.
+    """Turn serialised values into the directory, ``a=1/b=x``; null and the empty string become Hive's null name.
 
     Example:
         >>> partition_dir({"day": "2024-01-01", "name": None})
@@ -64,11 +64,13 @@ def partition_dir(values: Mapping[str, str | None]) -> str:
 
 
 def _cannot_partition(data_type: DataType) -> SchemaError:
-    return SchemaError(f"A column of type {data_type} cannot partition a table.", hint="Choose a flat column.")
+    return SchemaError(
+        f"A column of type {data_type} cannot partition a table.", hint="Choose a column of a simple type."
+    )
 
 
 def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
-    """A Python value (as Arrow's ``as_py`` gives it) -> the log's text; None for null and for the empty string.
+    """Turn a Python value (as Arrow's ``as_py`` gives it) into the log's text; None for null and for the empty string.
 
     Timestamps must be aware or are taken as UTC; they are written as ISO 8601 in UTC, which no time zone can change.
     Bytes are written as the UTF-8 text that they are, since every reader takes them from there.
@@ -127,7 +129,7 @@ def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
 
 
 def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: str = "UTC") -> Any:
-    """The log's text -> a Python value; None for null and for the empty string.
+    """Turn the log's text into a Python value; None for null and for the empty string.
 
     Args:
         text: As ``partitionValues`` holds it.
@@ -135,7 +137,7 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
         time_zone: Zone of timestamps that name none.
 
     Raises:
-        LogCorruptedError: The text is no value of the type.
+        LogCorruptedError: The text is not a value of the type.
         SchemaError: The type is none that can partition a table.
         InvalidArgumentError: There is no such time zone.
     """
@@ -161,13 +163,13 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
         if name == "binary":
             return text.encode()
     except (ValueError, KeyError, TypeError, InvalidOperation, OverflowError) as error:
-        raise LogCorruptedError(f"The partition value {text!r} in the log is no {data_type}.") from error
+        raise LogCorruptedError(f"The partition value {text!r} in the log is not a valid {data_type}.") from error
     return text
 
 
 def _fitting_integer(text: str, bits: int) -> int:
     if _INTEGER.fullmatch(text.strip()) is None:  # int() would take underscores and the digits of other scripts
-        raise ValueError("no whole number")
+        raise ValueError("not a whole number")
     value = int(text)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError("beyond the type")
@@ -179,7 +181,7 @@ def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
     value = Decimal(text)
     digits = "".join(map(str, value.as_tuple().digits))
     kept = digits.rstrip("0")
-    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)  # ValueError for what is no number
+    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)  # ValueError for what is not a number
     if kept and (-exponent > data_type.scale or len(kept) + exponent > data_type.precision - data_type.scale):
         raise ValueError("beyond the type")
     return value
@@ -205,7 +207,7 @@ def zone_of(name: str) -> dt.tzinfo:
 
 
 def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UTC") -> pl.DataFrame:
-    """Columns of text -> columns of the fields' types, by column; each distinct text is parsed once.
+    """Turn columns of text into columns of the fields' types, by column; each distinct text is parsed once.
 
     Args:
         frame: String columns named as the fields of ``schema``.
@@ -213,7 +215,7 @@ def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UT
         time_zone: Zone of timestamps that name none.
 
     Raises:
-        LogCorruptedError: A text that is no value of its type.
+        LogCorruptedError: A text that is not a value of its type.
         SchemaError: The type of a field is none that can partition a table.
     """
     import polars as pl

@@ -72,7 +72,7 @@ class LogFile:
 
 
 def commit_file(version: int) -> str:
-    """Name of a commit.
+    """Name the file of a commit.
 
     Example:
         >>> commit_file(7)
@@ -82,27 +82,27 @@ def commit_file(version: int) -> str:
 
 
 def checkpoint_file(version: int) -> str:
-    """Name of a classic checkpoint."""
+    """Name the file of a classic checkpoint."""
     return f"{version:020d}.checkpoint.parquet"
 
 
 def multipart_file(version: int, part: int, parts: int) -> str:
-    """Name of one part, counted from 1, of a multi-part checkpoint."""
+    """Name one part, counted from 1, of a multi-part checkpoint."""
     return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
 
 
 def v2_checkpoint_file(version: int, uuid: str, extension: str = "parquet") -> str:
-    """Name of a UUID-named checkpoint; ``extension`` is ``parquet`` or ``json``."""
+    """Name the file of a UUID-named checkpoint; ``extension`` is ``parquet`` or ``json``."""
     return f"{version:020d}.checkpoint.{uuid}.{extension}"
 
 
 def checksum_file(version: int) -> str:
-    """Name of a version checksum."""
+    """Name the file of a version checksum."""
     return f"{version:020d}.crc"
 
 
 def compacted_file(start: int, end: int) -> str:
-    """Name of a log compaction of the versions ``start`` to ``end``, both included."""
+    """Name the file of a log compaction of the versions ``start`` to ``end``, both included."""
     return f"{start:020d}.{end:020d}.compacted.json"
 
 
@@ -118,7 +118,7 @@ _PATTERNS: Final = (
 
 
 def parse_log_name(name: str) -> LogFile | None:
-    """What a file name in ``_delta_log`` says; None for anything the protocol does not name.
+    """Parse a file name in ``_delta_log``; None for anything the protocol does not name.
 
     Example:
         >>> parse_log_name("00000000000000000010.checkpoint.parquet").version
@@ -146,12 +146,12 @@ _KEPT_AS_IS: Final = "/-._~!$&'()*+,;=:@"
 
 
 def is_absolute_path(log_path: str) -> bool:
-    """Whether a path in the log names its own location instead of one under the table root."""
+    """Tell whether a path in the log names its own location instead of one under the table root."""
     return log_path.startswith("/") or _SCHEME.match(log_path) is not None
 
 
 def encode_log_path(relative: str) -> str:
-    """A path under the table root -> its spelling in the log: a URI path, escaped once.
+    """Turn a path under the table root into its spelling in the log: a URI path, escaped once.
 
     Example:
         >>> encode_log_path("p=a%20b/x y.parquet")
@@ -163,12 +163,12 @@ def encode_log_path(relative: str) -> str:
 
 
 def decode_log_path(log_path: str) -> str:
-    """The inverse of ``encode_log_path``; an absolute URI is decoded too and keeps its scheme."""
+    """Undo ``encode_log_path``; an absolute URI is decoded too and keeps its scheme."""
     return unquote(log_path)
 
 
 def resolve_data_path(table_root: str, log_path: str) -> str:
-    """The location of a data file.
+    """Return the location of a data file.
 
     Args:
         table_root: URI of the table, as stores spell it (local paths are URI-encoded).
@@ -185,8 +185,8 @@ def resolve_data_path(table_root: str, log_path: str) -> str:
         return f"file://{decoded}" if log_path.startswith("/") else decoded
     if ".." in decoded.split("/"):
         raise LogCorruptedError(
-            f"The log names a file outside of the table: {log_path!r}.",
-            hint="A relative path must stay under the table root; do not use this table before its origin is clear.",
+            f"The log names a file outside the table: {log_path!r}.",
+            hint="A relative path must stay under the table root; do not use this table before you know who wrote it.",
         )
     root = unquote(table_root) if table_root.startswith("file:") else table_root
     return f"{root.rstrip('/')}/{decoded}"

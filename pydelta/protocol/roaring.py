@@ -43,7 +43,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if self._at + count > len(self._data):
-            raise _damaged(f"it ends at byte {len(self._data)} where {count} more from byte {self._at} are due")
+            raise _damaged(f"it ends at byte {len(self._data)}, but {count} bytes are expected from byte {self._at} on")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -67,13 +67,13 @@ def _damaged(why: str) -> LogCorruptedError:
 
 
 def decode_bitmap(data: bytes) -> Positions:
-    """The positions that a bitmap holds.
+    """Decode the positions that a bitmap holds.
 
     Args:
         data: Bitmap bytes, magic number included.
 
     Raises:
-        LogCorruptedError: The bytes are none of a bitmap, end too early or late, or hold positions out of order.
+        LogCorruptedError: The bytes are not a valid bitmap, end too early or late, or hold positions out of order.
     """
     reader = _Reader(data)
     magic = reader.number("<i")
@@ -108,7 +108,7 @@ def _bucket(reader: _Reader) -> list[npt.NDArray[np.uint32]]:
         count = _count(reader.number("<I"), reader, "containers")
         flags = np.zeros(count, dtype=np.uint8)
     else:
-        raise _damaged(f"{cookie} begins no bitmap")
+        raise _damaged(f"{cookie} is not the start of a bitmap")
     header = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
     if bool((np.diff(header[:, 0]) <= 0).any()):
         raise _damaged("its containers are out of order")
@@ -142,7 +142,7 @@ def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int6
 
 
 def ascending(positions: npt.ArrayLike) -> Positions:
-    """Positions in any order -> ascending and each once; what is so already costs one look."""
+    """Sort positions and keep each once; if they are that already, one look is enough."""
     given = np.asarray(positions).astype(np.uint64, copy=False)
     if bool((given[1:] > given[:-1]).all()):
         return given
@@ -158,7 +158,7 @@ def _runs(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int6
 
 
 def encode_bitmap(positions: npt.ArrayLike) -> bytes:
-    """The bitmap that holds the positions, given in any order; each container in its smallest form.
+    """Encode positions, given in any order, as a bitmap; each container in its smallest form.
 
     Raises:
         ValueError: A position below 0 or beyond 63 bits.

@@ -33,7 +33,7 @@ class RowSet:
 
     @classmethod
     def of(cls, positions: Positions) -> RowSet:
-        """Ascending positions -> the set."""
+        """Make the set of ascending positions."""
         words, starts = np.unique(positions // np.uint64(WORD_BITS), return_index=True)
         ones = np.uint64(1) << (positions % np.uint64(WORD_BITS))
         bits = np.bitwise_or.reduceat(ones, starts) if len(words) else ones
@@ -62,14 +62,14 @@ class RowSet:
         return (int(self.words[-1]) + 1) * WORD_BITS if len(self.words) else WORD_BITS
 
     def positions(self) -> Positions:
-        """Ascending positions."""
+        """Return the positions, ascending."""
         at = np.flatnonzero(np.unpackbits(self._bytes(), bitorder="little"))
         starts = self.words * np.uint64(WORD_BITS)
         found: Positions = starts[at // WORD_BITS] + (at % WORD_BITS).astype(np.uint64)
         return found
 
     def dense(self) -> bytes:
-        """The bits of all rows from ``start`` to ``end``, little-endian."""
+        """Return the bits of all rows from ``start`` to ``end``, little-endian."""
         filled = np.zeros((self.end - self.start) // WORD_BITS, dtype="<u8")
         if len(self.words):
             filled[(self.words - self.words[0]).astype(np.int64)] = self.bits

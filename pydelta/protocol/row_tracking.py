@@ -27,14 +27,14 @@ _NAMES: Final = {
 
 
 def materialized_columns(properties: TableProperties) -> tuple[str, ...]:
-    """Names that files keep row ids and row versions under, in this order; empty where the table tracks no rows."""
+    """Name the columns that keep row ids and row versions, in this order; empty without row tracking."""
     if not properties.enable_row_tracking or properties.row_id_column is None or properties.row_version_column is None:
         return ()
     return properties.row_id_column, properties.row_version_column
 
 
 def with_materialized_names(configuration: Mapping[str, str], *, taken: Collection[str] = ()) -> dict[str, str]:
-    """The configuration, with names for the materialised columns where row tracking is on and has none yet.
+    """Add names for the materialised columns where row tracking is on and has none yet.
 
     Args:
         configuration: A table's properties.

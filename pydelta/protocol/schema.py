@@ -60,12 +60,12 @@ _PARQUET_FIELD_ID: Final = "parquet.field.id"
 
 
 def physical_name(field: StructField) -> str:
-    """The name of the column in data files, partition values and statistics."""
+    """Return the name of the column in data files, partition values and statistics."""
     return str(field.metadata.get(PHYSICAL_NAME, field.name))
 
 
 def logical_to_physical(schema: StructType, mode: str) -> StructType:
-    """The schema as data files have it.
+    """Return the schema as data files have it.
 
     Args:
         schema: The table's schema.
@@ -99,7 +99,7 @@ def _physical_type(data_type: DataType, mode: str) -> DataType:
 
 
 def physical_partition_columns(schema: StructType, partition_columns: Iterable[str], mode: str) -> tuple[str, ...]:
-    """Partition columns by the names under which ``partitionValues`` keeps them."""
+    """Return partition columns by the names under which ``partitionValues`` keeps them."""
     names = []
     for name in partition_columns:
         field = schema.field(name)
@@ -111,7 +111,7 @@ _FORBIDDEN: Final = " ,;{}()\n\t="
 
 
 def validate_names(schema: StructType, *, column_mapping: bool = False) -> None:
-    """Nothing, when the names can be columns of a table.
+    """Check that the names can be columns of a table.
 
     Raises:
         SchemaError: Two names that are equal ignoring case, an empty one, or, without column mapping, one with a
@@ -140,15 +140,15 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
             if not field.name or (bad and not column_mapping):
                 raise SchemaError(
                     f"The column name {name!r} "
-                    + (f"has characters that Parquet does not take: {bad}." if field.name else "is empty."),
+                    + (f"has characters that Parquet does not allow: {bad}." if field.name else "is empty."),
                     hint="Rename the column, for example with df.withColumnRenamed, or set the table property "
-                    "'delta.columnMapping.mode' = 'name', with which any name will do.",
+                    "'delta.columnMapping.mode' = 'name', which allows any name.",
                 )
             _validate(field.data_type, f"{name}.", column_mapping)
 
 
 def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]:
-    """Columns that can have statistics, depth first: structs are entered, arrays and maps are leaves themselves."""
+    """List the columns that can have statistics, depth first: structs are entered, arrays and maps are leaves."""
     for field in schema.fields:
         if isinstance(field.data_type, StructType):
             for path, leaf in leaf_paths(field.data_type):
@@ -158,7 +158,7 @@ def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]
 
 
 def without_void(schema: StructType) -> StructType:
-    """The schema without ``void`` columns, which are never in files.
+    """Return the schema without ``void`` columns, which are never in files.
 
     Raises:
         SchemaError: ``void`` inside an array or map, or nothing else left in a struct or in the table.
@@ -172,7 +172,7 @@ def without_void(schema: StructType) -> StructType:
         fields.append(field.replace(data_type=without_void(inner)) if isinstance(inner, StructType) else field)
     if schema.fields and not fields:
         raise SchemaError(
-            "Every column is of type void, and a data file needs one that is not.",
+            "Every column is of type void, but a data file needs at least one other column.",
             hint="Give a column a type by casting.",
         )
     return StructType(tuple(fields))
@@ -188,7 +188,7 @@ def _refuse_void_parts(data_type: DataType, name: str) -> None:
         if part == PrimitiveType("void"):
             raise SchemaError(
                 f"The column {name!r} is {data_type}: void cannot be the type of an element, key or value.",
-                hint="Cast it to the type it is meant to have.",
+                hint="Cast it to the type that it should have.",
             )
         _refuse_void_parts(part, name)
 
@@ -214,7 +214,7 @@ _ARROW: Final[dict[str, Any]] = {
 
 
 def to_arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type of a column.
+    """Return the Arrow type of a column.
 
     Raises:
         UnsupportedFeatureError: A type that the protocol does not define; it is named.
@@ -231,7 +231,7 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
         return pa.struct(list(to_arrow(data_type)))
     if data_type.name not in _ARROW:
         raise UnsupportedFeatureError(
-            f"The type {data_type.name!r} is none that a Delta table can hold.",
+            f"The type {data_type.name!r} is not supported by Delta tables.",
             features=(data_type.name,),
             hint="Cast the column to a type of the protocol, for example to string.",
         )
@@ -239,7 +239,7 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """The Arrow schema; a field id becomes Arrow's ``PARQUET:field_id``."""
+    """Return the Arrow schema; a field id becomes Arrow's ``PARQUET:field_id``."""
     fields = []
     for field in schema.fields:
         identifier = field.metadata.get(_PARQUET_FIELD_ID)
@@ -249,7 +249,7 @@ def to_arrow(schema: StructType) -> pa.Schema:
 
 
 def to_polars_dtype(data_type: DataType) -> pl.DataType:
-    """The Polars type of a flat column; timestamps are microseconds in UTC."""
+    """Return the Polars type of a flat column; timestamps are microseconds in UTC."""
     import polars as pl
 
     if isinstance(data_type, DecimalType):
@@ -270,5 +270,5 @@ def to_polars_dtype(data_type: DataType) -> pl.DataType:
         "void": pl.Null(),
     }
     if not isinstance(data_type, PrimitiveType) or data_type.name not in flat:
-        raise SchemaError(f"{data_type} is not the type of a flat column.")
+        raise SchemaError(f"{data_type} is not the type of a simple column.")
     return flat[data_type.name]

@@ -64,7 +64,7 @@ Position: TypeAlias = First | After
 
 
 def name_of(path: Sequence[str]) -> str:
-    """A path as SQL and the history write it: dotted, backticks around names with other than letters, digits and _."""
+    """Spell a path as SQL and the history do: dotted, unusual names in backticks."""
     return ".".join(
         part if part.replace("_", "a").isalnum() and not part.isdigit() else "`" + part.replace("`", "``") + "`"
         for part in path
@@ -75,10 +75,10 @@ _PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^.`]+))\s*(?:\.|$)")
 
 
 def parse_path(text: str) -> Path:
-    """A dotted name as users write it -> its parts.
+    """Turn a dotted name as users write it into its parts.
 
     Raises:
-        BindError: The text is no name.
+        BindError: The text is not a name.
     """
     parts: list[str] = []
     position = 0
@@ -89,12 +89,14 @@ def parse_path(text: str) -> Path:
         parts.append(match.group(1).replace("``", "`") if match.group(1) else match.group(2).strip())
         position = match.end()
     if position < len(text) or not parts or text.endswith(".") or not all(parts):
-        raise BindError(f"{text!r} is no name of a column.", hint="Write it as a.b, with backticks around odd names.")
+        raise BindError(
+            f"{text!r} is not the name of a column.", hint="Write it as a.b, with backticks around odd names."
+        )
     return tuple(parts)
 
 
 def suggestion(name: str, there: Sequence[str], *, what: str = "columns") -> str:
-    """What to write instead of a name that is not there: the nearest one, and those there are."""
+    """Suggest what to write instead of a name that is not there: the nearest one, and those there are."""
     folded = {item.lower(): item for item in there}
     close = difflib.get_close_matches(name.lower(), folded, n=1)
     listed = f"The {what} are: {', '.join(there)}." if there else f"There are no {what}."
@@ -110,7 +112,7 @@ def _parts(data_type: DataType) -> Mapping[str, DataType]:
 
 
 def resolve(schema: StructType, path: Path) -> Path:
-    """The path in the schema's own spelling.
+    """Return the path in the schema's own spelling.
 
     Raises:
         BindError: There is no such column; the nearest name is suggested.
@@ -142,7 +144,7 @@ def resolve(schema: StructType, path: Path) -> Path:
 
 
 def fields_along(schema: StructType, path: Path) -> tuple[StructField | None, ...]:
-    """For each part of a resolved path its field; None for ``element``, ``key`` and ``value``."""
+    """Find the field of each part of a resolved path; None for ``element``, ``key`` and ``value``."""
     found: list[StructField | None] = []
     level: DataType = schema
     for part in path:
@@ -158,7 +160,7 @@ def fields_along(schema: StructType, path: Path) -> tuple[StructField | None, ..
 
 
 def field_at(schema: StructType, path: Path) -> StructField:
-    """The field of a path; for the part of an array or map, a field of that type without metadata.
+    """Return the field of a path; for the part of an array or map, a field of that type without metadata.
 
     Raises:
         BindError: There is no such column.
@@ -182,7 +184,7 @@ def field_at(schema: StructType, path: Path) -> StructField:
 
 
 def all_paths(schema: StructType) -> Iterator[tuple[Path, StructField]]:
-    """Every field at every depth, parents first."""
+    """Return every field at every depth, parents first."""
     yield from _paths(schema, ())
 
 
@@ -197,7 +199,7 @@ def _paths(data_type: DataType, prefix: Path) -> Iterator[tuple[Path, StructFiel
 
 
 def map_fields(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    """The schema with every field, at every depth, as ``change`` makes it; parts before the whole."""
+    """Apply ``change`` to every field of the schema, at every depth; parts before the whole."""
 
     def of_type(data_type: DataType) -> DataType:
         if isinstance(data_type, StructType):
@@ -246,7 +248,7 @@ def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType]
 
 
 def edit_field(schema: StructType, path: Path, change: Callable[[StructField], StructField]) -> StructType:
-    """The schema with one field changed; ``path`` is resolved and ends at a field."""
+    """Change one field of the schema; ``path`` is resolved and ends at a field."""
 
     def changed(struct: StructType) -> StructType:
         return StructType(tuple(change(field) if field.name == path[-1] else field for field in struct.fields))
@@ -255,7 +257,7 @@ def edit_field(schema: StructType, path: Path, change: Callable[[StructField], S
 
 
 def add_field(schema: StructType, parent: Path, field: StructField, position: Position | None = None) -> StructType:
-    """The schema with one more field.
+    """Add a field to the schema.
 
     Args:
         schema: Where it goes.
@@ -264,7 +266,7 @@ def add_field(schema: StructType, parent: Path, field: StructField, position: Po
         position: Where among its siblings; None for the end.
 
     Raises:
-        SchemaError: There is a field of that name, or the parent is no struct.
+        SchemaError: There is a field of that name, or the parent is not a struct.
         BindError: There is no sibling to put it behind.
     """
 
@@ -289,7 +291,7 @@ def _placed(fields: Sequence[StructField], field: StructField, position: Positio
     if position.name.lower() not in names:
         where = f" in {name_of(parent)}" if parent else ""
         raise BindError(
-            f"{name_of((*parent, field.name))} cannot go behind {position.name!r}: there is no such column{where}.",
+            f"{name_of((*parent, field.name))} cannot go after {position.name!r}: there is no such column{where}.",
             hint=suggestion(position.name, [item.name for item in fields]),
         )
     at = names.index(position.name.lower()) + 1
@@ -297,7 +299,7 @@ def _placed(fields: Sequence[StructField], field: StructField, position: Positio
 
 
 def drop_field(schema: StructType, path: Path) -> StructType:
-    """The schema without a field; ``path`` is resolved and ends at one.
+    """Drop a field from the schema; ``path`` is resolved and ends at one.
 
     Raises:
         SchemaError: It is the last one of its struct, or of the table.
@@ -317,7 +319,7 @@ def drop_field(schema: StructType, path: Path) -> StructType:
 
 
 def move_field(schema: StructType, path: Path, position: Position) -> StructType:
-    """The schema with a field at another place among its siblings; ``path`` is resolved and ends at a field.
+    """Move a field to another place among its siblings; ``path`` is resolved and ends at a field.
 
     Raises:
         BindError: There is no sibling to put it behind.
@@ -334,7 +336,7 @@ def move_field(schema: StructType, path: Path, position: Position) -> StructType
 
 
 def change_type(schema: StructType, path: Path, new: DataType, *, widening: bool) -> StructType:
-    """The schema with a column, or a part of one, of another type; what was widened is recorded.
+    """Change the type of a column, or of a part of one; what was widened is recorded.
 
     Args:
         schema: The table's.
@@ -383,12 +385,12 @@ def _become(
     if not can_widen(old, new):
         raise SchemaError(
             f"{name_of(path)} is {old} and cannot become {new}.",
-            hint="A type may only be widened: to a larger whole number, decimal or floating point number, or a date to "
+            hint="A type can only be widened: to a larger whole number, decimal or floating point number, or a date to "
             "timestamp_ntz. For another type, write the rows with overwriteSchema.",
         )
     if not widening:
         raise SchemaError(
-            f"{name_of(path)} is {old}, and becoming {new} takes type widening, which this table has not enabled.",
+            f"{name_of(path)} is {old}, and a change to {new} needs type widening, which is not enabled for this table.",
             hint="ALTER TABLE … SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true') enables it.",
         )
     change = {"toType": new.to_dict(), "fromType": old.to_dict()}

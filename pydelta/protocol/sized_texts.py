@@ -19,12 +19,12 @@ _SQL_NAMES: Final = {"long": "bigint", "integer": "int", "short": "smallint", "b
 
 
 def sized_schema(schema: StructType) -> StructType:
-    """The schema with strings in place of ``char`` and ``varchar``, at every depth."""
+    """Put strings in place of ``char`` and ``varchar`` in a schema, at every depth."""
     return StructType(tuple(sized_field(field) for field in schema.fields))
 
 
 def sized_field(field: StructField) -> StructField:
-    """A column likewise; the declaration of all its parts is one text, on the column."""
+    """Put strings in place of ``char`` and ``varchar`` in a field; the declaration goes into the column's metadata."""
     if not has_limits(field.data_type):
         return field
     return field.replace(
@@ -33,7 +33,7 @@ def sized_field(field: StructField) -> StructField:
 
 
 def has_limits(data_type: DataType) -> bool:
-    """Whether ``char`` or ``varchar`` is in the type."""
+    """Tell whether ``char`` or ``varchar`` is in the type."""
     if isinstance(data_type, StructType):
         return any(has_limits(field.data_type) for field in data_type.fields)
     if isinstance(data_type, ArrayType):

@@ -35,7 +35,7 @@ _ORDERED: Final = frozenset(
 
 
 def stat_column(kind: str, path: Sequence[str]) -> str:
-    r"""Name of a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
+    r"""Name a column in the frame of ``parse_stats_columns``; a dot within a name is escaped.
 
     Example:
         >>> stat_column("min", ("a", "b")), stat_column("max", ("a.b",))
@@ -50,12 +50,12 @@ def has_bounds(data_type: DataType) -> bool:
 
 
 def truncate_min(text: str, length: int = MAX_STRING_LENGTH) -> str:
-    """A prefix of the smallest string: no greater than it."""
+    """Cut the smallest string to a prefix: not greater than it."""
     return text[:length]
 
 
 def truncate_max(text: str, length: int = MAX_STRING_LENGTH) -> str | None:
-    """The shortest bound near ``length`` characters that is no less than the greatest string, or any it begins.
+    """Find the shortest bound near ``length`` characters that is not less than the greatest string, or any it begins.
 
     A cut prefix is raised at its last character that can be raised; None when there is none, so there is no bound.
 
@@ -83,7 +83,7 @@ def indexed_leaves(
     stats_columns: Iterable[str] | None = None,
     partition_columns: Iterable[str] = (),
 ) -> tuple[tuple[tuple[str, ...], DataType], ...]:
-    """Which leaf columns get statistics.
+    """Tell which leaf columns get statistics.
 
     Args:
         schema: Logical schema; structs are entered, arrays and maps count as leaves.
@@ -107,7 +107,7 @@ def indexed_leaves(
 def leaves_with_stats(
     schema: StructType, properties: TableProperties, partition_columns: Iterable[str] = ()
 ) -> tuple[tuple[tuple[str, ...], DataType], ...]:
-    """As ``indexed_leaves``, as the table's properties say."""
+    """Find the leaf columns that get statistics by the table's properties; see ``indexed_leaves``."""
     return indexed_leaves(
         schema,
         num_indexed=properties.data_skipping_num_indexed_cols,
@@ -139,10 +139,10 @@ def _name_parts(dotted: str) -> list[str]:
 
 
 def parse_stats_columns(stats: pl.Series, leaves: Iterable[tuple[Sequence[str], DataType]]) -> pl.DataFrame:
-    """Statistics of many files for a few columns, by column and without a Python object a file.
+    """Parse statistics of many files for a few columns, by column and without a Python object per file.
 
     Args:
-        stats: JSON texts; null where a file has none. A text that is no JSON yields nulls.
+        stats: JSON texts; null where a file has none. A text that is not JSON yields nulls.
         leaves: Physical paths and types of the columns wanted.
 
     Returns:

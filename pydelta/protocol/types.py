@@ -64,7 +64,7 @@ class PrimitiveType:
         return self.name in PRIMITIVES
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return self.name
 
 
@@ -79,7 +79,7 @@ class DecimalType:
         return f"decimal({self.precision},{self.scale})"
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return str(self)
 
 
@@ -94,7 +94,7 @@ class ArrayType:
         return f"array<{self.element_type}>"
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return {"type": "array", "elementType": self.element_type.to_dict(), "containsNull": self.contains_null}
 
 
@@ -110,7 +110,7 @@ class MapType:
         return f"map<{self.key_type},{self.value_type}>"
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return {
             "type": "map",
             "keyType": self.key_type.to_dict(),
@@ -132,7 +132,7 @@ class StructField:
         return f"{self.name} {self.data_type}" + ("" if self.nullable else " not null")
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return {
             "name": self.name,
             "type": self.data_type.to_dict(),
@@ -141,7 +141,7 @@ class StructField:
         }
 
     def replace(self, **changes: Any) -> StructField:
-        """A copy with some attributes changed."""
+        """Return a copy with some attributes changed."""
         return replace(self, **changes)
 
 
@@ -166,7 +166,7 @@ class StructType:
         return tuple(item.name for item in self.fields)
 
     def field(self, name: str) -> StructField | None:
-        """The field of that name, ignoring case; an exact match goes first."""
+        """Return the field of that name, ignoring case; an exact match goes first."""
         folded = None
         for item in self.fields:
             if item.name == name:
@@ -176,15 +176,15 @@ class StructType:
         return folded
 
     def to_dict(self) -> Any:
-        """The JSON value."""
+        """Return the JSON value."""
         return {"type": "struct", "fields": [item.to_dict() for item in self.fields]}
 
     def to_json(self) -> str:
-        """Compact JSON text, as ``schemaString`` holds it."""
+        """Return compact JSON text, as ``schemaString`` holds it."""
         return json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
 
     def tree(self) -> str:
-        """A drawing for messages, one line a field.
+        """Draw the schema for messages, one line per field.
 
         Example:
             >>> print(StructType((StructField("id", PrimitiveType("long"), False),)).tree())
@@ -210,7 +210,7 @@ _DECIMAL: Final = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
 
 
 def parse_type(value: Any) -> DataType:
-    """A decoded JSON type -> the type.
+    """Parse a type from decoded JSON.
 
     Raises:
         SchemaError: It is none.
@@ -232,7 +232,7 @@ def parse_type(value: Any) -> DataType:
             )
         if kind == "udt" and "sqlType" in value:
             return parse_type(value["sqlType"])
-    raise SchemaError(f"{value!r} is no type of a table schema.")
+    raise SchemaError(f"{value!r} is not a type of a table schema.")
 
 
 def _parse_field(value: Any) -> StructField:
@@ -242,10 +242,10 @@ def _parse_field(value: Any) -> StructField:
 
 
 def parse_schema(text: str) -> StructType:
-    """``schemaString`` -> the schema.
+    """Parse a schema from ``schemaString``.
 
     Raises:
-        LogCorruptedError: The text is no JSON or describes no struct.
+        LogCorruptedError: The text is not JSON or describes no struct.
     """
     try:
         parsed = parse_type(json.loads(text))
@@ -254,5 +254,7 @@ def parse_schema(text: str) -> StructType:
             f"The table's schemaString is not a schema: {error}.", hint="The metaData action is damaged."
         ) from error
     if not isinstance(parsed, StructType):
-        raise LogCorruptedError("The table's schemaString describes no struct.", hint="The metaData action is damaged.")
+        raise LogCorruptedError(
+            "The table's schemaString does not describe a struct.", hint="The metaData action is damaged."
+        )
     return parsed

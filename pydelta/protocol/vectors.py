@@ -32,7 +32,7 @@ _UUID_LENGTH: Final = 20
 
 
 def vector_path(vector: DeletionVectorDescriptor) -> str | None:
-    """Where the vector lies, spelt as paths in the log are: escaped, relative to the table or absolute.
+    """Tell where the vector lies, spelt as paths in the log are: escaped, relative to the table or absolute.
 
     Returns:
         None for a vector that is kept in the log itself.
@@ -56,7 +56,7 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
 
 
 def stored_range(vector: DeletionVectorDescriptor) -> tuple[int, int] | None:
-    """Which bytes of its file hold the vector: offset and length, its size and its checksum included.
+    """Tell which bytes of its file hold the vector: offset and length, its size and its checksum included.
 
     Returns:
         None for a vector that is kept in the log itself.
@@ -67,7 +67,7 @@ def stored_range(vector: DeletionVectorDescriptor) -> tuple[int, int] | None:
 
 
 def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) -> Positions:
-    """Positions of the rows, from 0 and ascending, that the vector deletes.
+    """Return the positions of the rows that the vector deletes, from 0 and ascending.
 
     Args:
         vector: The descriptor.
@@ -83,12 +83,12 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
     bitmap = _inline(vector) if stored is None else _unwrapped(vector, stored)
     rows = decode_bitmap(bitmap)
     if len(rows) != vector.cardinality:
-        raise _damaged(vector, f"it holds {len(rows)} rows, and the log says {vector.cardinality}")
+        raise _damaged(vector, f"it holds {len(rows)} rows, but the log says {vector.cardinality}")
     return rows
 
 
 def inline_vector(rows: Positions) -> DeletionVectorDescriptor:
-    """The descriptor that holds the rows itself."""
+    """Make the descriptor that holds the rows itself."""
     rows = ascending(rows)
     data = encode_bitmap(rows)
     return DeletionVectorDescriptor(
@@ -99,7 +99,7 @@ def inline_vector(rows: Positions) -> DeletionVectorDescriptor:
 def pack_vectors(
     vectors: Sequence[Positions], *, file_id: uuid.UUID, folder: str = ""
 ) -> tuple[bytes, list[DeletionVectorDescriptor]]:
-    """One file that holds many vectors.
+    """Pack many vectors into one file.
 
     Args:
         vectors: Deleted rows of each data file.
@@ -134,7 +134,7 @@ def _inline(vector: DeletionVectorDescriptor) -> bytes:
     except ValueError as error:
         raise _damaged(vector, str(error)) from error
     if not 0 <= len(data) - vector.size_in_bytes < 4:  # filled up to whole groups of four
-        raise _damaged(vector, f"its text stands for {len(data)} bytes, and the log says {vector.size_in_bytes}")
+        raise _damaged(vector, f"its text decodes to {len(data)} bytes, but the log says {vector.size_in_bytes}")
     return data[: vector.size_in_bytes]
 
 
@@ -145,7 +145,7 @@ def _unwrapped(vector: DeletionVectorDescriptor, stored: bytes) -> bytes:
     if size != vector.size_in_bytes:
         raise _damaged(vector, f"its file says {size} bytes, and the log {vector.size_in_bytes}")
     if zlib.crc32(stored[4:-4]) != checksum:
-        raise _damaged(vector, "its checksum does not fit")
+        raise _damaged(vector, "its checksum does not match")
     return stored[4:-4]
 
 
@@ -184,16 +184,16 @@ def _decoded(text: str) -> bytes:
         for char in digits:
             digit = DIGITS.find(char)
             if digit < 0:
-                raise ValueError(f"{group!r} is no Z85 text")
+                raise ValueError(f"{group!r} is not Z85 text")
             number = number * 85 + digit
         if len(group) != 5 or width < 1 or number >= 1 << 8 * width:
-            raise ValueError(f"{group!r} is no Z85 text")
+            raise ValueError(f"{group!r} is not Z85 text")
         data += number.to_bytes(width, "big")
     return data
 
 
 def _invalid(vector: DeletionVectorDescriptor) -> LogCorruptedError:
     return LogCorruptedError(
-        f"A deletion vector of storage type {vector.storage_type!r} names no file: {vector.path_or_inline_dv!r}.",
+        f"A deletion vector of type {vector.storage_type!r} does not name a file: {vector.path_or_inline_dv!r}.",
         hint="Restore the commit that wrote it from a backup of _delta_log.",
     )

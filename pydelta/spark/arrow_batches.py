@@ -72,7 +72,7 @@ def _is_set(spark: SparkSession, name: str) -> bool:
 
 
 def is_oversized(text: str) -> bool:
-    """Whether a failed job says that an Arrow batch grew too large."""
+    """Tell whether a failed job says that an Arrow batch grew too large."""
     return any(
         word in text for word in ("OversizedAllocationException", "org.apache.arrow.memory.OutOfMemoryException")
     )

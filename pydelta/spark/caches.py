@@ -197,7 +197,7 @@ def drop_halves(spark: SparkSession) -> None:
 
 
 def reads_cache(frame: DataFrame) -> bool:
-    """Whether a frame, or a part of what it reads, comes out of Spark's cache or is to fill it."""
+    """Tell whether a frame, or a part of what it reads, comes out of Spark's cache or will fill it."""
     entries = _Entries(frame.sparkSession)
     return not entries.none and entries.used_by(frame)
 

@@ -77,7 +77,7 @@ class ViewEntry:
 
 
 def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
-    """``db.`my table` `` -> its parts, by Spark's own rules.
+    """Split ``db.`my table` `` into its parts, by Spark's own rules.
 
     Raises:
         ParseError: Not an identifier.
@@ -96,7 +96,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
 
 
 def split_path_identifier(name: str) -> str | None:
-    """``delta.`/path` `` -> the path; None for any other name.
+    """Get the path of ``delta.`/path` ``; None for any other name.
 
     Example:
         >>> split_path_identifier("delta.`/data/t`"), split_path_identifier("db.t")
@@ -109,7 +109,7 @@ def split_path_identifier(name: str) -> str | None:
 
 
 def location_in(text: str) -> str | None:
-    """What names a table by its place: ``delta.`/path` ``, a path or a URI; None for a name in the catalog.
+    """Get the location that a name gives: ``delta.`/path` ``, a path or a URI; None for a name in the catalog.
 
     Example:
         >>> location_in("s3a://bucket/t"), location_in("delta.`/data/t`"), location_in("db.t")
@@ -119,12 +119,12 @@ def location_in(text: str) -> str | None:
 
 
 def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
-    """What a name stands for, as far as it concerns this engine: afresh on each call.
+    """Look up what a name stands for, as far as it concerns this engine; again on each call.
 
     Order as in Spark: temporary view, then ``delta.`/path` ``, then the session catalog.
 
     Returns:
-        None for anything that is no Delta table and no view.
+        None for anything that is not a Delta table and no view.
     """
     jvm = Jvm.of(spark)
     state = jvm.session.sessionState()
@@ -162,7 +162,7 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
 
 
 def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
-    """What is raised instead of changing a twin's own entry, which is catalog_sync's."""
+    """Make the error that refuses to change a twin's own entry, which catalog_sync keeps."""
     return UnsupportedFeatureError(
         f"{name} is what Trino and Presto read of the Delta table at {entry.location}: this statement would change it "
         "behind the table's back.",
@@ -174,7 +174,7 @@ def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
 
 
 def names_at(table_uri: str) -> list[tuple[str, ...]]:
-    """Names that this process has found to stand for the table at a location; they need not do so any more."""
+    """Return the names that this process has found for the table at a location; some may be outdated."""
     with _names_lock:
         return sorted(_names.get(normalize_uri(table_uri), ()))
 
@@ -221,13 +221,13 @@ def _location(jvm: Jvm, table: Any) -> str:
     if path.isDefined():
         return str(path.get())
     raise TableNotFoundError(
-        f"The catalog entry {table.identifier().unquotedString()} names no location.",
+        f"The catalog entry {table.identifier().unquotedString()} has no location.",
         hint="Drop the entry and create it again with a LOCATION.",
     )
 
 
 def location_of(spark: SparkSession, name: str) -> str:
-    """Where the Delta table of this name is.
+    """Tell where the Delta table of this name is.
 
     Args:
         spark: The session.
@@ -239,7 +239,7 @@ def location_of(spark: SparkSession, name: str) -> str:
     entry = look_up(spark, parse_identifier(spark, name))
     if isinstance(entry, DeltaEntry):
         return entry.location
-    what = "is a view" if isinstance(entry, ViewEntry) else "is no Delta table that the session's catalog knows"
+    what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
     raise TableNotFoundError(
         f"{name} {what}.",
         hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: delta.`/path`.",

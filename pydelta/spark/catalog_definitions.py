@@ -23,7 +23,7 @@ _SERDE: Final = (
 
 
 def session_table(jvm: Jvm, table: Any, wanted: NativeEntry) -> Any:
-    """For Spark's in-memory catalog: the entry as Spark itself has it."""
+    """Describe the entry for Spark's in-memory catalog, as Spark itself has it."""
     location = jvm.location_uri(wanted.location)
     properties = text_map(jvm, table.properties())
     shown = {key: value for key, value in wanted.parameters.items() if not key.startswith("spark.sql.")}
@@ -43,7 +43,7 @@ def session_table(jvm: Jvm, table: Any, wanted: NativeEntry) -> Any:
 
 
 def hive_table(jvm: Jvm, table: Any, wanted: NativeEntry, parameters: Mapping[str, str]) -> Any:
-    """For a metastore: the entry as Hive has it, Spark's view of it in its parameters."""
+    """Describe the entry for a metastore, as Hive has it, with Spark's view of it in its parameters."""
     location = jvm.location_uri(wanted.location)
     some = jvm.option.apply
     serde = text_map(jvm, table.storage().properties())

@@ -188,7 +188,7 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
 
 
 def follow_names(spark: SparkSession, snapshot: Snapshot) -> None:
-    """``follow`` for every name under which this process has seen the table; called after each commit of a session."""
+    """Call ``follow`` for every name under which this process has seen the table; after each commit of a session."""
     if snapshot.metadata is None:
         return
     names = names_at(snapshot.table_uri)
@@ -245,7 +245,7 @@ def _types(table: Any) -> list[str]:
 
 
 def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = False, purge: bool = False) -> bool:
-    """DROP TABLE: the entry goes, and the files with it where the catalog owns them; others stay where they are.
+    """Drop a table: its entry, and its files where the catalog owns them; others stay where they are.
 
     Its twin for Trino and Presto goes first, so that none is left behind whatever happens, and once more at the end,
     since a sync may have made it anew in between.
@@ -284,7 +284,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
 
 
 def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) -> None:
-    """ALTER TABLE … RENAME TO, within one database. The files of a managed table move along, as Spark has it.
+    """Rename a table within one database. The files of a managed table move along, as Spark has it.
 
     Its twin for Trino and Presto gets the new name, and so does the property by which it is synced after commits.
 
@@ -368,7 +368,7 @@ def _rename_in_place(jvm: Jvm, source: Any, target: Any, entry: DeltaEntry) -> N
 
 
 def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> None:
-    """ALTER TABLE … SET LOCATION: the name stands for the table at another place from now on. No file moves.
+    """Point the name at a table in another place (ALTER TABLE … SET LOCATION). No file moves.
 
     A managed table becomes an external one: the catalog never made the files at the new place.
 
@@ -433,7 +433,7 @@ def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:
 
 
 def entry_differs(entry: DeltaEntry, snapshot: Snapshot) -> list[str]:
-    """How an entry's columns differ from the log's, a line a difference; empty when they agree.
+    """Tell how an entry's columns differ from the log's, one line per difference; empty when they agree.
 
     An entry without columns, as other engines make it, disagrees with nothing.
     """
@@ -472,7 +472,7 @@ def note_difference(entry: DeltaEntry, snapshot: Snapshot) -> None:
     if differences and said not in _noted:
         _noted.add(said)
         _log.warning(
-            "the catalog's entry of %s is not what the table's log says, and the log counts: %s. Any write by this "
+            "the catalog's entry of %s differs from the table's log, which counts: %s. Any write by this "
             "name, or catalog_sync, brings it up to date",
             name_of(entry.qualifier[1:]),
             "; ".join(differences[:10]),
@@ -486,13 +486,11 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
     found = look_up(spark, tuple(parts))
     text = name_of(parts)
     if isinstance(found, ViewEntry):
-        raise InvalidArgumentError(
-            f"{text} is a view, and a table was to be {what}.", hint="Use DROP VIEW, ALTER VIEW."
-        )
+        raise InvalidArgumentError(f"{text} is a view; only a table can be {what}.", hint="Use DROP VIEW, ALTER VIEW.")
     if found is None:
         jvm = Jvm.of(spark)
         if jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
-            raise InvalidArgumentError(f"{text} is no Delta table.", hint="Use the SQL statement for it.")
+            raise InvalidArgumentError(f"{text} is not a Delta table.", hint="Use the SQL statement for it.")
         if if_exists:
             return None
         raise TableNotFoundError(
@@ -511,7 +509,7 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
 
 
 def session_identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
-    """A ``TableIdentifier`` with its database.
+    """Return a ``TableIdentifier`` with its database.
 
     Raises:
         UnsupportedFeatureError: A name in another catalog.
@@ -550,7 +548,7 @@ def _same_place(first: str, second: str) -> bool:
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """A name for messages."""
+    """Spell a name for messages."""
     return ".".join(parts)
 
 

@@ -12,13 +12,13 @@ _names: dict[str, list[str]] = {}
 
 
 def catalog_object(jvm: Jvm, name: str) -> Any:
-    """A Scala object of Spark's catalog package."""
+    """Return a Scala object of Spark's catalog package."""
     package = jvm.view.org.apache.spark.sql.catalyst.catalog
     return getattr(getattr(package, name + "$"), "MODULE$")
 
 
 def copy_of(target: Any, **changes: Any) -> Any:
-    """``target.copy(name = value, …)`` of a Scala case class, whatever parameters a version of Spark has."""
+    """Call ``target.copy(name = value, …)`` of a Scala case class, whatever parameters a version of Spark has."""
     kind = str(target.getClass().getName())
     if kind not in _names:
         _names[kind] = [str(target.productElementName(place)) for place in range(target.productArity())]
@@ -32,7 +32,7 @@ def copy_of(target: Any, **changes: Any) -> Any:
 
 
 def hive_client(jvm: Jvm) -> Any | None:
-    """The client with which the session talks to its Hive Metastore; None for Spark's in-memory catalog."""
+    """Return the client with which the session talks to its Hive Metastore; None for Spark's in-memory catalog."""
     external = jvm.session.sharedState().externalCatalog().unwrapped()
     if not str(external.getClass().getName()).endswith(".HiveExternalCatalog"):
         return None
@@ -40,15 +40,15 @@ def hive_client(jvm: Jvm) -> Any | None:
 
 
 def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
-    """A ``TableIdentifier`` of the session's catalog."""
+    """Return a ``TableIdentifier`` of the session's catalog."""
     return jvm.table_identifier.apply(table, jvm.option.apply(database), jvm.option.apply(None))
 
 
 def default_place(jvm: Jvm, identifier: Any) -> str:
-    """URI of the place that the catalog gives a table of this name."""
+    """Return the URI of the place that the catalog gives a table of this name."""
     return str(jvm.session.sessionState().catalog().defaultTablePath(identifier).toString())
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:
-    """A Scala map of texts -> dict."""
+    """Turn a Scala map of texts into a dict."""
     return {str(key): str(value) for key, value in jvm.to_dict(jvm.python_utils_map(scala_map)).items()}

@@ -72,10 +72,10 @@ class _Kind(enum.Enum):
 
 
 def changes_from_options(spark: SparkSession, options: Mapping[str, str]) -> ChangeRange | None:
-    """What reader options (any case) ask for; None unless ``readChangeFeed`` (or ``readChangeData``) is true.
+    """Tell what reader options (any case) ask for; None unless ``readChangeFeed`` (or ``readChangeData``) is true.
 
     Raises:
-        InvalidArgumentError: A version that is no whole number, a time that is none, or a version to travel to as well.
+        InvalidArgumentError: The version is not a whole number, the time not a time, or time travel was asked for too.
     """
     lower = {name.lower(): value for name, value in options.items()}
     asked = lower.get("readchangefeed", lower.get("readchangedata"))
@@ -83,7 +83,7 @@ def changes_from_options(spark: SparkSession, options: Mapping[str, str]) -> Cha
         return None
     if "versionasof" in lower or "timestampasof" in lower:
         raise InvalidArgumentError(
-            "A change data feed and a version to travel to are both asked for.",
+            "Both a change data feed and a version to travel to were asked for.",
             hint="Give startingVersion and endingVersion (or times) instead of versionAsOf or timestampAsOf.",
         )
     return ChangeRange(
@@ -111,7 +111,7 @@ def _time(spark: SparkSession, options: Mapping[str, str], name: str) -> int | N
 
 
 def read_changes(spark: SparkSession, log: DeltaLog, asked: ChangeRange) -> DataFrame:
-    """The rows that a range of versions inserted, updated and deleted.
+    """Return the rows that a range of versions inserted, updated and deleted.
 
     Args:
         spark: A classic session.

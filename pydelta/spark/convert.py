@@ -107,10 +107,10 @@ class SparkFooters:
 
 
 def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
-    """A partition schema as a user gives it (DDL text or a Spark type) -> ours.
+    """Turn a partition schema as a user gives it (DDL text or a Spark type) into ours.
 
     Raises:
-        InvalidArgumentError: Text that is no DDL.
+        InvalidArgumentError: Text that is not DDL.
     """
     if schema is None:
         return None
@@ -119,7 +119,7 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
             parsed = SparkStructType.fromDDL(schema)
         except (PySparkException, Py4JError) as error:
             raise InvalidArgumentError(
-                f"The partition schema {schema!r} is no list of columns: {_first_line(error)}",
+                f"The partition schema {schema!r} is not a list of columns: {_first_line(error)}",
                 hint='Write it as "year int, month int".',
             ) from error
         schema = parsed if isinstance(parsed, SparkStructType) else SparkStructType().add("value", parsed)
@@ -127,10 +127,10 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
 
 
 def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
-    """The footer of a Parquet file, in one or two requests.
+    """Read the footer of a Parquet file, in one or two requests.
 
     Raises:
-        StorageError: The file is no Parquet file.
+        StorageError: The file is not a Parquet file.
     """
     tail = store.read_range(path, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
     if len(tail) >= len(_MAGIC) * 3 and tail.endswith(_MAGIC):
@@ -143,13 +143,13 @@ def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
             except (pa.ArrowInvalid, OSError):
                 pass
     raise StorageError(
-        f"The file {path!r} is no Parquet file: it has no footer that can be read.",
+        f"The file {path!r} is not a Parquet file: its footer cannot be read.",
         hint="Move it away, or give it a name that begins with an underscore, and convert again.",
     )
 
 
 def footer_statistics(store: Store, path: str, size: int, leaves: Sequence[IndexedLeaf]) -> FileStatistics:
-    """The statistics of one file, out of its footer alone.
+    """Compute the statistics of one file from its footer alone.
 
     Args:
         store: Where it is.

@@ -39,7 +39,7 @@ def bits_of(columns: int) -> int:
 
 
 def sortable(column: Column, data_type: DataType) -> Column:
-    """A bigint, double or string that sorts as the column does; times to the microsecond, decimals about."""
+    """Make a bigint, double or string that sorts as the column does; times to the microsecond, decimals roughly."""
     name = data_type.name if isinstance(data_type, PrimitiveType) else ""
     if name in _INTEGERS:
         return column.cast("bigint")
@@ -53,7 +53,7 @@ def sortable(column: Column, data_type: DataType) -> Column:
 
 
 def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
-    """Values that divide a sample into parts of about the same size.
+    """Find values that divide a sample into parts of about the same size.
 
     Nulls, NaN and infinities are left out.
 
@@ -79,7 +79,7 @@ def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
 
 
 def range_id(jvm: Jvm, value: Column, bounds: Sequence[Any], parts: Sequence[int]) -> Column:
-    """0 for null, else one more than the number of the value's part; see ``boundaries``."""
+    """Number a value by its part, from 1; 0 for null; see ``boundaries``."""
     if not bounds:
         return F.when(value.isNull(), F.lit(0)).otherwise(F.lit(1)).cast("bigint")
     found = jvm.binary_search(bounds, value)
@@ -93,7 +93,7 @@ def _array(numbers: Sequence[int]) -> Column:
 
 
 def interleave(ids: Sequence[Column], bits: int) -> Column:
-    """Z-order: the highest bit of each id, first column first, then the next bit of each, and so on."""
+    """Interleave bits for a Z-order: the highest bit of each id, first column first, then the next bit of each."""
     count = len(ids)
     key = F.lit(0).cast("bigint")
     for number, value in enumerate(ids):
@@ -104,7 +104,7 @@ def interleave(ids: Sequence[Column], bits: int) -> Column:
 
 
 def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
-    """Position along the Hilbert curve that fills the cube of all ids: neighbours on it differ in one id by one."""
+    """Compute the position along the Hilbert curve through all ids: neighbours differ in one id by one."""
     count = len(ids)
     if count > _MAX_HILBERT_COLUMNS:
         return interleave(ids, bits)
@@ -126,7 +126,7 @@ def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
 
 @functools.cache
 def hilbert_tables(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The Hilbert curve in ``count`` dimensions as a machine that takes one bit of each coordinate a step.
+    """Describe the Hilbert curve in ``count`` dimensions as a machine: one bit of each coordinate per step.
 
     Returns:
         For each state and corner (``state * 2**count + corner``): the next state, and the corner's place along the
@@ -198,7 +198,7 @@ def _rotated_left(value: int, by: int, count: int) -> int:
 def with_curve_key(
     spark: SparkSession, rows: DataFrame, key: str, columns: Sequence[Column], *, sample: DataFrame, curve: str
 ) -> DataFrame:
-    """Rows with one more column to sort them by.
+    """Add a column to sort rows by.
 
     Args:
         spark: The session.

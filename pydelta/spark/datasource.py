@@ -34,21 +34,21 @@ class DeltaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "delta"
 
     def schema(self) -> StructType:
-        """The table's schema at the version asked for."""
+        """Return the table's schema at the version asked for."""
         from pydelta.spark.types import to_spark_schema
 
         return to_spark_schema(_snapshot(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the whole table."""
+        """Return a reader of the whole table."""
         return _Reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A writer that appends or replaces all rows, in one commit."""
+        """Return a writer that appends or replaces all rows, in one commit."""
         from pydelta.spark.datasource_writer import DeltaArrowWriter
 
         return DeltaArrowWriter(self.options, schema, overwrite=overwrite)

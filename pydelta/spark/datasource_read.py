@@ -32,7 +32,7 @@ def read_file(
     options: Mapping[str, str],
     vector: DeletionVectorDescriptor | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one data file.
+    """Read the rows of one data file.
 
     Args:
         snapshot: Gives the schema.

@@ -105,7 +105,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         self._required = [(f.name, places[f.name.lower()]) for f in plan.schema.fields if not f.nullable]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: rows -> files."""
+        """Write rows to files, on an executor."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -114,13 +114,13 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         return _Staged(records=record_batch(records).to_pylist())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: files -> one version."""
+        """Commit the files as one version, on the driver."""
         adds = [add_of(record) for record in _records(messages)]
         log = self._log()
         write_table(log, _Written(self._schema, adds), self._options, _WithoutSpark(log.store), self._settings)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: drop what finished tasks of the failed job wrote.
+        """Drop what finished tasks of the failed job wrote, on the driver.
 
         Spark calls it after a failed ``commit`` too, which has all messages. Then the files may be part of a version,
         and ``commit`` has removed them itself where they are surely not.

@@ -74,7 +74,7 @@ def define_table(
     if isinstance(entry, DeltaEntry) and entry.by_path:
         if location is not None and normalize_uri(location) != normalize_uri(entry.location):
             raise InvalidArgumentError(
-                f"The table is named by its path {entry.location!r}, and location says {location!r}.",
+                f"The table is named by its path {entry.location!r}, but location says {location!r}.",
                 hint="Give one of the two.",
             )
         parts, location, entry = None, entry.location, None
@@ -111,7 +111,7 @@ def define_table(
             _refuse_another(before, definition)
         elif before.version < 0 and not definition.schema.fields and location is not None:
             raise TableNotFoundError(
-                f"There is no Delta table at {log.uri}, and no columns are given for a new one.",
+                f"There is no Delta table at {log.uri}, and no columns were given for a new one.",
                 hint="Give the columns, or the location of a table.",
             )
         else:
@@ -140,7 +140,7 @@ def enter(
         raise DeltaEnvironmentError(
             f"The table was made at {snapshot.table_uri}, and the catalog refused its entry {name_of(parts)}: "
             f"{_cause(error)}",
-            hint=f"When the catalog is well again: CREATE TABLE {name_of(parts)} USING delta LOCATION "
+            hint=f"When the catalog works again: CREATE TABLE {name_of(parts)} USING delta LOCATION "
             f"'{snapshot.table_uri}'.",
             table=snapshot.table_uri,
         ) from error
@@ -169,7 +169,7 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
     permanent = isinstance(entry, ViewEntry) and len(entry.qualifier) == 3
     if permanent or jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
         raise TableAlreadyExistsError(
-            f"{name_of(parts)} exists and is no Delta table.", hint="Choose another name, or drop it first."
+            f"{name_of(parts)} exists and is not a Delta table.", hint="Choose another name, or drop it first."
         )
     return False
 
@@ -182,7 +182,7 @@ def _place(
     if entry is not None:
         if location is not None and normalize_uri(jvm.qualify(location)) != normalize_uri(entry.location):
             raise UnsafeOperationError(
-                f"{name_of(parts or ())} is at {entry.location}, and the new definition says {location}.",
+                f"{name_of(parts or ())} is at {entry.location}, but the new definition says {location}.",
                 hint="Leave the location out, or drop the table first: its files stay where it is external.",
                 table=entry.location,
             )

@@ -64,7 +64,7 @@ def describe_table(
     extended: bool = False,
     column: Sequence[str] | None = None,
 ) -> DataFrame:
-    """DESCRIBE [EXTENDED] table [column].
+    """Answer DESCRIBE [EXTENDED] table [column].
 
     Args:
         spark: The session.
@@ -115,7 +115,7 @@ def _one_column(
         )
     if len(column) > 1:
         raise InvalidArgumentError(
-            f"{'.'.join(column)!r} is a nested column, and DESCRIBE takes a top-level one.",
+            f"{'.'.join(column)!r} is a nested column, but DESCRIBE takes a top-level one.",
             hint=f"Use DESCRIBE … {column[0]}, whose type shows what is inside.",
             table=snapshot.table_uri,
         )
@@ -147,7 +147,7 @@ def _field(snapshot: Snapshot, name: str) -> DeltaField:
     field = snapshot.schema.field(name)
     if field is None:
         raise LogCorruptedError(
-            f"The metadata partitions the table by {name!r}, which is no column of its schema.",
+            f"The metadata partitions the table by {name!r}, which is not a column of its schema.",
             hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
         )
     return field
@@ -197,7 +197,7 @@ def _details(jvm: Jvm, entry: DeltaEntry, snapshot: Snapshot) -> Mapping[str, st
 
 
 def show_columns(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> DataFrame:
-    """SHOW COLUMNS: ``col_name``, in the table's order."""
+    """Answer SHOW COLUMNS: ``col_name``, in the table's order."""
     del entry
     return _frame(spark, [(field.name,) for field in snapshot.schema.fields], StructType([_column("col_name")]))
 
@@ -205,7 +205,7 @@ def show_columns(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> 
 def show_partitions(
     spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, spec: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """SHOW PARTITIONS: ``partition``, as ``a=1/b=x``, in order; those that hold a file.
+    """Answer SHOW PARTITIONS: ``partition``, as ``a=1/b=x``, in order; those that hold a file.
 
     Args:
         spark: The session.
@@ -229,7 +229,7 @@ def show_partitions(
     for name, value in (spec or {}).items():
         if name.lower() not in by_name:
             raise BindError(
-                f"{name!r} is no partition column.",
+                f"{name!r} is not a partition column.",
                 hint=f"The partition columns are: {', '.join(names)}.",
                 table=snapshot.table_uri,
             )
@@ -257,7 +257,7 @@ def _stored(value: Any, data_type: DataType) -> str | None:
 
 
 def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, key: str | None = None) -> DataFrame:
-    """SHOW TBLPROPERTIES: ``key, value``, in order of keys; for one key its value, or that there is none.
+    """Answer SHOW TBLPROPERTIES: ``key, value``, in order of keys; for one key its value, or that there is none.
 
     The protocol's versions and features are among them, under the names that CREATE TABLE takes.
     """
@@ -275,7 +275,7 @@ def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapsho
 
 
 def show_create_table(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> DataFrame:
-    """SHOW CREATE TABLE: ``createtab_stmt``, a statement that this engine runs."""
+    """Answer SHOW CREATE TABLE: ``createtab_stmt``, a statement that this engine runs."""
     assert snapshot.metadata is not None
     jvm = Jvm.of(spark)
     columns = ",\n  ".join(_definition(jvm, field) for field in snapshot.schema.fields)

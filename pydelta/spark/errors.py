@@ -37,7 +37,7 @@ _TWINS: dict[type[DeltaError], type[DeltaError]] = {}
 
 
 def raised_in(text: str) -> DeltaError | None:
-    """An error of ours that a Python process raised and Spark's error quotes; None when there is none."""
+    """Return an error of ours that a Python process raised and Spark's error quotes; None when there is none."""
     match = _RAISED.search(text)
     raised = getattr(errors, match.group(1), None) if match else None
     if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
@@ -48,7 +48,7 @@ def raised_in(text: str) -> DeltaError | None:
 
 
 def to_spark(error: DeltaError) -> DeltaError:
-    """The error as an instance of its own class and of the PySpark exception that Spark users catch.
+    """Return the error as an instance of its own class and of the PySpark exception that Spark users catch.
 
     Args:
         error: Any error of this package.

@@ -65,13 +65,13 @@ class _Node:
 
 
 def to_expressions(filters: Sequence[Any]) -> tuple[Expr, ...]:
-    """Catalyst filter expressions of one conjunction -> our conjuncts; those that say nothing are left out."""
+    """Turn Catalyst filter expressions of one conjunction into our conjuncts; those that say nothing are left out."""
     converted = (_from_jvm(item) for item in filters)
     return tuple(expr for item in converted for expr in split_conjuncts(item) if not isinstance(expr, Unknown))
 
 
 def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
-    """The conjuncts of a DataFrame that is a filter over a scan, with the scan's logical column names.
+    """Return the conjuncts of a DataFrame that is a filter over a scan, with the scan's logical column names.
 
     Args:
         spark: The session.
@@ -85,12 +85,12 @@ def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
 
 
 def conjuncts_in(condition: Any) -> tuple[Expr, ...]:
-    """The conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
+    """Return the conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
     return tuple(split_conjuncts(_from_jvm(condition)))
 
 
 def literal_of(value: Any, data_type: str) -> Literal | None:
-    """A value as Spark holds it -> a literal; None where Python has no such value, such as a year beyond 9999.
+    """Turn a value as Spark holds it into a literal; None where Python has no such value, such as a year beyond 9999.
 
     Args:
         value: A number, text or bytes; days for a date, microseconds for a time.
@@ -119,7 +119,7 @@ def _from_jvm(expression: Any) -> Expr:
 
 
 def convert(nodes: Sequence[Mapping[str, Any]], fetch: Fetch, *, text: Callable[[], str] = lambda: "") -> Expr:
-    """A Catalyst expression as JSON -> our tree.
+    """Turn a Catalyst expression as JSON into our tree.
 
     Args:
         nodes: ``expression.toJSON()`` decoded: nodes in pre-order.

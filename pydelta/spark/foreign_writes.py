@@ -59,16 +59,16 @@ def refuse_foreign_write(spark: SparkSession, path: str, source: str) -> None:
     found = _table_above(spark, path)
     if found is not None:
         raise UnsafeOperationError(
-            f"{path} belongs to the Delta table at {found}, and the rows were to be written as {source}: no version of "
+            f"{path} belongs to the Delta table at {found}, but the rows were to be written as {source}: no version of "
             "the table would know the files, and overwriting would delete its log.",
-            hint='Write format("delta"), or INSERT INTO delta.`/path`; choose another folder for files of Spark. '
+            hint='Write format("delta"), or INSERT INTO delta.`/path`; choose another folder for other formats. '
             f"{CHECK}=false switches this check off.",
             table=found,
         )
 
 
 def refuse_foreign_target(spark: SparkSession, parts: tuple[str, ...]) -> None:
-    """``refuse_foreign_write`` for what a name stands for that is no Delta table.
+    """Refuse as ``refuse_foreign_write`` does, for a name that does not stand for a Delta table.
 
     Args:
         spark: The session.

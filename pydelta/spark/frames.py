@@ -74,12 +74,12 @@ _DETAIL_TYPES: Mapping[str, DataType] = {
 
 
 def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
-    """The newest version as a DataFrame."""
+    """Return the newest version as a DataFrame."""
     return scan_dataframe(spark, log.update(), pinned=False)
 
 
 def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
-    """The newest version with the id and the last version of each row."""
+    """Return the newest version with the id and the last version of each row."""
     snapshot = log.update()
     if not snapshot.properties.enable_row_tracking:
         raise UnsupportedFeatureError(
@@ -94,7 +94,7 @@ def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
 def history_frame(spark: SparkSession, log: DeltaLog, limit: int | None) -> DataFrame:
     """``describe_history`` as a DataFrame."""
     if limit is not None and limit <= 0:
-        raise InvalidArgumentError(f"A history of {limit} commits was asked for.", hint="Give a number above zero.")
+        raise InvalidArgumentError(f"The limit of the history is {limit}.", hint="Give a number above zero.")
     rows = describe_history(log.history(limit))
     return _frame(spark, rows, HISTORY_COLUMNS, _HISTORY_TYPES)
 
@@ -105,7 +105,7 @@ def detail_frame(spark: SparkSession, log: DeltaLog) -> DataFrame:
 
 
 def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
-    """The counts of a RESTORE as a DataFrame of one row."""
+    """Return the counts of a RESTORE as a DataFrame of one row."""
     names = (
         "table_size_after_restore",
         "num_of_files_after_restore",
@@ -119,7 +119,7 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
 
 
 def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
-    """The counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
+    """Return the counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
     schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
     return spark.createDataFrame([(log.uri, _row(result.metrics(), OPTIMIZE_METRICS))], schema)
 

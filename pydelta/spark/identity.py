@@ -44,7 +44,7 @@ class GivenValues:
     place: str | None = None
 
     def marks(self, written: RewriteOutput) -> Mapping[str, int]:
-        """By column, the value furthest in the direction of its step; columns without a row are absent.
+        """Return per column the value furthest in the direction of its step; columns without a row are absent.
 
         Args:
             written: By the job that wrote the rows: of several attempts, the one that ended well.
@@ -101,5 +101,7 @@ def _fixed(spark: SparkSession, rows: DataFrame) -> tuple[DataFrame, int]:
 def _value(identity: Identity, place: Column) -> Column:
     first, step = F.lit(identity.next).cast("long"), F.lit(identity.step).cast("long")
     value = F.try_add(first, F.try_multiply(step, place))
-    message = f"The values of the identity column {identity.column!r} are used up: the next one does not fit bigint."
+    message = (
+        f"The values of the identity column {identity.column!r} are used up: the next one does not fit into bigint."
+    )
     return F.coalesce(value, raised(F.lit(message)).cast("long"))

@@ -182,14 +182,14 @@ class DeltaFileIndex:
     # --- FileIndex -----------------------------------------------------------------------------------------
 
     def rootPaths(self) -> Any:
-        """The table's root and its log: two, since Spark's own file writer refuses to write into several roots.
+        """Return the table's root and its log: two, since Spark's own file writer refuses to write into several roots.
 
         It knows nothing of the log: overwriting a view of the table would delete the folder.
         """
         return self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
 
     def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
-        """The files to read, grouped by partition: exact for partition filters, generous for data filters."""
+        """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
         jvm, files = self._jvm, self.files
         frame = files.frame
         rows = None
@@ -216,7 +216,7 @@ class DeltaFileIndex:
         return jvm.directories(blocks, frame.height, rows)
 
     def partition_matches(self, filters: Sequence[Any], names: Mapping[str, str] | None = None) -> pl.DataFrame:
-        """The files of the partitions for which Spark finds all filters true.
+        """Return the files of the partitions for which Spark finds all filters true.
 
         Args:
             filters: Catalyst expressions over partition columns alone.
@@ -228,43 +228,43 @@ class DeltaFileIndex:
         return self.files.frame.filter(partitions.ordinals.is_in(chosen))
 
     def inputFiles(self) -> Any:
-        """URI-encoded paths of all files."""
+        """Return the URI-encoded paths of all files."""
         return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))
 
     def refresh(self) -> None:
-        """Nothing: the list of files is frozen."""
+        """Do nothing: the list of files is frozen."""
 
     def sizeInBytes(self) -> int:
-        """Sum of the files' sizes, for the planner's estimates."""
+        """Return the sum of the files' sizes, for the planner's estimates."""
         return self.files.size_bytes
 
     def partitionSchema(self) -> Any:
-        """The partition columns and the hidden ones."""
+        """Return the partition columns and the hidden ones."""
         return self._schema
 
     def metadataOpsTimeNs(self) -> Any:
-        """Not measured."""
+        """Return 0: it is not measured."""
         return self._jvm.none
 
     def isTimeTravel(self) -> bool:
-        """Whether the user named the version."""
+        """Tell whether the user named the version."""
         return self.files.pinned
 
     # --- identity ------------------------------------------------------------------------------------------
 
     def toString(self) -> str:
-        """Table, version and id, and a serial number by which ``find_index`` finds this object again."""
+        """Name table, version and id, and a serial number by which ``find_index`` finds this object again."""
         identity = self.files.identity
         subset = f", {identity.subset}" if identity.subset else ""
         return f"Delta[version={identity.version}, id={identity.table_id}{subset}, {self._root}]#{self._serial}"
 
     def equals(self, other: Any) -> bool:
-        """Same table id, location and version."""
+        """Compare table id, location and version."""
         found = find_index(other)
         return found is not None and found.files.identity == self.files.identity
 
     def hashCode(self) -> int:
-        """Consistent with ``equals``, within Java's int."""
+        """Compute a hash consistent with ``equals``, within Java's int."""
         return hash(self.files.identity) & 0x7FFFFFFF
 
     # --- parts ---------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class DeltaFileIndex:
 
 
 def find_index(location: Any) -> DeltaFileIndex | None:
-    """A ``FileIndex`` as the JVM hands it back -> our object behind it; None for any other index.
+    """Find our object behind a ``FileIndex`` that the JVM hands back; None for any other index.
 
     py4j gives a Python proxy that has been through the JVM back as a plain Java object, so it is known by its text.
     """

@@ -30,7 +30,7 @@ _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session
 
 
 def is_classic(spark: Any) -> bool:
-    """Whether the session runs in this process's JVM (and is no Spark Connect client)."""
+    """Tell whether the session runs in this process's JVM (and is not a Spark Connect client)."""
     return isinstance(spark, SparkSession) and hasattr(spark, "_jsparkSession")
 
 
@@ -98,7 +98,7 @@ class Jvm:
 
     @classmethod
     def of(cls, spark: SparkSession) -> Jvm:
-        """The bindings of a session, made on first use."""
+        """Return the bindings of a session, made on first use."""
         bound: Jvm | None = getattr(spark, _ATTRIBUTE, None)
         if bound is None:
             bound = cls(spark)
@@ -108,57 +108,57 @@ class Jvm:
     # --- small conversions ---------------------------------------------------------------------------------
 
     def seq(self, items: Iterable[Any]) -> Any:
-        """A Scala ``Seq`` of the items."""
+        """Return a Scala ``Seq`` of the items."""
         return self.python_utils.toSeq(list(items))
 
     def scala_map(self, items: Mapping[str, str]) -> Any:
-        """An immutable Scala ``Map``."""
+        """Return an immutable Scala ``Map``."""
         return self.python_utils.toScalaMap(dict(items))
 
     def indexed_seq(self, items: Iterable[Any]) -> Any:
-        """A Scala indexed sequence, which tree nodes take as their new children."""
+        """Return a Scala indexed sequence, which tree nodes take as their new children."""
         return self.seq(items).toIndexedSeq()
 
     def column_of(self, expression: Any) -> Any:
-        """The JVM's Column over a Catalyst expression, resolved or not."""
+        """Return the JVM's Column over a Catalyst expression, resolved or not."""
         return self._expression_utils.column(expression)
 
     def char_varchar_as_strings(self, struct: Any) -> Any:
-        """A StructType with char and varchar as strings whose metadata keeps the length."""
+        """Return a StructType with char and varchar as strings whose metadata keeps the length."""
         utilities = self.view.org.apache.spark.sql.catalyst.util.CharVarcharUtils
         return utilities.replaceCharVarcharWithStringInSchema(struct)
 
     def array(self, java_class: Any, items: Sequence[Any]) -> Any:
-        """A Java array of a class."""
+        """Return a Java array of a class."""
         result = self.gateway.new_array(java_class, len(items))
         for position, item in enumerate(items):
             result[position] = item
         return result
 
     def struct(self, schema_json: str) -> Any:
-        """Schema JSON -> ``StructType``."""
+        """Turn schema JSON into ``StructType``."""
         return self.data_type.fromJson(schema_json)
 
     def string_array(self, items: Sequence[str]) -> Any:
-        """``String[]`` in one call."""
+        """Make a ``String[]`` in one call."""
         if not items:
             return self.gateway.new_array(self.view.java.lang.String, 0)
         return self.strings.split("\x00".join(items), "\x00")
 
     def rest_of(self, target: Any, method: str, given: int) -> list[Any]:
-        """Default values of a Scala method's parameters after the first ``given`` ones, however many a version has."""
+        """Get the default values of a Scala method's parameters after the first ``given`` ones."""
         names = [str(item.getName()) for item in target.getClass().getMethods()]
         prefix = method + "$default$"
         positions = sorted(int(name.removeprefix(prefix)) for name in set(names) if name.startswith(prefix))
         return [getattr(target, f"{prefix}{position}")() for position in positions if position > given]
 
     def path_text(self, uri: Any) -> str:
-        """A ``java.net.URI`` -> a location as ``normalize_uri`` reads it: a local one encoded, any other as named."""
+        """Turn a ``java.net.URI`` into a location for ``normalize_uri``: a local one encoded, others as named."""
         text = str(uri.toString())
         return text if text.startswith("file:") else str(self.path(uri).toString())
 
     def location_uri(self, table_uri: str) -> Any:
-        """A normalised table URI -> ``java.net.URI``."""
+        """Turn a normalised table URI into ``java.net.URI``."""
         if table_uri.startswith("file:"):  # encoded already
             return self.view.java.net.URI("file:/" + table_uri.removeprefix("file:").lstrip("/"))
         return self.path(table_uri).toUri()
@@ -166,24 +166,24 @@ class Jvm:
     # --- settings ------------------------------------------------------------------------------------------
 
     def session_conf(self) -> dict[str, str]:
-        """All ``spark.*`` settings of the session, in one call."""
+        """Return all ``spark.*`` settings of the session, in one call."""
         settings = self.session.sessionState().conf().getAllConfs()
         return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
 
     def python_utils_map(self, scala_map: Any) -> Any:
-        """A Scala map -> ``java.util.Map``."""
+        """Turn a Scala map into ``java.util.Map``."""
         return self.view.scala.jdk.javaapi.CollectionConverters.asJava(scala_map)
 
     def time_zone(self) -> str:
-        """The session's time zone."""
+        """Return the session's time zone."""
         return str(self.session.sessionState().conf().sessionLocalTimeZone())
 
     def hadoop_conf(self) -> Any:
-        """The session's Hadoop configuration."""
+        """Return the session's Hadoop configuration."""
         return self.session.sessionState().newHadoopConf()
 
     def hadoop_options(self) -> dict[str, str]:
-        """The session's storage settings (``fs.*`` and kin) as plain options. May hold secrets: never log them."""
+        """Return the session's storage settings (``fs.*`` and kin). May hold secrets: never log them."""
         conf = self.hadoop_conf()
         options: dict[str, str] = {}
         for prefix in _STORAGE_PREFIXES:
@@ -197,12 +197,12 @@ class Jvm:
         return options
 
     def store_options(self) -> dict[str, str]:
-        """``hadoop_options``, and the log stores that settings of the session name."""
+        """Return ``hadoop_options``, and the log stores that settings of the session name."""
         conf = self.session_conf()
         return {**self.hadoop_options(), **{k: v for k, v in conf.items() if k.startswith("spark.pydelta.logStore.")}}
 
     def qualify(self, path: str) -> str:
-        """A location as a user writes it -> with scheme: a bare path is on the default file system."""
+        """Add the scheme to a location as a user writes it: a bare path is on the default file system."""
         if _scheme(path) is not None:
             return path
         default = str(self.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.hadoop_conf()).toString())
@@ -211,13 +211,13 @@ class Jvm:
         return str(self.path(self.path(default), path).toString()) if path.startswith("/") else path
 
     def default_location(self, name: str) -> str:
-        """Where a managed table of this name goes."""
+        """Tell where a managed table of this name goes."""
         identifier = self.session.sessionState().sqlParser().parseTableIdentifier(name)
         catalog = self.session.sessionState().catalog()
         return str(self.path(catalog.defaultTablePath(identifier)).toString())
 
     def to_dict(self, java_map: Any) -> dict[str, Any]:
-        """A ``java.util.Map`` of texts -> dict, in one call."""
+        """Turn a ``java.util.Map`` of texts into a dict, in one call."""
         mapper = self.view.com.fasterxml.jackson.databind.ObjectMapper()
         decoded: dict[str, Any] = json.loads(mapper.writeValueAsString(self.view.java.util.HashMap(java_map)))
         return decoded
@@ -225,25 +225,25 @@ class Jvm:
     # --- expressions ---------------------------------------------------------------------------------------
 
     def reference_names(self, expression: Any) -> list[str]:
-        """Names of the top-level columns an expression reads."""
+        """Return names of the top-level columns an expression reads."""
         references = expression.references().toSeq()
         return [str(references.apply(i).name()) for i in range(references.size())]
 
     def has_subquery(self, expression: Any) -> bool:
-        """Whether a query is inside the expression."""
+        """Tell whether a query is inside the expression."""
         nodes = json.loads(str(expression.toJSON()))
         suffixes = ("Subquery", "Exists", "ListQuery", "LateralSubquery")
         return any(str(node.get("class", "")).rsplit(".", 1)[-1].endswith(suffixes) for node in nodes)
 
     def conjunction(self, expressions: Sequence[Any]) -> Any:
-        """``AND`` of Catalyst expressions."""
+        """Join Catalyst expressions with ``AND``."""
         result = expressions[0]
         for expression in expressions[1:]:
             result = self.and_expression(result, expression)
         return result
 
     def bit_is_set(self, bits: Column, position: Column) -> Column:
-        """Whether a bit of a binary column is set, by a function of Spark's own that generated code calls directly.
+        """Test a bit of a binary column, by a function of Spark's own that generated code calls directly.
 
         Args:
             bits: Words of 64 bits, little-endian; there is no check of bounds.
@@ -260,7 +260,7 @@ class Jvm:
         return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
 
     def binary_search(self, ascending: Sequence[int] | Sequence[float] | Sequence[str], value: Column) -> Column:
-        """Position of a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
+        """Find a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
 
         The values go into the plan as one Java array, which generated code searches as it is: Spark's own expression
         copies its array for each row.
@@ -290,15 +290,15 @@ class Jvm:
         return scala_object(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
 
     def expression(self, column: Column) -> Any:
-        """The Catalyst expression of a Column."""
+        """Return the Catalyst expression of a Column."""
         return self.session.expression(column._jc)
 
     def to_list(self, seq: Any) -> list[Any]:
-        """A short Scala ``Seq`` -> list (one call an item)."""
+        """Turn a short Scala ``Seq`` into a list (one call per item)."""
         return [seq.apply(position) for position in range(seq.size())]
 
     def recent_partitions(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Typed partition rows of a snapshot: those of recent snapshots are kept, so that each query need not cast."""
+        """Return typed partition rows of a snapshot; recent ones are kept, so that not each query casts."""
         with self._partitions_lock:
             if key in self._partitions:
                 self._partitions.move_to_end(key)
@@ -313,16 +313,16 @@ class Jvm:
     # --- plans and frames ----------------------------------------------------------------------------------
 
     def frame(self, plan: Any) -> DataFrame:
-        """A logical plan -> DataFrame; a command in it runs at once."""
+        """Turn a logical plan into a DataFrame; a command in it runs at once."""
         return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
 
     def alias(self, attribute: Any, expression_id: Any | None = None) -> Any:
-        """An attribute under its own name with another id: the one given, or a new one."""
+        """Return an attribute under its own name with another id: the one given, or a new one."""
         chosen = self._named.newExprId() if expression_id is None else expression_id
         return self._alias.apply(attribute, attribute.name(), chosen, self.seq([]), self.none, self.seq([]))
 
     def union(self, plans: Sequence[Any]) -> Any:
-        """``UNION ALL`` by position."""
+        """Join plans by position, as ``UNION ALL`` does."""
         return self._union(self.seq(plans), False, False)
 
     def hide_column(self, project: Any, attribute: Any) -> None:
@@ -330,11 +330,11 @@ class Jvm:
         project.setTagValue(self._project_object.hiddenOutputTag(), self.seq([attribute]))
 
     def tag(self, name: str) -> Any:
-        """A mark that nodes of a plan can carry."""
+        """Return a mark that nodes of a plan can carry."""
         return self._tag(name)
 
     def rebalance(self, df: DataFrame, keys: Sequence[Column], part_bytes: int) -> DataFrame:
-        """A shuffle by ``keys`` (to no key at random) into parts of about that many bytes, small ones merged."""
+        """Add a shuffle by ``keys`` (random without keys) into parts of about that many bytes, small ones merged."""
         expressions = self.seq([self.expression(key) for key in keys])
         plan = df._jdf.queryExecution().analyzed()
         # A number that goes through py4j comes out as an Integer where it is small, and Spark expects a Long.
@@ -342,34 +342,34 @@ class Jvm:
         return self.frame(self._rebalance(expressions, plan, self.none, size))
 
     def one_row(self, columns: Sequence[Column]) -> DataFrame:
-        """A DataFrame of one row of constants, which no job computes."""
+        """Return a DataFrame of one row of constants, which no job computes."""
         nothing = self.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
         return self.frame(self.project(self.seq([self.expression(column) for column in columns]), nothing))
 
     def no_rows(self) -> Any:
-        """The plan without a column and without a row."""
+        """Return the plan without a column and without a row."""
         return self.local_relation.apply(self.struct_type())
 
     def nothing(self) -> DataFrame:
-        """The DataFrame without a column and without a row that a command gives."""
+        """Return the DataFrame without a column and without a row that a command gives."""
         return self.frame(self.no_rows())
 
     def bound(self, query: Any) -> Any:
-        """A statement with parameters -> the same with their values in place."""
+        """Put the values of its parameters into a statement."""
         return scala_object(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
 
     def parse(self, text: str) -> Any:
-        """Spark's own parser."""
+        """Return Spark's own parser."""
         return self.session.sessionState().sqlParser().parsePlan(text)
 
     def file_relation(self, index: Any, *, partition_schema: Any, data_schema: Any, options: Mapping[str, str]) -> Any:
-        """A ``HadoopFsRelation`` that reads Parquet through a file index."""
+        """Return a ``HadoopFsRelation`` that reads Parquet through a file index."""
         return self.relation(
             index, partition_schema, data_schema, self.none, self.parquet(), self.scala_map(options), self.session
         )
 
     def rows_of(self, table: pa.Table, casts: Sequence[str]) -> Any:
-        """Arrow table -> ``InternalRow[]``; each column is cast to the given SQL type by Spark, in the session's zone.
+        """Turn an Arrow table into ``InternalRow[]``; Spark casts each column to its SQL type, in the session's zone.
 
         Every column is text, or has the type already where its entry in ``casts`` is empty.
         """
@@ -390,24 +390,24 @@ class Jvm:
 
     @staticmethod
     def struct_json(schema: pa.Schema) -> str:
-        """Arrow schema of text, integer and binary columns -> Spark schema JSON."""
+        """Turn an Arrow schema of text, integer and binary columns into Spark schema JSON."""
         names = {pa.string(): "string", pa.int32(): "integer", pa.int64(): "long", pa.binary(): "binary"}
         fields = [{"name": f.name, "type": names[f.type], "nullable": True, "metadata": {}} for f in schema]
         return json.dumps({"type": "struct", "fields": fields})
 
     def new_list(self) -> Any:
-        """An empty ``java.util.List``."""
+        """Return an empty ``java.util.List``."""
         return self.view.java.util.ArrayList()
 
     def rows_list(self, rows: Any) -> Any:
-        """``InternalRow[]`` -> ``java.util.List``."""
+        """Turn ``InternalRow[]`` into ``java.util.List``."""
         count = len(rows)
         objects = self.gateway.new_array(self.object_class, count)  # py4j finds no method for a typed array
         self.java_system.arraycopy(rows, 0, objects, 0, count)
         return self.arrays.asList(objects)
 
     def filter_ordinals(self, filters: Sequence[Any], attributes: Sequence[Any], ordinal: Any, rows: Any) -> list[int]:
-        """Which of the rows satisfy all filters, by Spark's own evaluation.
+        """Tell which of the rows satisfy all filters, by Spark's own evaluation.
 
         Args:
             filters: Catalyst expressions over ``attributes``.
@@ -436,7 +436,7 @@ class Jvm:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """While this session is the active one, whose settings Spark's rules and look-ups use."""
+        """Make this session the active one for the block: Spark's rules and look-ups use its settings."""
         sessions = self.view.org.apache.spark.sql.SparkSession
         before = sessions.getActiveSession()
         sessions.setActiveSession(self.session)
@@ -455,7 +455,7 @@ class Jvm:
                 field.get(manager).remove(name)
 
     def storage_level(self, level: Any) -> Any:
-        """PySpark's storage level -> the JVM's; None for the default of ``cacheTable``."""
+        """Turn PySpark's storage level into the JVM's; None for the default of ``cacheTable``."""
         if level is None:
             return self.view.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
         return self.spark.sparkContext._getJavaStorageLevel(level)
@@ -463,7 +463,7 @@ class Jvm:
     # --- files ---------------------------------------------------------------------------------------------
 
     def directories(self, blocks: Iterable[memoryview], count: int, rows: Any | None) -> Any:
-        """Encoded file statuses -> Scala ``Seq[PartitionDirectory]``.
+        """Turn encoded file statuses into Scala ``Seq[PartitionDirectory]``.
 
         Args:
             blocks: ``count`` records in all, as ``statuses.encode_statuses`` makes them.
@@ -477,7 +477,7 @@ class Jvm:
 
 
 def scala_object(package: Any, name: str) -> Any:
-    """A Scala object."""
+    """Return a Scala object."""
     return getattr(getattr(package, name + "$"), "MODULE$")
 
 
@@ -580,5 +580,5 @@ class _Bulk:
 
 
 def java_class_name(value: JavaObject) -> str:
-    """Full class name of a JVM object."""
+    """Return the full class name of a JVM object."""
     return str(value.getClass().getName())

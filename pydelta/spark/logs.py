@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
-    """Name the table in an error, and give it the PySpark base class that Spark users catch."""
+    """Return name the table in an error, and give it the PySpark base class that Spark users catch."""
     try:
         if log is None:
             yield
@@ -46,7 +46,7 @@ def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
 
 
 def active_session(spark: SparkSession | None) -> SparkSession:
-    """The session given, or the active one."""
+    """Return the session given, or the active one."""
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise DeltaEnvironmentError("There is no active Spark session.", hint="Make one with pydelta.session().")
@@ -54,7 +54,7 @@ def active_session(spark: SparkSession | None) -> SparkSession:
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """The engine's settings as the session has them."""
+    """Return the engine's settings as the session has them."""
     return Settings.resolve(Jvm.of(spark).session_conf())
 
 
@@ -66,7 +66,7 @@ def forget_version(spark: SparkSession, settings: Settings) -> None:
 
 
 def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
-    """The log of the table at a path, with the session's storage options and settings."""
+    """Return the log of the table at a path, with the session's storage options and settings."""
     jvm = Jvm.of(spark)
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
     options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}

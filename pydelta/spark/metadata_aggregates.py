@@ -45,11 +45,11 @@ _SUFFIXES: Final = {"long": "L", "bigint": "L", "integer": "", "short": "S", "by
 
 
 def answer_all(spark: SparkSession, plan: Any) -> Any | None:
-    """An analysed plan with every aggregate in it answered that can be; None when there is none.
+    """Answer every aggregate in an analysed plan that can be answered; None when there is none.
 
     Args:
         spark: The session.
-        plan: An analysed logical plan that is no command.
+        plan: An analysed logical plan that is not a command.
     """
     jvm = Jvm.of(spark)
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
@@ -70,7 +70,7 @@ def answer_all(spark: SparkSession, plan: Any) -> Any | None:
 
 
 def answer(spark: SparkSession, plan: Any) -> Any | None:
-    """The plan of one row that answers an aggregate; None where only a scan can.
+    """Make the plan of one row that answers an aggregate; None where only a scan can.
 
     Args:
         spark: The session.
@@ -82,7 +82,7 @@ def answer(spark: SparkSession, plan: Any) -> Any | None:
 
 
 def count_rows(spark: SparkSession, plan: Any) -> int | None:
-    """How many rows an analysed plan gives, when it only shows the rows of a Delta table; else None."""
+    """Tell how many rows an analysed plan gives, when it only shows the rows of a Delta table; else None."""
     if not settings_of(spark).metadata_query:
         return None
     relation = _relation(spark, plan)
@@ -99,7 +99,7 @@ def install() -> None:
 
 
 def answered_frame(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The frame of a query, or the same with its aggregates answered."""
+    """Answer the aggregates of a query, and return its frame, or the same frame."""
     plan = answer_all(spark, frame._jdf.queryExecution().analyzed())
     return frame if plan is None else Jvm.of(spark).frame(plan)
 

@@ -2,7 +2,7 @@
 
 ``spark.sql.parquet.filterPushdown`` is off while rows that match are looked for: on its way to Parquet a constant
 passes through Java's old calendar and text classes, and comes out as another one where these have none such (the days
-of October 1582 that were left out, text that is no UTF-8) or tell apart what SQL does not (the zeros of both signs).
+of October 1582 that were left out, text that is not UTF-8) or tell apart what SQL does not (the zeros of both signs).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def _key(spark: Any) -> str | None:
 
 
 def is_enabled(spark: Any) -> bool:
-    """Whether the session's routes go to this engine."""
+    """Tell whether the session's routes go to this engine."""
     if not _enabled:
         return False
     key = _key(spark)

@@ -39,7 +39,7 @@ _SPARKS_DATABASE: Final = "metastore_db"
 
 
 def local_settings(given: Mapping[str, str], *, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Settings that keep a local session from making folders in the current one; none where anything says where.
+    """Return settings that keep a local session from making folders in the current one; none where anything says where.
 
     Args:
         given: Settings of the session that is about to be made, its master among them if there is one.
@@ -61,7 +61,7 @@ def local_settings(given: Mapping[str, str], *, environment: Mapping[str, str] =
 
 
 def own_warehouse() -> Path:
-    """The folder of managed tables of local sessions started here; made if need be, removed if it stays empty."""
+    """Return the folder of managed tables of local sessions started here; removed if it stays empty."""
     here = Path.cwd()
     old = here / _SPARKS_OWN
     if old.is_dir():
@@ -80,7 +80,7 @@ def own_warehouse() -> Path:
 
 
 def own_catalog(folder: Path) -> dict[str, str]:
-    """Settings of a catalog that outlives the session: Derby in a folder."""
+    """Return settings of a catalog that outlives the session: Derby in a folder."""
     return {
         CATALOG: "hive",
         _DATABASE: f"jdbc:derby:;databaseName={folder / '_catalog'};create=true",

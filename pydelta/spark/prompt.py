@@ -196,7 +196,7 @@ def run_sql(
     limit: int | None = None,
     **session: Any,
 ) -> int:
-    """What ``pydelta sql`` does: scripts where there are any, standard input where nobody types, else a prompt.
+    """Run ``pydelta sql``: scripts where there are any, standard input where nobody types, else a prompt.
 
     Args:
         statements: Scripts as they are.

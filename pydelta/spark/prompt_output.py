@@ -112,12 +112,12 @@ def _draw(
 
 
 def exit_code(error: BaseException) -> int:
-    """What our errors say of themselves (``pydelta.errors``); 1 for those of others."""
+    """Return the exit code of an error: our errors say theirs (``pydelta.errors``); 1 for others."""
     return error.exit_code if isinstance(error, DeltaError) else 1
 
 
 def explained(error: BaseException) -> str:
-    """An error in one line; for a syntax error the line of the statement and a caret, for ours the next step, below."""
+    """Explain an error in one line; a syntax error also shows its line with a caret, ours the next step."""
     if not isinstance(error, DeltaError):
         error = raised_in(str(error)) or error  # ours, quoted by Spark with the stack that it came through
     text = str(error).strip() or type(error).__name__

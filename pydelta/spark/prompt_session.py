@@ -31,7 +31,7 @@ def prompt_session(
     metastore: str | None = None,
     verbose: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session for as long as the prompt is open.
+    """Open a session for as long as the prompt is open.
 
     Args:
         master: Cluster to use; None for what the configuration says, else all local cores.

@@ -23,7 +23,7 @@ __all__ = ["quiet_session"]
 def quiet_session(
     app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False
 ) -> SparkSession:
-    """``session`` for programs that people look at: what goes wrong at the start is told in one line.
+    """Open a ``session`` for programs that people look at: what goes wrong at the start is told in one line.
 
     Args:
         app_name: Name of the application.

@@ -43,7 +43,7 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
         if changes is not None:
             if travel is not None:
                 raise InvalidArgumentError(
-                    "A change data feed and a version to travel to are both asked for.",
+                    "Both a change data feed and a version to travel to were asked for.",
                     hint="Leave the version out of the path.",
                 )
             return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)

@@ -37,7 +37,7 @@ class PlanFunction:
         self.error: BaseException | None = None
 
     def applyOrElse(self, plan: Any, default: Any) -> Any:  # noqa: N802
-        """The replacement, or the node itself. The first error is kept for ``transform`` to raise."""
+        """Return the replacement, or the node itself. The first error is kept for ``transform`` to raise."""
         if self.error is not None:
             return plan
         try:
@@ -48,15 +48,15 @@ class PlanFunction:
         return plan if replaced is None else replaced
 
     def isDefinedAt(self, plan: Any) -> bool:  # noqa: N802
-        """Everywhere."""
+        """Return true everywhere."""
         return True
 
     def apply(self, plan: Any) -> Any:
-        """As ``applyOrElse``."""
+        """Apply as ``applyOrElse`` does."""
         return self.applyOrElse(plan, None)
 
     def toString(self) -> str:  # noqa: N802
-        """A name for logs."""
+        """Return a name for logs."""
         return "PlanFunction"
 
 
@@ -74,7 +74,7 @@ def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
 
 
 def indexes_in(plan: Any) -> list[DeltaFileIndex]:
-    """The engine's scans among a plan's leaves; those inside subquery expressions are not looked for."""
+    """Find the engine's scans among a plan's leaves; those inside subquery expressions are not looked for."""
     leaves = plan.collectLeaves()
     found = (_index_of(leaves.apply(position)) for position in range(leaves.size()))
     return [index for index in found if index is not None]
@@ -90,7 +90,7 @@ def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
 
 
 def is_table_scan(jvm: Jvm, plan: Any) -> bool:
-    """Whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
+    """Tell whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
     if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
         return all(index.files.shared for index in indexes_in(plan))
     index = _index_of(plan)
@@ -104,7 +104,7 @@ def with_newest(
     *,
     scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame],
 ) -> Any:
-    """An analysed plan with each unpinned scan moved to the newest version of its table.
+    """Move each unpinned scan of an analysed plan to the newest version of its table.
 
     Args:
         spark: The session.

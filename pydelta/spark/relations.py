@@ -51,7 +51,7 @@ _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
 
 
 def named_tables(jvm: Jvm, plan: Any) -> Any:
-    """A parsed statement in which ``IDENTIFIER(expression)`` is the name that the expression gives."""
+    """Replace ``IDENTIFIER(expression)`` in a parsed statement by the name that the expression gives."""
     if _BY_EXPRESSION not in str(plan.treeString()):
         return plan
 
@@ -64,7 +64,7 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
     def named(node: Any) -> Any:
         row = jvm.one_row([Column(jvm.column_of(node.identifierExpr())).alias("name")]).first()
         if row is None or row[0] is None:
-            raise BindError(f"{node.identifierExpr().sql()} is null, and was to be the name of a table.")
+            raise BindError(f"{node.identifierExpr().sql()} is null, but should be the name of a table.")
         parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(str(row[0]))
         return node.planBuilder().apply(parts, node.children())
 
@@ -87,7 +87,7 @@ class RelationResolver:
         self.replaced = 0
 
     def statement(self, plan: Any) -> Any | None:
-        """A parsed statement with its Delta relations replaced; None when it has none."""
+        """Replace the Delta relations of a parsed statement; None when it has none."""
         self._statement = str(plan.nodeName())
         if self._statement in _WRITES_ITS_FIRST_CHILD:
             self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
@@ -115,7 +115,7 @@ class RelationResolver:
         return self._entries[parts]
 
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
-        """The plan that a name stands for; None when it is no Delta table and no view over one."""
+        """Find the plan that a name stands for; None when it is neither a Delta table nor a view over one."""
         entry = self._entry(parts)
         if entry is None and travel is None:
             short, at = split_name_version(parts)
@@ -135,7 +135,7 @@ class RelationResolver:
         return None
 
     def reads_delta(self, view: ViewEntry) -> bool:
-        """Whether a Delta table is among what a view, one made by SQL, reads."""
+        """Tell whether a view that SQL made reads a Delta table."""
         before = self.replaced
         return self._view(view) is not None and self.replaced > before
 
@@ -164,7 +164,7 @@ class RelationResolver:
             plan = with_newest(self._spark, view.plan, self._newest, scan_of=self._physical)
             if plan is None:
                 raise SchemaMismatchError(
-                    f"The view {'.'.join(view.qualifier)} was made of a DataFrame over a Delta table whose columns "
+                    f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
                     "have changed since.",
                     hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
                 )
@@ -263,7 +263,7 @@ class RelationResolver:
         if function == "table_changes":
             entry = self._entry(self._within(parse_identifier(self._spark, location), namespace))
             if not isinstance(entry, DeltaEntry):
-                raise TableNotFoundError(f"{location} is no Delta table that the session's catalog knows.")
+                raise TableNotFoundError(f"{location} is not a Delta table in the session's catalog.")
             location = entry.location
         wanted = changes_from_options(self._spark, options)
         assert wanted is not None

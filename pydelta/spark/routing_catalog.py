@@ -37,7 +37,7 @@ def install() -> None:
 
 
 def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
-    """``spark.table(name)``: None when the name stands for nothing of this engine's."""
+    """Answer ``spark.table(name)``; None when the name stands for nothing of this engine's."""
     plan = RelationResolver(spark).table(parse_identifier(spark, name), travel_from_options(options or {}))
     return None if plan is None else Jvm.of(spark).frame(plan)
 

@@ -99,7 +99,8 @@ def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = Fal
     """A statement that only this engine knows; those take no parameters."""
     if args and is_ours(text, spark_refuses=spark_refuses):
         raise InvalidArgumentError(
-            "Statements that Spark's parser does not know take no parameters.", hint="Format the values into the text."
+            "Statements that Spark's parser does not know cannot have parameters.",
+            hint="Format the values into the text.",
         )
     return run_text(spark, text, spark_refuses=spark_refuses)
 
@@ -163,7 +164,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         with user_errors():
             if schema is not None or self._jreader.userSpecifiedSchema().isDefined():
                 raise InvalidArgumentError(
-                    "A schema was given for reading a Delta table, which has one of its own.",
+                    "A schema was given for reading a Delta table, which already has one.",
                     hint="Leave out .schema(…) and select or cast columns afterwards.",
                 )
             self.options(**options)

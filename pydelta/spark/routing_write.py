@@ -44,7 +44,7 @@ def install(spark: SparkSession | None = None) -> None:
 
 
 def uninstall(spark: SparkSession | None = None) -> None:
-    """Nothing to undo for one session; ``patches.restore_all`` puts the methods back after the last one."""
+    """Do nothing for one session; ``patches.restore_all`` puts the methods back after the last one."""
     del spark
 
 
@@ -71,7 +71,7 @@ def _save(original: Callable[..., None]) -> Callable[..., None]:
             target = path if path is not None else given.get("path")
             if not isinstance(target, str) or not target:
                 raise InvalidArgumentError(
-                    "A Delta table was to be written, and no path was given.",
+                    "No path was given for the Delta table to write.",
                     hint='Write df.write.format("delta").save(path), or saveAsTable(name).',
                 )
             write_path(self._spark, self._df, target, mode=_mode(self), options=given, partition_by=_partitions(self))
@@ -142,7 +142,7 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                 self.mode("overwrite" if overwrite else "append")
             if _partitions(self) is not None:
                 raise InvalidArgumentError(
-                    "insertInto takes the table's own partitioning, and partitionBy was called.",
+                    "insertInto uses the table's own partitioning, but partitionBy was called.",
                     hint="Leave partitionBy out.",
                 )
             mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
@@ -193,7 +193,7 @@ def _partitions(writer: DataFrameWriter) -> list[str] | None:
     jvm = Jvm.of(writer._spark)
     if writer._jwrite.numBuckets().isDefined():
         raise UnsupportedFeatureError(
-            "bucketBy was called, and a Delta table has no buckets.", features=("bucketBy",), hint="Leave it out."
+            "bucketBy was called, but a Delta table has no buckets.", features=("bucketBy",), hint="Leave it out."
         )
     columns = writer._jwrite.partitioningColumns()
     return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None

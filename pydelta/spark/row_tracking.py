@@ -38,12 +38,12 @@ TRACKING_HIDDEN: Final = (
 
 
 def tracked_fields(properties: TableProperties) -> tuple[StructField, ...]:
-    """The materialised columns, as data columns of the scan; none where the table has none."""
+    """Return the materialised columns, as data columns of the scan; none where the table has none."""
     return tuple(StructField(name, PrimitiveType("long")) for name in materialized_columns(properties))
 
 
 def tracking_columns(scanned: DataFrame, properties: TableProperties) -> tuple[Column, Column]:
-    """``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` over a scan that has ``TRACKING_HIDDEN`` and ``tracked_fields``."""
+    """Compute ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` over a scan with ``TRACKING_HIDDEN``, ``tracked_fields``."""
     row_id = scanned[_BASE] + F.col("_metadata.row_index")
     version: Column = scanned[_DEFAULT]
     names = materialized_columns(properties)

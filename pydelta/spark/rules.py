@@ -25,7 +25,7 @@ _CONSTRAINT: Final = "delta.constraints."
 
 
 def check_definition(spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
-    """Nothing, when what a new table's definition says in SQL can be computed for its rows.
+    """Check that the SQL in a new table's definition can be computed for its rows.
 
     Args:
         spark: The session.
@@ -33,7 +33,7 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
         properties: For CHECK constraints.
 
     Raises:
-        ParseError: A text is no expression.
+        ParseError: A text is not an expression.
         BindError: It names a column that is not there, or a generation expression names a generated column.
         InvalidArgumentError: It is not deterministic, holds a subquery, or a default is none of its column's type.
     """
@@ -77,7 +77,7 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     """See ``SchemaEngine.check_default``. The expression is computed once, to see that it can be.
 
     Raises:
-        ParseError: It is no expression.
+        ParseError: It is not an expression.
         BindError: It names a column.
         InvalidArgumentError: Its value is none of the column's type.
     """
@@ -94,14 +94,14 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
         given = one.select(F.expr(expression).isNull().alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
-            f"The default {expression!r} is no value of type {data_type}: {_first_line(error)}", hint=hint
+            f"The default {expression!r} is not a value of type {data_type}: {_first_line(error)}", hint=hint
         ) from error
     if row is not None and row[0] is None and given is not None and not given[0]:
-        raise InvalidArgumentError(f"The default {expression!r} is no value of type {data_type}.", hint=hint)
+        raise InvalidArgumentError(f"The default {expression!r} is not a value of type {data_type}.", hint=hint)
 
 
 def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:
-    """How many rows there are for which a condition is not true (false or null), and one of them as JSON.
+    """Count the rows for which a condition is not true (false or null), and give one of them as JSON.
 
     Args:
         rows: The table's rows.

@@ -91,7 +91,7 @@ def scan_dataframe(
     with_row_index: bool = False,
     with_row_tracking: bool = False,
 ) -> DataFrame:
-    """The rows of a snapshot, read by the JVM.
+    """Read the rows of a snapshot, by the JVM.
 
     Args:
         spark: A classic session.
@@ -139,7 +139,7 @@ def scan_matched(
     *,
     with_row_tracking: bool = False,
 ) -> DataFrame:
-    """The live rows of files, each with whether it is one of those that were found before.
+    """Read the live rows of files, each with whether it is one of those that were found before.
 
     Args:
         spark: A classic session.
@@ -189,7 +189,7 @@ def _scan_matched(
 
 
 def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataFrame, condition: Any) -> pl.DataFrame:
-    """The files whose partition values make a condition true, as Spark reads and evaluates them.
+    """Find the files whose partition values make a condition true, as Spark reads and evaluates them.
 
     Args:
         spark: A classic session.
@@ -220,7 +220,7 @@ def physical_scan(
     ids: dict[str, Any] | None = None,
     bitmaps: Mapping[tuple[str, str, str], VectorReader] = NO_BITMAPS,
 ) -> DataFrame:
-    """The live rows of files, with physical names.
+    """Read the live rows of files, with physical names.
 
     Files without a deletion vector keep the plain scan; those with one are a relation of their own.
 
@@ -270,7 +270,7 @@ def make_relation(
     shared: bool,
     prune: Pruner | None = None,
 ) -> Any:
-    """A ``HadoopFsRelation`` over files of a snapshot; the columns of ``bitmaps`` (see ``ScanFiles``) are its last.
+    """Make a ``HadoopFsRelation`` over files of a snapshot; columns of ``bitmaps`` (``ScanFiles``) come last.
 
     Files that are not the snapshot's own come with a ``prune`` of their own.
     """

@@ -22,7 +22,7 @@ __all__ = ["configure_spark_with_delta_pip", "session"]
 def session(
     app_name: str = "pydelta", *, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A classic session with the engine enabled: the running one, or a new one.
+    """Return a classic session with the engine enabled: the running one, or a new one.
 
     A new local one makes no folder where it is started: see ``places`` for where managed tables go.
 
@@ -56,7 +56,7 @@ def session(
 def configure_spark_with_delta_pip(
     spark_session_builder: _Session.Builder, extra_packages: Sequence[str] | None = None
 ) -> _Session.Builder:
-    """The builder as it is: this engine needs no package of the JVM.
+    """Return the builder as it is: this engine needs no package of the JVM.
 
     Here so that code that calls it runs unchanged; call ``pydelta.enable`` on the session that the builder makes.
 

@@ -35,7 +35,7 @@ __all__ = ["alter", "drop", "no_partitions", "rename"]
 
 
 def alter(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Any ``ALTER TABLE`` that changes the definition, and ``COMMENT ON``."""
+    """Run any ``ALTER TABLE`` that changes the definition, and ``COMMENT ON``."""
     target = _target(nodes, _table(node))
     if target is None:
         return None
@@ -155,7 +155,7 @@ def _position(position: Any | None) -> First | After | None:
 
 
 def drop(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``DROP TABLE [IF EXISTS] name [PURGE]``: a managed table's files go with it, an external one's stay."""
+    """Run ``DROP TABLE [IF EXISTS] name [PURGE]``: a managed table's files go with it, an external one's stay."""
     parts = nodes.parts(node.child())
     if parts is None:
         return None
@@ -167,7 +167,7 @@ def drop(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def rename(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``ALTER TABLE name RENAME TO other``."""
+    """Run ``ALTER TABLE name RENAME TO other``."""
     if bool(node.isView()):
         return None
     target = _target(nodes, node.child())
@@ -179,7 +179,7 @@ def rename(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def no_partitions(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Statements on partitions and files that a Delta table's log answers by itself."""
+    """Refuse statements on partitions and files that a Delta table's log answers by itself."""
     table = node.table() if str(node.nodeName()) in ("AddPartitions", "DropPartitions", "RenamePartitions") else None
     target = nodes.target(node.child() if table is None else table)
     if target is None or target.entry.twin:

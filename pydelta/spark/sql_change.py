@@ -37,7 +37,7 @@ _CLAUSES = (
 
 
 def delete(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``DELETE FROM table [WHERE …]``."""
+    """Run ``DELETE FROM table [WHERE …]``."""
     target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
@@ -46,15 +46,15 @@ def delete(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``TRUNCATE TABLE table``: every row goes, the history stays."""
+    """Run ``TRUNCATE TABLE table``: every row goes, the history stays."""
     target = nodes.target(node.table())
     if target is None:
         return None
     if str(node.nodeName()) == "TruncatePartition":
         raise UnsupportedFeatureError(
-            f"{target.name} is a Delta table: its partitions are not truncated one by one.",
+            f"{target.name} is a Delta table: TRUNCATE cannot name a partition.",
             features=("TRUNCATE … PARTITION",),
-            hint=f"Write DELETE FROM {target.name} WHERE …, which touches no file either.",
+            hint=f"Write DELETE FROM {target.name} WHERE …, which reads no data file either.",
         )
     _delete(nodes, target, None)
     return nodes.jvm.nothing()
@@ -69,7 +69,7 @@ def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame
 
 
 def update(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``UPDATE table SET … [WHERE …]``."""
+    """Run ``UPDATE table SET … [WHERE …]``."""
     target = nodes.target(node.table(), changes=True)
     if target is None:
         return None
@@ -89,7 +89,7 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def merge(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON … WHEN …``."""
+    """Run ``MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON … WHEN …``."""
     target = nodes.target(node.targetTable(), changes=True)
     if target is None:
         return None
@@ -160,12 +160,12 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
     field = schema.field(names[0])
     if field is None or len(names) > 1:
         raise BindError(
-            f"DEFAULT stands for {'.'.join(names)}, which is no column of the table.",
+            f"DEFAULT stands for {'.'.join(names)}, which is not a column of the table.",
             hint=f"The table's columns are: {', '.join(schema.names)}.",
         )
     if "delta.identity.step" in field.metadata:
         raise InvalidArgumentError(
-            f"DEFAULT stands for {field.name!r}, an identity column: rows that do not name it get a value.",
+            f"DEFAULT stands for {field.name!r}, an identity column: its values are computed if it is left out.",
             hint="Leave the column out.",
         )
     return absent(field)

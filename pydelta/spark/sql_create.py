@@ -44,7 +44,7 @@ class _New:
 
 
 def create(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name (columns) USING delta …``."""
+    """Run ``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name (columns) USING delta …``."""
     new = _new(nodes, node)
     if new is None:
         return None
@@ -70,7 +70,7 @@ def create(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def create_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name USING delta … AS query``."""
+    """Run ``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name USING delta … AS query``."""
     new = _new(nodes, node)
     if new is None:
         return None
@@ -111,7 +111,7 @@ def create_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] …``: the definition without the rows."""
+    """Run ``CREATE TABLE [IF NOT EXISTS] name LIKE source [USING delta] …``: the definition without the rows."""
     if str(node.nodeName()) == "CreateTableLikeCommand":  # Spark 4.1
         parts, source = nodes.identifier(node.targetTable()), nodes.identifier(node.sourceTable())
         uri = nodes.optional(node.fileFormat().locationUri())
@@ -153,7 +153,7 @@ def create_like(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def _new(nodes: Nodes, node: Any) -> _New | None:
-    """What is to be made; None when it is no Delta table."""
+    """What is to be made; None when it is not a Delta table."""
     parts = nodes.parts(node.name())
     if parts is None:
         return None
@@ -210,18 +210,18 @@ def _exists(nodes: Nodes, new: _New) -> bool:
 
 
 def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``: a view of the table there."""
+    """Run ``CREATE TEMPORARY VIEW name USING delta OPTIONS (path '…')``: a view of the table there."""
     if str(node.provider()).lower() != _PROVIDER:
         return None
     options = nodes.mapping(node.options())
     path = next((value for key, value in options.items() if key.lower() == "path"), None)
     if path is None:
         raise InvalidArgumentError(
-            "CREATE TEMPORARY VIEW … USING delta names no table.", hint="Add OPTIONS (path '/path/to/table')."
+            "CREATE TEMPORARY VIEW … USING delta does not name a table.", hint="Add OPTIONS (path '/path/to/table')."
         )
     if node.userSpecifiedSchema().isDefined():
         raise InvalidArgumentError(
-            "A schema was given for a view of a Delta table, which has one of its own.",
+            "A schema was given for a view of a Delta table, which already has one.",
             hint="Leave the columns out, or write CREATE TEMPORARY VIEW … AS SELECT.",
         )
     rest = {key: value for key, value in options.items() if key.lower() != "path"}
@@ -229,7 +229,8 @@ def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
     database, name = nodes.optional(node.tableIdent().database()), str(node.tableIdent().table())
     if database is not None:
         raise InvalidArgumentError(
-            f"{database}.{name}: a temporary view has no database.", hint=f"Write CREATE TEMPORARY VIEW {name} …."
+            f"{database}.{name}: a temporary view cannot have a database.",
+            hint=f"Write CREATE TEMPORARY VIEW {name} ….",
         )
     where = "GlobalTempView" if bool(getattr(node, "global")()) else "TempView"
     getattr(frame, f"createOrReplace{where}" if bool(node.replace()) else f"create{where}")(f"`{name}`")

@@ -131,7 +131,7 @@ def _refuse_changes(nodes: Nodes, script: Any) -> None:
                 ours = any(nodes.target(item, changes=kind in _CHANGES_ROWS) is not None for item in about)
             if ours:
                 raise UnsupportedFeatureError(
-                    f"BEGIN … END has a statement on a Delta table that is no query ({kind}): Spark runs it by itself.",
+                    f"BEGIN … END holds a change of a Delta table ({kind}), which Spark would run by itself.",
                     features=("BEGIN … END",),
                     hint="Run the statements one by one, each with spark.sql.",
                 )

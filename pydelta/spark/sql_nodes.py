@@ -90,31 +90,31 @@ class Nodes:
         self.jvm = Jvm.of(spark)
 
     def items(self, seq: Any) -> list[Any]:
-        """A Scala sequence."""
+        """Read a Scala sequence."""
         return list(self.jvm.to_list(seq))
 
     def names(self, seq: Any) -> tuple[str, ...]:
-        """A Scala sequence of strings."""
+        """Read a Scala sequence of strings."""
         return tuple(str(item) for item in self.jvm.to_list(seq))
 
     def mapping(self, scala_map: Any) -> dict[str, str]:
-        """A Scala map of strings."""
+        """Read a Scala map of strings."""
         return dict(self.jvm.to_dict(self.jvm.python_utils_map(scala_map)))
 
     def parts(self, node: Any) -> tuple[str, ...] | None:
-        """The name that a relation, table or identifier node holds; None for any other node."""
+        """Read the name that a relation, table or identifier node holds; None for any other node."""
         kind = str(node.nodeName())
         if kind in _NAMED:
             return self.names(node.multipartIdentifier())
         return self.names(node.nameParts()) if kind == "UnresolvedIdentifier" else None
 
     def identifier(self, identifier: Any) -> tuple[str, ...]:
-        """A Scala ``TableIdentifier`` -> its parts."""
+        """Turn a Scala ``TableIdentifier`` into its parts."""
         given = (self.optional(identifier.catalog()), self.optional(identifier.database()), identifier.table())
         return tuple(str(part) for part in given if part is not None)
 
     def target(self, node: Any, *, changes: bool = False) -> Target | None:
-        """The Delta table that a relation node, possibly under an alias, stands for; None for anything else.
+        """Find the Delta table that a relation node, perhaps under an alias, stands for; None for anything else.
 
         Args:
             node: As parsed.
@@ -139,18 +139,18 @@ class Nodes:
         return Target(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
 
     def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name is the session catalog's to give, and not another catalog's."""
+        """Tell whether a name belongs to the session catalog, and not to another catalog."""
         manager = self.jvm.session.sessionState().catalogManager()
         if len(parts) > 2 or (len(parts) == 2 and bool(manager.isCatalogRegistered(parts[0]))):
             return parts[0].lower() == _SESSION_CATALOG
         return str(manager.currentCatalog().name()) == _SESSION_CATALOG
 
     def log(self, target: Target) -> DeltaLog:
-        """The table's log."""
+        """Open the table's log."""
         return log_for_path(self.spark, target.entry.location)
 
     def named(self, node: Any) -> Named | None:
-        """What the rows of a relation without an alias are called; None for any other node."""
+        """Tell what the rows of a relation without an alias are called; None for any other node."""
         parts = self.parts(node)
         if parts is None:
             return None
@@ -159,7 +159,7 @@ class Nodes:
         return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
 
     def column(self, expression: Any, *targets: Target | Named) -> Column:
-        """An unresolved expression as a Column; long qualifiers of the tables given are shortened to their alias."""
+        """Turn an unresolved expression into a Column; long qualifiers of tables are shortened to their alias."""
         from pyspark.sql.classic.column import Column as ClassicColumn
 
         short = self._shortened(expression, targets)
@@ -185,7 +185,7 @@ class Nodes:
         return expression.withNewChildren(self.jvm.indexed_seq(changed))
 
     def schema(self, node: Any) -> StructType:
-        """The columns of a CREATE or REPLACE, as the log writes them."""
+        """Return the columns of a CREATE or REPLACE, as the log writes them."""
         struct = self.jvm.char_varchar_as_strings(node.tableSchema())
         fields = json.loads(str(struct.json()))
         for field in fields["fields"]:
@@ -195,12 +195,12 @@ class Nodes:
         return _struct(json.dumps(fields))
 
     def field_type(self, name: str, data_type: Any) -> Any:
-        """A Spark type -> a field of that type, lengths of char and varchar in its metadata."""
+        """Turn a Spark type into a field of that type, lengths of char and varchar in its metadata."""
         struct = self.jvm.struct_type().add(name, data_type)
         return _struct(str(self.jvm.char_varchar_as_strings(struct).json())).fields[0]
 
     def partitioning(self, transforms: Any) -> tuple[list[str], list[str]]:
-        """Transforms -> partition columns and clustering columns.
+        """Turn transforms into partition columns and clustering columns.
 
         Raises:
             UnsupportedFeatureError: Any other transform, or buckets.
@@ -216,14 +216,14 @@ class Nodes:
                 clusters += columns
             else:
                 raise UnsupportedFeatureError(
-                    f"A Delta table cannot be laid out by {transform.toString()}.",
+                    f"A Delta table cannot be partitioned by {transform.toString()}.",
                     features=(kind,),
                     hint="Partition by a column; one that is GENERATED ALWAYS AS (…) can hold a part of another.",
                 )
         return partitions, clusters
 
     def constraints(self, specification: Any) -> list[Any]:
-        """Constraints of a CREATE; Spark versions before 4.1 know none."""
+        """Read the constraints of a CREATE; Spark versions before 4.1 have none."""
         from py4j.protocol import Py4JError
 
         try:
@@ -232,11 +232,11 @@ class Nodes:
             return []
 
     def own_schema(self, struct: SparkStructType) -> StructType:
-        """A schema of Spark's as the log writes it."""
+        """Return a schema of Spark's as the log writes it."""
         return _struct(struct.json())
 
     def partition_columns(self, parts: tuple[str, ...]) -> list[str]:
-        """What a table of the session's catalog is partitioned by; nothing for a view."""
+        """Tell what a table of the session's catalog is partitioned by; nothing for a view."""
         catalog = self.jvm.session.sessionState().catalog()
         database = self.jvm.option.apply(parts[-2] if len(parts) > 1 else None)
         identifier = self.jvm.table_identifier.apply(parts[-1], database, self.jvm.option.apply(None))
@@ -245,18 +245,18 @@ class Nodes:
         return list(self.names(catalog.getTableMetadata(identifier).partitionColumnNames()))
 
     def optional(self, option: Any) -> Any | None:
-        """A Scala option."""
+        """Read a Scala option."""
         return option.get() if option.isDefined() else None
 
     def query(self, plan: Any) -> DataFrame:
-        """The rows of a parsed query, its Delta tables read by this engine."""
+        """Return the rows of a parsed query, its Delta tables read by this engine."""
         from pydelta.spark.relations import RelationResolver
 
         resolved = RelationResolver(self.spark).statement(plan)
         return self.jvm.frame(plan if resolved is None else resolved)
 
     def evaluate(self, expression: Any) -> Any:
-        """Compute a constant: an expression as Spark parsed it, or SQL text as the user wrote it.
+        """Evaluate a constant SQL expression.
 
         Raises:
             InvalidArgumentError: It is not a constant.
@@ -281,10 +281,10 @@ def _struct(text: str) -> StructType:
 
 
 def is_default(expression: Any) -> bool:
-    """Whether an expression is the keyword DEFAULT."""
+    """Tell whether an expression is the keyword DEFAULT."""
     return str(expression.nodeName()) == "UnresolvedAttribute" and str(expression.name()).upper() == "DEFAULT"
 
 
 def text_of(value: Any) -> str | None:
-    """A Java string, or None."""
+    """Read a Java string, or None."""
     return None if value is None else str(value)

@@ -100,7 +100,7 @@ class _Run:
         with error_context(table=log.uri):
             if statement.mode.lower() != "symlink_format_manifest":
                 raise InvalidArgumentError(
-                    f"There is nothing to generate that is called {statement.mode!r}.",
+                    f"GENERATE has no mode {statement.mode!r}.",
                     hint="The only mode is symlink_format_manifest.",
                 )
             publish(log, ManifestOptions(where=statement.where))
@@ -174,7 +174,7 @@ class _Run:
             path = table[1]
         else:
             raise InvalidArgumentError(
-                f"{'.'.join(table)} names no folder of Parquet files.",
+                f"{'.'.join(table)} does not name a folder of Parquet files.",
                 hint="Write parquet.`/path/to/folder`; drop the catalog's entry of the Parquet table and make one that "
                 "points at the Delta table: CREATE TABLE name USING delta LOCATION '…'.",
             )
@@ -196,7 +196,7 @@ class _Run:
         if statement.inventory is not None or statement.inventory_query is not None:
             if statement.mode == "LITE":
                 raise InvalidArgumentError(
-                    "VACUUM LITE takes from the log what to delete, and USING INVENTORY from a list.",
+                    "VACUUM LITE finds the files to delete in the log, USING INVENTORY in a list.",
                     hint="Leave out LITE, or the inventory.",
                 )
             text = statement.inventory_query or f"SELECT * FROM {_quoted(statement.inventory or ())}"
@@ -218,7 +218,7 @@ class _Run:
         report = run_fsck(log, repair=not statement.dry_run)
         if report.unreadable is not None:
             raise LogCorruptedError(
-                report.unreadable, hint="Run pydelta fsck on it, which names all that is wrong.", table=log.uri
+                report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
             )
         return fsck_frame(self._spark, report)
 
@@ -227,7 +227,7 @@ class _Run:
     def _log(self, table: st.TableName) -> DeltaLog:
         entry = look_up(self._spark, table)
         if not isinstance(entry, DeltaEntry):
-            what = "is a view" if isinstance(entry, ViewEntry) else "is no Delta table that the session's catalog knows"
+            what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
             raise TableNotFoundError(
                 f"{'.'.join(table)} {what}.",
                 hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: "

@@ -30,7 +30,7 @@ def _target(nodes: Nodes, node: Any) -> Target | None:
 
 
 def describe(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``DESCRIBE [EXTENDED] table [column]``."""
+    """Run ``DESCRIBE [EXTENDED] table [column]``."""
     kind = str(node.nodeName())
     target = _target(nodes, node.table() if kind == "DescribeTablePartition" else node.relation())
     if target is None:
@@ -50,7 +50,7 @@ def describe(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def show(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``SHOW COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE``."""
+    """Run ``SHOW COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE``."""
     kind = str(node.nodeName())
     target = _target(nodes, node.table() if kind in ("ShowPartitions", "ShowTableProperties") else node.child())
     if target is None:
@@ -71,7 +71,7 @@ def show(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def explain(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``EXPLAIN`` of a statement that changes a Delta table: which command would run, on which version."""
+    """Explain a statement that changes a Delta table: which command would run, on which version."""
     statement = node.logicalPlan()
     known = _COMMANDS.get(str(statement.nodeName()))
     if known is None:
@@ -98,7 +98,7 @@ def explain(nodes: Nodes, node: Any) -> DataFrame | None:
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:
-    """``REFRESH TABLE`` and ``ANALYZE TABLE``: each query reads the newest version, and its log has statistics.
+    """Answer ``REFRESH TABLE`` and ``ANALYZE TABLE``, which have nothing to do: the log has versions and statistics.
 
     What is cached, though, follows the commits of this session alone until it is refreshed.
     """

@@ -30,14 +30,14 @@ _FIXED: Final = b"\x32\x00\x40\x00\x50\x01\x58\x80\x80\x80\x40"  # group "", acc
 
 
 def hadoop_uri(root: str) -> str:
-    """A normalised table URI -> the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
+    """Turn a normalised table URI into the text that Hadoop's ``Path`` takes: ``file:`` decoded and with one slash."""
     if root.startswith("file:"):
         root = "file:/" + unquote(root.removeprefix("file:")).lstrip("/")
     return root.rstrip("/")
 
 
 def file_uris(paths: pl.Series, root: str) -> pl.Series:
-    """Paths as the log spells them -> full URIs, decoded once, as Hadoop's ``Path`` reads them.
+    """Turn paths as the log spells them into full URIs, decoded once, as Hadoop's ``Path`` reads them.
 
     Args:
         paths: ``add.path``: relative to the root, or absolute; URI-encoded.
@@ -105,7 +105,7 @@ def encode_uris(uris: pl.Series) -> list[str]:
 def encode_statuses(
     uris: pl.Series, sizes: pl.Series, times_ms: pl.Series, ordinals: pl.Series | None = None
 ) -> Iterator[memoryview]:
-    """Blocks of records, each a length (four bytes, big endian) and a ``FileStatusProto``.
+    """Encode blocks of records, each a length (four bytes, big endian) and a ``FileStatusProto``.
 
     Args:
         uris: Full URIs, decoded.

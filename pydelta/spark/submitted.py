@@ -9,7 +9,7 @@ __all__ = ["submitted_conf"]
 
 
 def submitted_conf() -> dict[str, str]:
-    """The settings of spark-submit's command line and defaults; empty in a Python process of its own.
+    """Return the settings of spark-submit's command line and defaults; empty in a Python process of its own.
 
     ``${env.NAME}`` stands for a variable of the environment, as it does for Hadoop.
     """

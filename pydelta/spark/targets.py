@@ -31,13 +31,13 @@ __all__ = [
 
 
 def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
-    """The log of a table that the catalog knows, of a view that shows one whole, or of ``delta.`/path` ``."""
+    """Return the log of a table that the catalog knows, of a view that shows one whole, or of ``delta.`/path` ``."""
     entry = look_up(spark, parse_identifier(spark, name))
     behind = shown_table(spark, entry) if isinstance(entry, ViewEntry) else None
     log = log_for_path(spark, behind or location_of(spark, name))
     if isinstance(entry, DeltaEntry) and not log.table_exists():
         raise TableNotFoundError(
-            f"{name} stands for {log.uri}, where there is no Delta table.",
+            f"{name} points to {log.uri}, where there is no Delta table.",
             hint="Its files were deleted: drop the entry with DROP TABLE, or let it name a table that is there."
             if not entry.by_path
             else "Check the path.",
@@ -49,7 +49,7 @@ def log_for_name(spark: SparkSession, name: str) -> DeltaLog:
 
 
 def resolve_target(spark: SparkSession, name: str | None, location: str | None) -> tuple[str | None, str | None]:
-    """A builder's name and location -> (catalog name or None, location or None)."""
+    """Turn a builder's name and location into (catalog name or None, location or None)."""
     if name is None:
         return None, location
     path = split_path_identifier(name)
@@ -77,7 +77,7 @@ def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
 
 
 def convertible_path(spark: SparkSession, identifier: str) -> str:
-    """The path in ``parquet.`/path` `` (or ``delta.`/path` ``).
+    """Return the path in ``parquet.`/path` `` (or ``delta.`/path` ``).
 
     Raises:
         InvalidArgumentError: It names a table of the catalog, or nothing that can be converted.
@@ -85,7 +85,7 @@ def convertible_path(spark: SparkSession, identifier: str) -> str:
     match = re.fullmatch(r"\s*`?(parquet|delta)`?\s*\.\s*`((?:[^`]|``)+)`\s*", identifier, re.IGNORECASE)
     if match is None:
         raise InvalidArgumentError(
-            f"{identifier!r} names no folder of Parquet files.",
+            f"{identifier!r} does not name a folder of Parquet files.",
             hint="Write parquet.`/path/to/folder`. A table of the catalog is converted by its path; drop its entry "
             "and make one that points at the Delta table.",
         )

@@ -39,7 +39,7 @@ class TimeTravel:
 
 
 def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
-    """``versionAsOf`` or ``timestampAsOf`` among reader options (any case); None without either.
+    """Read ``versionAsOf`` or ``timestampAsOf`` from reader options (any case); None without either.
 
     Raises:
         InvalidArgumentError: Both are given.
@@ -48,7 +48,7 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
     version, timestamp = lower.get("versionasof"), lower.get("timestampasof")
     if version is not None and timestamp is not None:
         raise InvalidArgumentError(
-            f"versionAsOf ({version}) and timestampAsOf ({timestamp}) are both given.", hint="Give one of the two."
+            f"versionAsOf ({version}) and timestampAsOf ({timestamp}) were both given.", hint="Give one of the two."
         )
     if version is None and timestamp is None:
         return None
@@ -56,7 +56,7 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
 
 
 def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel | None]:
-    """``path@v12`` or ``path@yyyyMMddHHmmssSSS`` -> path and version; a table whose own name looks so is left whole."""
+    """Split ``path@v12`` or ``path@yyyyMMddHHmmssSSS`` into path and version, unless a table has that very name."""
     from pydelta.spark.logs import log_for_path
 
     before, travel = _split(path)
@@ -66,7 +66,7 @@ def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel 
 
 
 def split_name_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], TimeTravel | None]:
-    """A name whose last part is ``table@v12`` or ``table@yyyyMMddHHmmssSSS`` -> the name and the version.
+    """Split a name that ends in ``table@v12`` or ``table@yyyyMMddHHmmssSSS`` into name and version.
 
     Example:
         >>> split_name_version(("lake", "events@v12"))[0]
@@ -90,12 +90,12 @@ def _split(text: str) -> tuple[str, TimeTravel | None]:
 def open_snapshot(
     spark: SparkSession, path: str, travel: TimeTravel | None, hadoop_conf: Mapping[str, str] | None = None
 ) -> Snapshot:
-    """The snapshot of the table at a path: the newest, or the one that was asked for.
+    """Open the snapshot of the table at a path: the newest, or the one that was asked for.
 
     Raises:
         TableNotFoundError: No Delta table is there.
         VersionNotFoundError: The log does not describe the version or time; the message names what it does.
-        InvalidArgumentError: A version that is no number, a time that is none.
+        InvalidArgumentError: A version that is not a number, a time that is none.
     """
     from pydelta.spark.logs import log_for_path
 
@@ -121,10 +121,10 @@ def open_snapshot(
 
 
 def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
-    """The time that was named, in epoch milliseconds; without a zone it is in the session's.
+    """Turn the time that was named into epoch milliseconds; without a zone it is in the session's.
 
     Raises:
-        InvalidArgumentError: It is no time.
+        InvalidArgumentError: It is not a time.
     """
     moment = F.lit(str(travel.timestamp)) if travel.moment is None else travel.moment
     # Without a relation Spark folds it while planning, and no job runs.

@@ -89,7 +89,7 @@ def _twin_of(spark: SparkSession, parts: Sequence[str], location: str) -> tuple[
     try:
         metadata = log_for_path(spark, location).update().metadata
     except DeltaError as error:
-        _log.warning("%s.%s stays: whose it is cannot be told (%s)", database, parts[-1], error.message)
+        _log.warning("%s.%s stays: its table is not known (%s)", database, parts[-1], error.message)
         return None
     its_id = text_map(Jvm.of(spark), found.table.properties()).get(ID_KEY)
     if metadata is not None and metadata.id != its_id:

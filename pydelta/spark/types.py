@@ -16,7 +16,7 @@ __all__ = ["from_spark", "make_field", "schema_of", "to_spark_schema"]
 
 
 def from_spark(schema: spark_types.StructType) -> StructType:
-    """A PySpark schema -> the log's.
+    """Turn a PySpark schema into the log's.
 
     Raises:
         SchemaError: A type that the format does not have.
@@ -25,7 +25,7 @@ def from_spark(schema: spark_types.StructType) -> StructType:
 
 
 def to_spark_schema(schema: StructType) -> spark_types.StructType:
-    """The log's schema -> PySpark's, metadata kept."""
+    """Turn the log's schema into PySpark's, metadata kept."""
     return spark_types.StructType.fromJson(schema_dict(schema))
 
 
@@ -36,7 +36,7 @@ def schema_dict(schema: StructType) -> dict[str, object]:
 
 
 def schema_of(fields: Sequence[spark_types.StructField]) -> StructType:
-    """Spark fields -> the log's schema."""
+    """Turn Spark fields into the log's schema."""
     return sized_schema(parse_schema(spark_types.StructType(list(fields)).json()))
 
 
@@ -48,7 +48,7 @@ def make_field(
     comment: str | None,
     identity: Mapping[str, int | bool] | None = None,
 ) -> spark_types.StructField:
-    """One column of a builder; how its values come about goes into the field's metadata.
+    """Return one column of a builder; how its values come about goes into the field's metadata.
 
     Protocol: "Generated Columns", "Identity Columns".
     """
@@ -57,7 +57,8 @@ def make_field(
             data_type = spark_types.DataType.fromDDL(data_type)
         except Exception as error:
             raise SchemaError(
-                f"The type {data_type!r} of column {name!r} is no SQL type.", hint="For example int or decimal(10,2)."
+                f"The type {data_type!r} of column {name!r} is not an SQL type.",
+                hint="For example int or decimal(10,2).",
             ) from error
     metadata: dict[str, Any] = dict(identity or {})
     if generated_as is not None:

@@ -98,7 +98,7 @@ def write_updated(
 
 
 def recomputed(moment: Moment, snapshot: Snapshot, rows: DataFrame, changed: frozenset[str]) -> frozenset[str]:
-    """Generated columns that are made of a column that changes, and do not change themselves: they are made anew.
+    """Find the generated columns to compute again: made of a column that changes, and not set themselves.
 
     The others stay as they are: made anew in another zone, they might come out differently.
     """

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def inventory_of(frame: DataFrame, *, description: str = "The inventory", as_of_ms: int | None = None) -> Inventory:
-    """A DataFrame as an inventory: only rows that may lie under the vacuumed table come to the driver, in slices.
+    """Make an inventory of a DataFrame: only rows that may lie under the table come to the driver, in slices.
 
     Spark filters the list, however long it is; the driver holds one slice of it at a time.
 
@@ -91,7 +91,7 @@ def run_vacuum(
     where: str | None = None,
     progress: Callable[[VacuumProgress], None] | None = None,
 ) -> VacuumResult:
-    """``vacuum`` with what the session says.
+    """Run ``vacuum`` with what the session says.
 
     Args:
         spark: The session; its ``retentionDurationCheck`` counts.
@@ -131,7 +131,7 @@ def run_vacuum(
 
 
 def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
-    """The result as the reference engine gives it: the column ``path``; of a dry run the files, else the table."""
+    """Give the result as the reference engine does: a column ``path``: of a dry run the files, else the table."""
     schema = StructType([StructField("path", StringType())])
     if not result.dry_run:
         return spark.createDataFrame([(result.root,)], schema)
@@ -141,7 +141,7 @@ def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
 
 
 def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
-    """Files that are gone or whose deletion vector is: ``dataFilePath dataFileMissing deletionVectorFileMissing``."""
+    """List missing files and vectors: ``dataFilePath dataFileMissing deletionVectorFileMissing``."""
     schema = StructType(
         [
             StructField("dataFilePath", StringType()),

@@ -64,7 +64,7 @@ class Bitmap:
 
 
 def make_bitmap(rows: RowSet) -> Bitmap:
-    """Rows of a file -> the bits between the first and the last of them. Pure.
+    """Turn rows of a file into the bits between the first and the last of them. Pure.
 
     Raises:
         UnsupportedFeatureError: They are further apart than Spark's function can address.
@@ -79,7 +79,7 @@ def make_bitmap(rows: RowSet) -> Bitmap:
 
 
 def bitmap_columns(bitmaps: Sequence[Bitmap], names: Sequence[str]) -> pa.Table:
-    """Bitmaps as the three columns of a ``VectorReader``."""
+    """Return bitmaps as the three columns of a ``VectorReader``."""
     columns = [
         pa.array([item.bits for item in bitmaps], type=pa.binary()),
         pa.array([item.start for item in bitmaps], type=pa.int64()),
@@ -153,7 +153,7 @@ class SnapshotVectors:
 
 
 def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any] | None = None) -> DataFrame:
-    """The rows of two relations, those that vectors delete left out.
+    """Join the rows of two relations, without those that vectors delete.
 
     Args:
         jvm: The session's bindings.
@@ -198,12 +198,12 @@ def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, An
 
 
 def is_vector_scan(jvm: Jvm, node: Any) -> bool:
-    """Whether a node of an analysed plan is the top of a ``vector_scan``."""
+    """Tell whether a node of an analysed plan is the top of a ``vector_scan``."""
     return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
 
 
 def collect_rows(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, RowSet]:
-    """Which rows of which files a frame holds, gathered by Spark as words of 64 bits.
+    """Collect which rows of which files a frame holds, as words of 64 bits.
 
     Args:
         rows: Any frame with the two columns.

@@ -41,7 +41,7 @@ class _Found:
 
 
 def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | None:
-    """The table that an INSERT, UPDATE, DELETE or MERGE of a name is made to; None when no Delta table is below it.
+    """Find the table that an INSERT, UPDATE, DELETE or MERGE of a name changes; None when it is not Delta.
 
     Raises:
         UnsupportedFeatureError: A view shows a Delta table in part, changed, or as it was.
@@ -53,7 +53,7 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
     if below.why is not None:
         name = ".".join(parts)
         raise UnsupportedFeatureError(
-            f"{name} is a view that {below.why}: a change made through it would not be one of what it shows.",
+            f"{name} is a view that {below.why}: a change made through it would not show in it.",
             features=("changes through a view",),
             hint="Change the table itself, by its name or as delta.`/path`; a view that shows the whole of a table, as "
             "it is now, takes changes too.",
@@ -62,7 +62,7 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
 
 
 def shown_table(spark: SparkSession, view: ViewEntry) -> str | None:
-    """Where the table lies that a view shows whole; None for any other view."""
+    """Find where the table is that a view shows whole; None for any other view."""
     entry = _below(spark, view).entry
     return None if entry is None else entry.location
 
@@ -80,7 +80,7 @@ def _scanned(spark: SparkSession, view: ViewEntry) -> _Found:
     if not indexes:
         return _Found()
     if any(index.files.pinned for index in indexes):
-        return _Found(why="shows a version of a table that was named")
+        return _Found(why="shows a fixed version of a table")
     while str(plan.nodeName()) in _TRANSPARENT or _passes_on(jvm, plan):
         plan = jvm.to_list(plan.children())[0]
     if not is_table_scan(jvm, plan):
@@ -122,7 +122,7 @@ def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
     if found is None:
         return _otherwise(spark, view)
     if found.by_path and split_path_version(spark, found.location)[1] is not None:
-        return _Found(why="shows a version of a table that was named")
+        return _Found(why="shows a fixed version of a table")
     return _with_columns(spark, found, list(view.columns))
 
 

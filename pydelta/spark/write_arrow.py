@@ -17,7 +17,7 @@ __all__ = ["file_array", "file_batch", "float_leaves", "leaf_column", "leaf_name
 
 
 def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The first columns of a batch under the names and types of ``schema``, matched by position.
+    """Return the first columns of a batch under the names and types of ``schema``, matched by position.
 
     Raises:
         SchemaError: A column cannot be held by its type; names the column.
@@ -36,7 +36,7 @@ def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """An array as ``target``; children of structs are matched by position, void ones are left out."""
+    """Return an array as ``target``; children of structs are matched by position, void ones are left out."""
     source = array.type
     if source.equals(target, check_metadata=True):
         return array
@@ -78,7 +78,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
-    """The schema with every field nullable (map keys apart), and times with a zone in milliseconds if asked for.
+    """Return the schema with every field nullable (map keys apart), and times with a zone in milliseconds if asked for.
 
     Whether a table's columns may be null is checked on the rows before they are written; files say "optional"
     throughout, which every reader takes for either.
@@ -103,7 +103,7 @@ def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
 
 
 def struct_leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    """Paths and types of the leaves that are reached through structs alone, in the schema's order."""
+    """Return paths and types of the leaves that are reached through structs alone, in the schema's order."""
 
     def walk(fields: list[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
         for field in fields:
@@ -117,18 +117,18 @@ def struct_leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], pa.DataT
 
 
 def leaf_names(schema: pa.Schema) -> list[str]:
-    """Dotted Parquet names of the leaves outside lists and maps, as ``write_statistics`` takes them."""
+    """Return dotted Parquet names of the leaves outside lists and maps, as ``write_statistics`` takes them."""
     return [".".join(path) for path, _ in struct_leaves(schema)]
 
 
 def leaf_column(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    """The values at ``path``; null where a struct above is null."""
+    """Return the values at ``path``; null where a struct above is null."""
     column: Any = table.column(path[0])
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def float_leaves(table: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Dotted name and values of each float or double leaf that is reached through structs alone."""
+    """Return dotted name and values of each float or double leaf that is reached through structs alone."""
     for path, data_type in struct_leaves(table.schema):
         if pa.types.is_floating(data_type):
             yield ".".join(path), leaf_column(table, path)

@@ -85,7 +85,7 @@ class Generated:
 
 
 def name(column: str) -> Column:
-    """A column by its literal name, dots and backticks included."""
+    """Return a column by its literal name, dots and backticks included."""
     return F.col("`" + column.replace("`", "``") + "`")
 
 
@@ -145,12 +145,12 @@ def _unless(copied: str | None, old: Column, new: Column) -> Column:
 
 
 def raised(*parts: Column) -> Column:
-    """An expression that fails the job with a message put together of the parts; ``violation_in`` finds it."""
+    """Make an expression that fails the job with a message; ``violation_in`` finds it."""
     return F.raise_error(F.concat(F.lit(_BEGIN), *parts, F.lit(_END)))
 
 
 def violation_in(text: str) -> ConstraintViolatedError | None:
-    """The violation that a failed job reports, or None when it failed for another reason."""
+    """Find the violation that a failed job reports; None when it failed for another reason."""
     found = _VIOLATION.search(text)
     if found is None:
         return None
@@ -170,7 +170,7 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
 
 
 def absent(field: StructField) -> Column:
-    """What a row has in a column that was not given: its default, or null."""
+    """Tell what a row has in a column that was not given: its default, or null."""
     default = field.metadata.get(_DEFAULT)
     value = F.lit(None) if default is None else F.expr(str(default))
     return value.cast(ddl(field.data_type))
@@ -219,7 +219,7 @@ def _checks(schema: StructType, configuration: Mapping[str, str], predicate: str
             text = f"CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)!r} ({expression}) does not hold"
             yield _Check(text, F.expr(expression))
     if predicate is not None:
-        yield _Check(f"The data has a row outside of replaceWhere ({predicate})", F.expr(predicate))
+        yield _Check(f"The data has a row outside replaceWhere ({predicate})", F.expr(predicate))
 
 
 def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:
@@ -267,7 +267,7 @@ def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra:
 
 
 def json_row(schema: StructType) -> Column:
-    """A row as text for a message, cut where it is long."""
+    """Render a row as text for a message, cut where it is long."""
     names = [name(field.name) for field in schema.fields if field.data_type != PrimitiveType("variant")]
     return F.substring(F.to_json(F.struct(*names), {"ignoreNullFields": "false"}), 1, _ROW_LENGTH)
 
@@ -283,7 +283,7 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
         raise UnsupportedFeatureError(
             f"Column {field.name!r} is declared {declared}, whose lengths cannot be checked.",
             features=(str(declared),),
-            hint="Declare it anew with ALTER TABLE … ALTER COLUMN … TYPE string.",
+            hint="Declare it again with ALTER TABLE … ALTER COLUMN … TYPE string.",
         ) from error
     message = f"Column {field.name!r} is {declared} and the value is longer"
     checks.append(_Check(message, F.coalesce(_short_enough(name(field.name), data_type), F.lit(True))))
@@ -333,7 +333,7 @@ def _limit(declared: DataType) -> tuple[bool, int]:
 
 
 def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
-    """The column as ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
+    """Cast the column to ``target``: parts of structs by name, missing ones null, everything else a plain cast."""
     if same_type(source, target):
         return column
     if isinstance(source, StructType) and isinstance(target, StructType):
@@ -361,7 +361,7 @@ def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
 
 
 def same_type(left: DataType, right: DataType) -> bool:
-    """Equality of types apart from nullability and metadata."""
+    """Compare types apart from nullability and metadata."""
     if isinstance(left, StructType) and isinstance(right, StructType):
         return left.names == right.names and all(
             same_type(mine.data_type, yours.data_type) for mine, yours in zip(left.fields, right.fields, strict=True)
@@ -374,7 +374,7 @@ def same_type(left: DataType, right: DataType) -> bool:
 
 
 def ddl(data_type: DataType) -> str:
-    """The type in Spark's DDL."""
+    """Return the type in Spark's DDL."""
     if isinstance(data_type, StructType):
         return "struct<" + ",".join(f"`{f.name.replace('`', '``')}`:{ddl(f.data_type)}" for f in data_type.fields) + ">"
     if isinstance(data_type, ArrayType):

@@ -37,7 +37,7 @@ _VOID: Final = PrimitiveType("void")
 
 
 def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Logical names in the order in which a task takes them: data columns (void ones are not written), partitions."""
+    """List logical names in a task's order: data columns (void ones are not written), then partitions."""
     lower = {column.lower() for column in partition_columns}
     data = [field.name for field in schema.fields if field.name.lower() not in lower and field.data_type != _VOID]
     return data, list(partition_columns)
@@ -110,7 +110,7 @@ def make_task(
 
 
 def add_of(record: Mapping[str, Any]) -> AddFile:
-    """One row of ``write_task.RECORD_SCHEMA`` -> its action."""
+    """Turn one row of ``write_task.RECORD_SCHEMA`` into its action."""
     return AddFile(
         path=encode_log_path(record["path"]),
         partition_values=msgspec.json.decode(record["partition_values"]),
@@ -122,7 +122,7 @@ def add_of(record: Mapping[str, Any]) -> AddFile:
 
 
 def change_of(record: Mapping[str, Any]) -> AddCDCFile:
-    """One row of ``write_task.RECORD_SCHEMA`` that belongs to the change data feed -> its action."""
+    """Turn one row of ``write_task.RECORD_SCHEMA`` that belongs to the change data feed into its action."""
     return AddCDCFile(
         path=encode_log_path(record["path"]),
         partition_values=msgspec.json.decode(record["partition_values"]),

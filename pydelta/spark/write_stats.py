@@ -65,7 +65,7 @@ class FileStatistics:
                     self._bounds[path] = None
 
     def finish(self, footer: pq.FileMetaData) -> str:
-        """The statistics of the finished file as JSON text."""
+        """Return the statistics of the finished file as JSON text."""
         groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
         smallest: dict[str, Any] = {}
         largest: dict[str, Any] = {}

@@ -127,7 +127,7 @@ class WriteTask:
     file_prefix: str = "part"
 
     def halves(self) -> tuple[WriteTask, WriteTask]:
-        """The task for the table's rows, and the one for those of the feed, which share what may be held back."""
+        """Split into the task for the table's rows and the one for the feed's; they share the memory limit."""
         share: dict[str, Any] = {
             "change_data": False,
             "hidden_columns": 0,
@@ -157,7 +157,7 @@ class FileRecord:
 
 
 def record_batch(records: Sequence[FileRecord]) -> pa.RecordBatch:
-    """Records -> one Arrow batch of ``RECORD_SCHEMA``."""
+    """Turn records into one Arrow batch of ``RECORD_SCHEMA``."""
     columns = [
         [record.path for record in records],
         [json.dumps(dict(record.partition_values), ensure_ascii=False) for record in records],

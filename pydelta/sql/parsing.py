@@ -29,7 +29,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "
 
 
 def is_ours(text: str, *, spark_refuses: bool = False) -> bool:
-    """Whether a statement begins like one of those that only this engine knows.
+    """Tell whether a statement begins like one of those that only this engine knows.
 
     Args:
         text: The statement.
@@ -215,7 +215,7 @@ class _Reader:
 
 
 def unquote_string(text: str) -> str:
-    r"""A string literal of SQL -> what it stands for.
+    r"""Turn a string literal of SQL into what it stands for.
 
     Example:
         >>> unquote_string("'it''s'"), unquote_string(r'"a\tb"')
@@ -227,7 +227,7 @@ def unquote_string(text: str) -> str:
 
 
 def syntax_error(text: str, line: int, column: int, token: str, why: str = "") -> ParseError:
-    """The error for a token, with a mark under it.
+    """Make the error for a token, with a mark under it.
 
     Args:
         text: The statement.

@@ -92,7 +92,7 @@ def split_statements(text: str) -> tuple[list[Piece], str]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether text holds nothing but white space and comments that are closed."""
+    """Tell whether text holds nothing but white space and comments that are closed."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)

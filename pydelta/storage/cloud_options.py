@@ -15,7 +15,7 @@ __all__ = ["azure_options", "gcs_options"]
 def gcs_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """How to reach a Google bucket.
+    """Read how to reach a Google bucket.
 
     ``fs.gs.auth.type`` (``SERVICE_ACCOUNT_JSON_KEYFILE``, ``APPLICATION_DEFAULT``, ``COMPUTE_ENGINE``,
     ``UNAUTHENTICATED``), the key file's setting and ``fs.gs.storage.root.url``; else the ``GOOGLE_*`` variables.
@@ -32,14 +32,14 @@ def gcs_options(
         config["service_account"] = key_file
     elif kind == "SERVICE_ACCOUNT_JSON_KEYFILE":
         raise InvalidArgumentError(
-            "fs.gs.auth.type asks for a key file, and none is named.",
+            "fs.gs.auth.type needs a key file, but none is named.",
             hint="Set fs.gs.auth.service.account.json.keyfile.",
         )
     elif kind == "UNAUTHENTICATED":
         config["skip_signature"] = True
     elif kind not in ("", "APPLICATION_DEFAULT", "COMPUTE_ENGINE"):
         raise DeltaEnvironmentError(
-            f"fs.gs.auth.type is {kind!r}, which has no equal outside of Hadoop.",
+            f"fs.gs.auth.type is {kind!r}, which only Hadoop has.",
             hint="Use SERVICE_ACCOUNT_JSON_KEYFILE, APPLICATION_DEFAULT, COMPUTE_ENGINE or UNAUTHENTICATED.",
         )
     endpoint = lookup.get("fs.gs.storage.root.url")
@@ -59,7 +59,7 @@ _TENANT: Final = re.compile(r"https://(?P<authority>[^/]+)/(?P<tenant>[^/]+)/oau
 def azure_options(
     host: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """How to reach an Azure container.
+    """Read how to reach an Azure container.
 
     ``fs.azure.account.auth.type`` with an account key (SharedKey), a fixed token (SAS) or client credentials and
     managed identities (OAuth), each also per account; else the ``AZURE_*`` variables.
@@ -78,7 +78,7 @@ def azure_options(
     account = address.partition(".")[0] or (lookup.get_variable("AZURE_STORAGE_ACCOUNT_NAME") or "")
     if not container or not account:
         raise InvalidArgumentError(
-            f"{host!r} names no container and account.",
+            f"{host!r} does not name a container and an account.",
             hint="Write the location as abfss://container@account.dfs.core.windows.net/path.",
         )
 
@@ -96,7 +96,7 @@ def azure_options(
         config.update(_oauth(get("fs.azure.account.oauth.provider.type"), get))
     elif kind != "sharedkey":
         raise DeltaEnvironmentError(
-            f"fs.azure.account.auth.type is {kind!r}, which has no equal outside of Hadoop.",
+            f"fs.azure.account.auth.type is {kind!r}, which only Hadoop has.",
             hint="Use SharedKey, SAS or OAuth with client credentials or a managed identity.",
         )
     return Connection(kind="azure", bucket=container, config=tuple(sorted(config.items())))
@@ -110,7 +110,7 @@ def _oauth(provider: str | None, get: Callable[[str], str | None]) -> dict[str, 
         match = _TENANT.fullmatch(endpoint)
         if match is None:
             raise InvalidArgumentError(
-                "fs.azure.account.oauth2.client.endpoint names no tenant.",
+                "fs.azure.account.oauth2.client.endpoint does not name a tenant.",
                 hint="Write it as https://login.microsoftonline.com/<tenant>/oauth2/token.",
             )
         secret = _required(get("fs.azure.account.oauth2.client.secret"), "fs.azure.account.oauth2.client.secret")
@@ -123,7 +123,7 @@ def _oauth(provider: str | None, get: Callable[[str], str | None]) -> dict[str, 
     if name == "MsiTokenProvider":
         return {"client_id": client} if client else {}
     raise DeltaEnvironmentError(
-        f"fs.azure.account.oauth.provider.type names the class {provider}, which has no equal outside of Hadoop.",
+        f"fs.azure.account.oauth.provider.type names the class {provider}, which only Hadoop has.",
         hint="Use ClientCredsTokenProvider or MsiTokenProvider.",
     )
 

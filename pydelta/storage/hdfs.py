@@ -35,7 +35,7 @@ A host with a port is one NameNode; a name of several has none.
 
 
 def open_hdfs_store(uri: str, options: Mapping[str, str]) -> Store:
-    """The store for an ``hdfs://`` URI.
+    """Open the store for an ``hdfs://`` URI.
 
     Raises:
         DeltaEnvironmentError: hdfs-native is not installed.
@@ -146,7 +146,7 @@ class HdfsStore:
             wanted = left if length is None else min(length, left)
             return bytes(reader.read_range(start, wanted)) if wanted > 0 else b""
         except FileNotFoundError as error:
-            raise ObjectNotFoundError(f"{self._root}/{path} does not exist, or is no file.") from error
+            raise ObjectNotFoundError(f"{self._root}/{path} does not exist or is not a file.") from error
         except _CLIENT_ERRORS as error:
             raise self._failed(path, error) from error
 

@@ -22,17 +22,17 @@ _FINAL: Final = ("ParentNotDirectory", "InvalidPath", "PathIsNotEmptyDirectory",
 
 
 def exists_already(error: Exception) -> bool:
-    """Whether something has the name that was to be made."""
+    """Tell whether something has the name that was to be made."""
     return isinstance(error, FileExistsError) or "AlreadyExists" in _head(error)
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether no server answered, so that every other request would most likely fail the same way."""
+    """Tell whether no server answered, so that every other request would most likely fail the same way."""
     return not isinstance(error, PermissionError) and "Exception" not in _head(error)
 
 
 def to_storage_error(where: str, error: Exception) -> StorageError:
-    """What is raised for a request that failed.
+    """Make the error to raise for a request that failed.
 
     Args:
         where: URI of the file.
@@ -53,11 +53,11 @@ def to_storage_error(where: str, error: Exception) -> StorageError:
         return ObjectNotFoundError(f"{where} does not exist ({said}).")
     if "InvalidPath" in head:
         return StorageError(
-            f"{where}: HDFS takes no such name ({said}).", hint="Leave out ':', and names that are '.' or '..'."
+            f"{where}: HDFS does not allow this name ({said}).", hint="Leave out ':', and names that are '.' or '..'."
         )
     if "DataTransferError" in head or "Failed to complete file" in head or "could only be written" in said:
         return StorageError(
-            f"{where}: no DataNode took or gave the data ({said}).",
+            f"{where}: no DataNode wrote or returned the data ({said}).",
             retryable=True,
             hint="Check that the DataNodes are up, have space and are reachable from here "
             "(dfs.client.use.datanode.hostname=true where their addresses are not).",

@@ -60,7 +60,7 @@ class Store(Protocol):
         """Root URI without a trailing slash, with scheme (``file:///…``, ``s3a://…``, ``memory://…``)."""
 
     def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
-        """Objects *directly* in directory ``prefix`` whose file name is >= ``start``, in ascending name order.
+        """List objects *directly* in directory ``prefix`` whose file name is >= ``start``, in ascending name order.
 
         Args:
             start: A file name (not a path); the empty string lists all.
@@ -71,16 +71,16 @@ class Store(Protocol):
         """
 
     def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Every object below ``prefix``, recursively, in no promised order. Directories are not objects."""
+        """List every object below ``prefix``, recursively, in no particular order. Directories are not objects."""
 
     def read(self, path: str) -> bytes:
-        """The whole object. Raises ``ObjectNotFoundError``.
+        """Read the whole object. Raises ``ObjectNotFoundError``.
 
         What decides whether a file may go is read by ``whole.read_listed``: a reply can be cut off without an error.
         """
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """``length`` bytes from offset ``start``; fewer only at the end of the object."""
+        """Read ``length`` bytes from offset ``start``; fewer only at the end of the object."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Create the object only if nothing has that name: atomic and all or nothing, whatever the race.
@@ -96,17 +96,17 @@ class Store(Protocol):
         """Create or replace the object in one atomic step."""
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Size and time of the object, or None when there is none.
+        """Get size and time of the object, or None when there is none.
 
         The time may be that of a listing cut to whole seconds: S3 tells no more of one object. A store that tells the
         listing's time has an attribute ``head_has_exact_time`` that is True.
         """
 
     def delete_many(self, paths: Iterable[str]) -> DeleteReport:
-        """Delete objects, in bulk where the store can. Missing ones are no error; one failure stops no other."""
+        """Delete objects, in bulk where the store can. Missing ones are not an error; one failure stops no other."""
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A writable binary stream; the object appears whole at ``close()``.
+        """Open a writable binary stream; the object appears whole at ``close()``.
 
         ``abort()`` on the returned stream (see ``ObjectWriter``) drops what was written.
         """

@@ -272,7 +272,7 @@ def _open_beside(target: str) -> tuple[str, FileIO]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written down: one that is no UTF-8 is none that a log can mean."""
+    """Whether a name can be written down: one that is not UTF-8 is none that a log can mean."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -303,7 +303,7 @@ def _link(temporary: str, target: str) -> PutOutcome:
                 return PutOutcome.ALREADY_EXISTS
             if error.errno in _NO_LINKS:
                 raise UnsafeStoreError(
-                    f"{target}: this file system has no hard links, so one winner among writers cannot be promised.",
+                    f"{target}: this file system has no hard links, so two writers could create the same commit.",
                     hint="Keep the table on a file system with hard links (ext4, XFS, APFS, NFS) or on an object "
                     "store.",
                 ) from error

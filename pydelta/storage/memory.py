@@ -45,7 +45,7 @@ class MemoryStore:
     def __init__(self, root: str) -> None:
         scheme, name, key = split_location(root)
         if scheme != "memory" or not name:
-            raise InvalidArgumentError(f"{root!r} is no memory URI.", hint="Write it as memory://name/table.")
+            raise InvalidArgumentError(f"{root!r} is not a memory URI.", hint="Write it as memory://name/table.")
         with _SPACES_LOCK:
             self._space = _SPACES.setdefault(name, _Space())
         self._prefix = key

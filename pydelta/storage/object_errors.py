@@ -91,7 +91,7 @@ class Failure:
 
 
 def read_failure(error: Exception) -> Failure:
-    """What a client's exception says. Pure; never fails."""
+    """Read what a client's exception says. Pure; never fails."""
     text = str(error)
     status = _STATUS.search(text)
     code = _CODE.search(text)
@@ -125,7 +125,7 @@ def read_failure(error: Exception) -> Failure:
 
 
 def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = ()) -> StorageError:
-    """The error to raise for a client's exception, without a secret in it.
+    """Make the error to raise for a client's exception, without a secret in it.
 
     Args:
         error: What the client raised.

@@ -38,14 +38,14 @@ _HIGHEST: Final = "\U0010ffff"
 
 
 def open_object_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
-    """The store of a bucket's prefix, configured as Spark's file systems are.
+    """Open the store of a bucket's prefix, configured as Spark's file systems are.
 
     Raises:
         InvalidArgumentError: No bucket, or settings that cannot be carried over.
     """
     scheme, host, _ = split_location(uri)
     if not host:
-        raise InvalidArgumentError(f"{uri!r} names no bucket.", hint=f"Write it as {scheme}://bucket/path.")
+        raise InvalidArgumentError(f"{uri!r} does not name a bucket.", hint=f"Write it as {scheme}://bucket/path.")
     if scheme == "gs":
         return ObjectStore(uri, gcs_options(host, options))
     if scheme.startswith("s3"):
@@ -196,7 +196,7 @@ class ObjectStore:
             else:
                 return PutOutcome.CREATED
         raise StorageError(
-            f"{self._root}/{path}: the store kept answering that another request on it is under way.",
+            f"{self._root}/{path}: the store kept answering that another request for it is running.",
             retryable=True,
             hint="Run it again.",
         )

@@ -26,7 +26,7 @@ class Secret:
     _value: str = field(repr=False)
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the text itself."""
         return self._value
 
     def __repr__(self) -> str:
@@ -68,12 +68,12 @@ class Connection:
     max_retries: int = 6
 
     def get(self, name: str) -> str | bool | None:
-        """One client setting, secrets revealed; None when it is not set."""
+        """Return one client setting, secrets revealed; None when it is not set."""
         value = dict(self.config).get(name)
         return value.reveal() if isinstance(value, Secret) else value
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret text in here, for a message to be cleaned of."""
+        """Return every secret text in here, for a message to be cleaned of."""
         held = [value for _, value in self.config if isinstance(value, Secret)]
         if self.credential is not None:
             held += [self.credential.secret_key, *([self.credential.token] if self.credential.token else [])]
@@ -97,7 +97,7 @@ class HadoopOptions:
         return f"HadoopOptions({sorted(self._options)})"
 
     def get(self, *names: str) -> str | None:
-        """The first of the settings that is set."""
+        """Return the first of the settings that is set."""
         for name in names:
             for value in (
                 self._options.get(name),
@@ -109,7 +109,7 @@ class HadoopOptions:
         return None
 
     def get_flag(self, *names: str, default: bool) -> bool:
-        """A setting that is true or false.
+        """Return a setting that is true or false.
 
         Raises:
             InvalidArgumentError: It is neither.
@@ -122,11 +122,11 @@ class HadoopOptions:
         return text.lower() == "true"
 
     def get_variable(self, *names: str) -> str | None:
-        """The first environment variable that is set and not empty."""
+        """Return the first environment variable that is set and not empty."""
         return next((self.env[name] for name in names if self.env.get(name)), None)
 
     def starting_with(self, *prefixes: str) -> dict[str, str]:
-        """All settings whose names begin so, ``spark.hadoop.`` taken off."""
+        """Return all settings whose names begin so, ``spark.hadoop.`` taken off."""
         plain = {name: value for name, value in self._options.items() if not name.startswith("spark.hadoop.")}
         named = {name.removeprefix("spark.hadoop."): value for name, value in self._options.items()}
         return {name: value for name, value in {**named, **plain}.items() if name.startswith(prefixes)}
@@ -175,7 +175,7 @@ class _S3Settings:
 def s3_options(
     bucket: str, options: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
 ) -> Connection:
-    """How to reach a bucket, from the settings that Spark's S3A reads.
+    """Read how to reach a bucket, from the settings that Spark's S3A reads.
 
     ``fs.s3a.endpoint``, ``endpoint.region``, ``path.style.access``, ``connection.ssl.enabled``, ``access.key``,
     ``secret.key``, ``session.token``, ``aws.credentials.provider``, ``encryption.algorithm`` and ``.key``,
@@ -235,7 +235,7 @@ def _with_scheme(text: str, *, tls: bool) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise InvalidArgumentError(
-            "fs.s3a.endpoint is no address of an S3 service.",
+            "fs.s3a.endpoint is not the address of an S3 service.",
             hint="Write it as host:port or http://host:port, without a user name, a password or a bucket.",
         )
     return url
@@ -266,7 +266,7 @@ def _encryption(settings: _S3Settings) -> dict[str, str | bool | Secret]:
         return {}
     if algorithm.upper() not in _ENCRYPTION:
         raise DeltaEnvironmentError(
-            f"fs.s3a.encryption.algorithm is {algorithm!r}, which cannot be carried over to this client.",
+            f"fs.s3a.encryption.algorithm is {algorithm!r}, which this client does not support.",
             hint=f"Use one of {', '.join(_ENCRYPTION)}, or let the bucket encrypt by default.",
         )
     config: dict[str, str | bool | Secret] = {"server_side_encryption": _ENCRYPTION[algorithm.upper()]}
@@ -336,7 +336,7 @@ def _credential(lookup: HadoopOptions, settings: _S3Settings) -> tuple[StaticCre
             raise _refused(name, "fs.s3a.aws.credentials.provider")
     _refuse_credential_store(lookup, settings, given)
     raise DeltaEnvironmentError(
-        f"fs.s3a.aws.credentials.provider names {', '.join(classes)}, which look for keys, and there are none.",
+        f"fs.s3a.aws.credentials.provider names {', '.join(classes)}, which found no keys.",
         hint="Set fs.s3a.access.key and fs.s3a.secret.key (and fs.s3a.session.token for temporary keys), or "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     )
@@ -349,7 +349,9 @@ def _keys(
         return None
     if access is None or secret is None:
         missing = names[0] if access is None else names[1]
-        raise DeltaEnvironmentError(f"Half of a key pair: {missing} is not set.", hint=f"Set {missing} as well.")
+        raise DeltaEnvironmentError(
+            f"Only half of the key pair is set: {missing} is missing.", hint=f"Set {missing} as well."
+        )
     return StaticCredential(
         access_key=Secret(access), secret_key=Secret(secret), token=Secret(token) if token else None
     )
@@ -368,7 +370,7 @@ def _refuse_credential_store(lookup: HadoopOptions, settings: _S3Settings, given
 
 def _refused(name: str, setting: str) -> DeltaEnvironmentError:
     return DeltaEnvironmentError(
-        f"{setting} names the class {name}, which has no equal outside of Hadoop.",
+        f"{setting} names the class {name}, which only Hadoop has.",
         hint="Use SimpleAWSCredentialsProvider, TemporaryAWSCredentialsProvider, AnonymousAWSCredentialsProvider, "
         "EnvironmentVariableCredentialsProvider, or a container's, web identity's or instance's own provider; or "
         "register a log store of your own (spark.pydelta.logStore.s3a).",

@@ -32,7 +32,7 @@ class ListPage:
     directory_times_ms: list[int] = field(default_factory=list)
 
     def add(self, info: ObjectInfo) -> None:
-        """One more file."""
+        """Add one more file."""
         self.paths.append(info.path)
         self.sizes.append(info.size)
         self.times_ms.append(info.modification_time_ms)
@@ -52,7 +52,7 @@ class PagedStore(Protocol):
     def list_pages(
         self, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
     ) -> Iterator[ListPage]:
-        """Files below the root, one page a request.
+        """List files below the root, one page per request.
 
         Args:
             after: Only paths after this one, in the order of their UTF-8 bytes; empty for no bound.
@@ -61,21 +61,21 @@ class PagedStore(Protocol):
         """
 
     def remove_directories(self, paths: list[str]) -> list[str]:
-        """Remove those directories that are empty, in the order given; the ones that were removed.
+        """Remove those directories that are empty, in the order given; returns the ones that were removed.
 
         A store without directories removes none.
         """
 
 
 def paged(store: Store) -> PagedStore | None:
-    """The store as one that has pages; None when it has not."""
+    """Return the store as one that has pages; None when it has not."""
     return cast(PagedStore, store) if getattr(store, "list_pages", None) is not None else None
 
 
 def pages_of(
     store: Store, *, after: str = "", before: str = "", enter: Callable[[str], bool] | None = None
 ) -> Iterator[ListPage]:
-    """Pages of any store; one that has none is listed whole by each call, so ranges do not pay there."""
+    """List any store in pages; one without pages is listed whole by each call, so ranges do not pay there."""
     own = paged(store)
     if own is not None:
         yield from own.list_pages(after=after, before=before, enter=enter)

@@ -85,7 +85,7 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
 
 
 def ensure_safe(store: Store) -> None:
-    """Nothing, when the store keeps put-if-absent; each bucket is raced once in a process.
+    """Refuse a store that does not keep put-if-absent; each bucket is raced once per process.
 
     Raises:
         UnsafeStoreError: Two writers created the same object.

@@ -31,19 +31,19 @@ class RangeReader(io.RawIOBase):
         self._blocks: list[tuple[int, bytes]] = []
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Tell where the next read begins."""
         return self._position
 
     def size(self) -> int:
-        """In bytes; Arrow asks for it."""
+        """Return the size in bytes; Arrow asks for it."""
         return self._size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -53,7 +53,7 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes; all that are left without a size.
+        """Read the next bytes; all that are left without a size.
 
         Raises:
             StorageError: The store failed.
@@ -67,7 +67,7 @@ class RangeReader(io.RawIOBase):
         return data
 
     def readinto(self, buffer: object, /) -> int:
-        """As ``read``, into a buffer."""
+        """Read as ``read`` does, into a buffer."""
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         data = self.read(len(view))
         view[: len(data)] = data
@@ -97,7 +97,7 @@ class RangeReader(io.RawIOBase):
 
 
 def open_stream(store: Store, path: str) -> io.BufferedReader:
-    """An object to be read from its beginning, some megabytes a request.
+    """Open an object to be read from its beginning, some megabytes per request.
 
     Raises:
         ObjectNotFoundError: It is not there.

@@ -42,13 +42,13 @@ def register_store(scheme: str, factory: StoreFactory) -> None:
         InvalidArgumentError: The scheme is empty or not in lower case.
     """
     if not scheme or scheme != scheme.lower():
-        raise InvalidArgumentError(f"{scheme!r} is no URI scheme.", hint="Give it in lower case, such as 'oss'.")
+        raise InvalidArgumentError(f"{scheme!r} is not a URI scheme.", hint="Give it in lower case, such as 'oss'.")
     with _LOCK:
         _REGISTERED[scheme] = factory
 
 
 def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
-    """The store for a location.
+    """Open the store for a location.
 
     Looked up in this order: the setting ``spark.pydelta.logStore.<scheme>`` (``module:factory``) among the options,
     ``register_store``, the entry points ``pydelta.log_stores``, what is built in.
@@ -77,8 +77,8 @@ def _factory(scheme: str, options: Mapping[str, str]) -> StoreFactory:
         return _load(_BUILT_IN[scheme], source="built in")
     known = ", ".join(sorted({*_BUILT_IN, *_REGISTERED, *_installed()}))
     raise InvalidArgumentError(
-        f"No store serves the scheme {scheme!r}.",
-        hint=f"Known are {known}. Name one of your own in {_SETTING}{scheme} as module:factory.",
+        f"There is no store for the scheme {scheme!r}.",
+        hint=f"The known schemes are {known}. Name one of your own in {_SETTING}{scheme} as module:factory.",
     )
 
 

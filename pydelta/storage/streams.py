@@ -20,11 +20,11 @@ class ObjectWriter(io.RawIOBase):
         self._written = 0
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return how many bytes were written so far."""
         return self._written
 
     def write(self, data: Any, /) -> int:

@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme in lower case; ``file`` for a bare path.
+    """Return the scheme in lower case; ``file`` for a bare path.
 
     Example:
         >>> scheme_of("S3a://bucket/t"), scheme_of("/data/t")
@@ -26,7 +26,7 @@ def scheme_of(uri: str) -> str:
 
 
 def normalize_uri(uri: str) -> str:
-    """One spelling for a location: with scheme, without a trailing slash; local paths absolute and URI-encoded.
+    """Spell a location in one way: with scheme, without a trailing slash; local paths absolute and URI-encoded.
 
     A bare path is taken literally (``%41`` stays three characters); the path of a ``file:`` URI is decoded. In every
     other scheme what follows the host is the plain text of a key, as in Hadoop's paths: nothing is decoded.
@@ -56,7 +56,7 @@ def normalize_uri(uri: str) -> str:
 
 
 def split_location(uri: str) -> tuple[str, str, str]:
-    """Scheme, host (a bucket, ``container@account``, a name node) and key of a URI that is no ``file:`` URI.
+    """Split a URI (other than ``file:``) into scheme, host (a bucket, ``container@account``, a name node) and key.
 
     Raises:
         InvalidArgumentError: A user name or password before the host of a bucket; the message does not repeat it.
@@ -70,13 +70,13 @@ def split_location(uri: str) -> tuple[str, str, str]:
     if "@" in host and not scheme.startswith(("abfs", "az")):
         raise InvalidArgumentError(
             f"The {scheme} location carries credentials before the bucket's name.",
-            hint="Take them out of the location; set fs.s3a.access.key and fs.s3a.secret.key instead.",
+            hint="Remove them from the location; set fs.s3a.access.key and fs.s3a.secret.key instead.",
         )
     return scheme, host, key.strip("/")
 
 
 def check_path(path: str) -> str:
-    """The path itself, when it is one that stays under a store's root.
+    """Return the path itself if it stays under a store's root.
 
     Raises:
         InvalidArgumentError: Empty, absolute, with an empty, ``.`` or ``..`` segment, or with a NUL character.
@@ -87,7 +87,7 @@ def check_path(path: str) -> str:
     """
     if "\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise InvalidArgumentError(
-            f"{path!r} is no path under a store's root.",
+            f"{path!r} is not a path under a store's root.",
             hint="Name objects relative to the root, with '/' between names and without '.' or '..'.",
         )
     return path

@@ -16,7 +16,7 @@ _ATTEMPTS: Final = 3
 
 
 def ensure_whole(length: int, info: ObjectInfo) -> None:
-    """Refuse a reading of fewer bytes than the object has. More are no error: it may have grown since it was listed.
+    """Refuse a read of fewer bytes than the object has. More are not an error: it may have grown since it was listed.
 
     Raises:
         StorageError: It ended early.
@@ -30,7 +30,7 @@ def ensure_whole(length: int, info: ObjectInfo) -> None:
 
 
 def read_listed(store: Store, info: ObjectInfo) -> bytes:
-    """The whole object. One that was replaced since it was listed may be shorter by now.
+    """Read the whole object. One that was replaced since it was listed may be shorter by now.
 
     Args:
         store: Where it is.

@@ -51,7 +51,7 @@ class Yard:
         return DeltaLog(self.store, settings=Settings())
 
     def put(self, path: str, *, age: float, size: int = 10) -> str:
-        """A file that no commit names (yet)."""
+        """Put a file that no commit names (yet)."""
         self.store.put(path, b"x" * size)
         self.backdate(path, age=age)
         return path
@@ -68,12 +68,12 @@ class Yard:
             self.store.set_time(path, at_ms)
 
     def add(self, path: str, *, age: float, vector: DeletionVectorDescriptor | None = None) -> AddFile:
-        """A file and the action that adds it."""
+        """Put a file, and return the action that adds it."""
         self.put(path, age=age)
         return self.named(path, vector=vector)
 
     def named(self, path: str, *, vector: DeletionVectorDescriptor | None = None) -> AddFile:
-        """The action that adds a file."""
+        """Make the action that adds a file."""
         values = dict.fromkeys(self.columns, "1")
         return AddFile(
             path=encode_log_path(path),
@@ -86,22 +86,22 @@ class Yard:
         )
 
     def cdc(self, path: str, *, age: float) -> AddCDCFile:
-        """A change file and its action."""
+        """Put a change file, and return its action."""
         self.put(path, age=age)
         return AddCDCFile(path=encode_log_path(path), partition_values=dict.fromkeys(self.columns, "1"), size=10)
 
     def commit(self, *actions: AddFile | RemoveFile | AddCDCFile, age: float) -> int:
-        """The next version, of some age."""
+        """Commit the next version, of some age."""
         self.builder.commit(*actions)
         self.backdate(f"{LOG_DIR}/{commit_file(self.builder.version)}", age=age)
         return self.builder.version
 
     def remove(self, add: AddFile, *, age: float | None) -> RemoveFile:
-        """The action that removes a file; ``age`` is that of its deletion time, None for none."""
+        """Make the action that removes a file; ``age`` is that of its deletion time, None for none."""
         at_ms = None if age is None else self.now_ms - round(age * HOUR_MS)
         removed = add.remove(deletion_timestamp=at_ms or 0)
         return removed if at_ms is not None else removed.replace(deletion_timestamp=None)
 
     def files(self) -> set[str]:
-        """Files in the store, those of the log left out."""
+        """List the files in the store, those of the log left out."""
         return {info.path for info in self.store.list_all() if not info.path.startswith(LOG_DIR)}

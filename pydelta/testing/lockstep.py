@@ -33,7 +33,7 @@ class Lockstep:
         self._wait(self._stopped)
 
     def body(self, run: Callable[[Lockstep], Any]) -> None:
-        """What the participant's thread does: waits for its first turn, keeps what comes out, errors too."""
+        """Run the participant's thread: wait for the first turn, keep what comes out, errors too."""
         self._wait(self._go)
         try:
             self.result = run(self)
@@ -76,7 +76,7 @@ def run_lockstep(bodies: Mapping[str, Callable[[Lockstep], Any]], schedule: Sequ
 
 
 def interleavings(first: str, first_turns: int, second: str, second_turns: int) -> Iterator[tuple[str, ...]]:
-    """Every way to merge so many turns of one participant with so many of another.
+    """List every way to merge so many turns of one participant with so many of another.
 
     Example:
         >>> sorted("".join(turns) for turns in interleavings("a", 1, "b", 2))

@@ -94,14 +94,14 @@ class LogOperation:
 
 
 def create_table(log: DeltaLog, files: Iterable[AddFile] = (), **properties: str) -> Committed:
-    """Version 0 with some files."""
+    """Create version 0 with some files."""
     txn = start_transaction(log, backoff=NO_PAUSE)
     txn.update_metadata(table_metadata(**properties))
     return txn.commit(list(files), Operation(name="CREATE TABLE AS SELECT"))
 
 
 def append(partition: str, values: Sequence[int]) -> LogOperation:
-    """A blind append of one file."""
+    """Append one file blindly."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -113,7 +113,7 @@ def append(partition: str, values: Sequence[int]) -> LogOperation:
 
 
 def append_once(app_id: str, version: int, partition: str, values: Sequence[int]) -> LogOperation:
-    """An append that a repeat of the same application version leaves out."""
+    """Append, unless the same application version was appended before."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -136,7 +136,7 @@ def _without(rows: Rows, gone: Callable[[Row], bool]) -> Rows:
 
 
 def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
-    """Every file goes, one comes."""
+    """Remove every file, and add one."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -154,7 +154,7 @@ def overwrite(partition: str, values: Sequence[int]) -> LogOperation:
 
 
 def delete_partition(partition: str) -> LogOperation:
-    """The files of one partition go."""
+    """Remove the files of one partition."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -170,7 +170,7 @@ def delete_partition(partition: str) -> LogOperation:
 
 
 def delete_value(value: int) -> LogOperation:
-    """Rows with ``x = value`` go; the files that hold one are rewritten."""
+    """Delete the rows with ``x = value`` by rewriting the files that hold one."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -194,7 +194,7 @@ def delete_value(value: int) -> LogOperation:
 
 
 def hide_value(value: int) -> LogOperation:
-    """Rows with ``x = value`` go; deletion vectors hide them."""
+    """Delete the rows with ``x = value`` by deletion vectors."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -218,7 +218,7 @@ def hide_value(value: int) -> LogOperation:
 
 
 def compact(partition: str) -> LogOperation:
-    """The files of one partition become one, with the same rows."""
+    """Rewrite the files of one partition into one, with the same rows."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         txn = start_transaction(log, observer=observer, backoff=NO_PAUSE)
@@ -235,7 +235,7 @@ def compact(partition: str) -> LogOperation:
 
 
 def optimize(partition: str | None = None) -> LogOperation:
-    """OPTIMIZE of one partition, or of the table, as the command does it."""
+    """Run OPTIMIZE of one partition, or of the table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         condition = None if partition is None else Compare("=", Column(("p",)), Literal(partition, "string"))
@@ -251,7 +251,7 @@ def optimize(partition: str | None = None) -> LogOperation:
 
 
 def update_value(value: int, new: int) -> LogOperation:
-    """UPDATE of the rows with ``x = value``, as the command does it where the table writes deletion vectors."""
+    """Update the rows with ``x = value``, as the command does where the table writes deletion vectors."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return run_update(
@@ -273,7 +273,7 @@ def update_value(value: int, new: int) -> LogOperation:
 
 
 def upsert_value(value: int, new: int, partition: str) -> LogOperation:
-    """MERGE of one source row: rows with ``x = value`` get ``new``; where there is none, a row comes."""
+    """Merge one source row: rows with ``x = value`` get ``new``; where there is none, a row is inserted."""
     clauses = (
         MergeClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, assignments=(("x", new),)),
         MergeClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT, assignments=(("p", partition), ("x", new))),
@@ -298,7 +298,7 @@ def upsert_value(value: int, new: int, partition: str) -> LogOperation:
 
 
 def purge() -> LogOperation:
-    """REORG … APPLY (PURGE) of the table, as the command does it."""
+    """Run REORG … APPLY (PURGE) of the table, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return run_purge(
@@ -312,7 +312,7 @@ def purge() -> LogOperation:
 
 
 def support(feature: str) -> LogOperation:
-    """One more feature in the table's protocol, as the command does it."""
+    """Add a feature to the table's protocol, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         return add_feature(
@@ -323,7 +323,7 @@ def support(feature: str) -> LogOperation:
 
 
 def drop(feature: str) -> LogOperation:
-    """A feature that writers alone have to know goes from the table's protocol, as the command does it."""
+    """Drop a writer feature from the table's protocol, as the command does."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         del observer
@@ -333,7 +333,7 @@ def drop(feature: str) -> LogOperation:
 
 
 def alter(column: str) -> LogOperation:
-    """ALTER TABLE … ADD COLUMN, as the command does it: what comes between is planned around, up to its last chance."""
+    """Add a column as ALTER TABLE does: it plans around what comes between, up to its last chance."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
         change = AddColumns(columns=(NewColumn(path=(column,), data_type=PrimitiveType("long")),))
@@ -345,7 +345,7 @@ def alter(column: str) -> LogOperation:
 
 
 def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
-    """A shallow clone of another table takes the place of this one, as the command does it."""
+    """Replace this table by a shallow clone of another one, as the command does."""
     source = DeltaLog(MemoryStore(f"memory://source{uuid.uuid4().hex}/t"))
     create_table(source, [add_file(partition, values)])
 
@@ -366,7 +366,7 @@ def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
 
 
 def checkpoint() -> LogOperation:
-    """A checkpoint of the newest version, and the log cleaned up behind it."""
+    """Write a checkpoint of the newest version, and clean up the log behind it."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         snapshot = log.update()

@@ -51,7 +51,7 @@ Rows: TypeAlias = Counter[Row]
 
 
 def table_metadata(**properties: str) -> Metadata:
-    """Metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
+    """Make metadata of the test table; properties by name with ``_`` for ``.`` (``delta_appendOnly="true"``)."""
     fields = [
         {"name": "p", "type": "string", "nullable": True, "metadata": {}},
         {"name": "x", "type": "long", "nullable": True, "metadata": {}},
@@ -66,7 +66,7 @@ def table_metadata(**properties: str) -> Metadata:
 
 
 def add_file(partition: str, values: Sequence[int], *, data_change: bool = True) -> AddFile:
-    """A file with a fresh name that is said to hold these values of ``x``."""
+    """Add a file with a fresh name that is said to hold these values of ``x``."""
     stats = {
         "numRecords": len(values),
         "minValues": {"x": min(values)},
@@ -85,13 +85,13 @@ def add_file(partition: str, values: Sequence[int], *, data_change: bool = True)
 
 
 def written_values(add: AddFile) -> list[int]:
-    """Values in the file, those that a deletion vector hides too."""
+    """Return values in the file, those that a deletion vector hides too."""
     text = (add.tags or {}).get(ROWS_TAG) or ""
     return [int(value) for value in text.split(",") if value]
 
 
 def live_values(add: AddFile, root: str) -> list[int]:
-    """Values in the file, without those that its deletion vector hides."""
+    """Return values in the file, without those that its deletion vector hides."""
     gone = _hidden_rows(add, root)
     return [value for position, value in enumerate(written_values(add)) if position not in gone]
 
@@ -104,7 +104,7 @@ def _hidden_rows(add: AddFile, root: str) -> set[int]:
 
 
 def rows_of(snapshot: Snapshot) -> Rows:
-    """The rows of the table, duplicates counted, and how far each application has got."""
+    """Return the rows of the table, duplicates counted, and how far each application has got."""
     found: Rows = Counter((MARK + mark.app_id, mark.version) for mark in snapshot.set_transactions.values())
     if snapshot.version >= 0:
         for add in snapshot.files.adds(snapshot.files.core):
@@ -199,10 +199,10 @@ class LogEngine:
         return RewriteOutput(adds=tuple(adds), num_rows=written)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
-        """There are no bytes."""
+        """Do nothing: there are no bytes."""
 
     def committed(self, snapshot: Snapshot) -> None:
-        """Nothing is cached."""
+        """Do nothing: nothing is cached."""
 
 
 class LogUpsert:
@@ -264,4 +264,4 @@ class LogUpsert:
         return RewriteOutput(adds=tuple(adds), num_rows=rows), passed
 
     def close(self) -> None:
-        """Nothing was kept."""
+        """Do nothing: nothing was kept."""

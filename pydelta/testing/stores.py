@@ -131,7 +131,7 @@ class CountingStore(_Wrapper):
         self.bytes_read = 0
 
     def paths(self, *verbs: str) -> list[str]:
-        """Paths of the calls of some verbs, in order."""
+        """Return paths of the calls of some verbs, in order."""
         return [path for verb, path in self.calls if verb in verbs]
 
     def reset(self) -> None:

@@ -70,7 +70,7 @@ class TableBuilder:
         )
 
     def file(self, data: pa.Table, partition: Mapping[str, str | None] | None = None) -> AddFile:
-        """A Parquet file in the store, and the action that adds it; nothing is committed yet.
+        """Write a Parquet file into the store, and return the action that adds it; nothing is committed yet.
 
         Args:
             data: The rows, without partition columns.
@@ -93,7 +93,7 @@ class TableBuilder:
         )
 
     def commit(self, *actions: Action, operation: str = "WRITE") -> Self:
-        """The next version; the first one carries the protocol and the metadata unless they are among ``actions``.
+        """Commit the next version; the first one gets protocol and metadata unless they are among ``actions``.
 
         Raises:
             InvalidArgumentError: The version is there already.
@@ -121,5 +121,5 @@ class TableBuilder:
 
     @staticmethod
     def time_ms(version: int) -> int:
-        """The time that the commit of a version names, epoch milliseconds."""
+        """Return the time that the commit of a version names, epoch milliseconds."""
         return _START_MS + version * _MINUTE_MS

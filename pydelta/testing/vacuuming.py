@@ -53,7 +53,7 @@ def litter(store: MemoryStore) -> list[str]:
 
 
 def missing_files(store: Store, known: set[str]) -> list[str]:
-    """Files that the newest version reads and that are gone: of those known, and all deletion vectors."""
+    """Find files that the newest version reads and that are gone: of those known, and all deletion vectors."""
     snapshot = DeltaLog(store).update()
     there = {info.path for info in store.list_all()}
     adds = snapshot.files.adds(snapshot.files.core)
@@ -66,7 +66,7 @@ def missing_files(store: Store, known: set[str]) -> list[str]:
 
 
 def vacuum_all(mode: VacuumMode = "full") -> LogOperation:
-    """VACUUM with a retention of an hour, by one worker."""
+    """Run VACUUM with a retention of an hour, by one worker."""
 
     def run(log: DeltaLog, observer: Observer = SILENT) -> None:
         watched = DeltaLog(WatchedStore(log.store, observer), settings=log.settings)

@@ -38,7 +38,7 @@ __all__ = ["Published", "Winner", "now_ms", "publish"]
 
 
 def now_ms() -> int:
-    """The clock, epoch milliseconds."""
+    """Read the clock, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -180,7 +180,7 @@ def _publish(
         f"the last being version {first.version}{f' ({first.operation})' if first.operation else ''}.",
         winning_version=first.version,
         winning_operation=first.operation,
-        hint="Nothing of this transaction is in the log. Run it again, write in fewer and larger commits, "
+        hint="Nothing was committed. Run it again, write in fewer and larger commits, "
         "or raise spark.pydelta.commit.maxAttempts.",
         table=store.root,
     )
@@ -190,10 +190,10 @@ def _unknown(outcome: Unknown, *, txn_id: str, table: str) -> CommitStateUnknown
     cause = outcome.cause
     said = "" if cause is None else f" ({cause.message if isinstance(cause, DeltaError) else cause!r})"
     return CommitStateUnknownError(
-        f"Whether version {outcome.version} was committed cannot be told: {outcome.reason}{said}.",
+        f"It is not known whether version {outcome.version} was committed: {outcome.reason}{said}.",
         txn_id=txn_id,
         hint=f"Look for commitInfo.txnId {txn_id} in the table's history before running the operation again, and "
-        "delete none of its files until then.",
+        "do not delete any of its files until then.",
         table=table,
         version=outcome.version,
     )

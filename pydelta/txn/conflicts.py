@@ -72,7 +72,7 @@ class Conflict:
     winning_operation: str | None
 
     def error(self, *, table: str | None = None) -> DeltaConcurrentModificationException:
-        """The exception, naming the winning version, its operation and the partition or file."""
+        """Return the exception, naming the winning version, its operation and the partition or file."""
         operation = f" by {self.winning_operation}" if self.winning_operation else ""
         return self.kind(
             f"Version {self.winning_version}, committed{operation} meanwhile, {self.reason}",
@@ -84,7 +84,7 @@ class Conflict:
 
 
 def effective_level(level: Isolation, staged: Staged) -> Isolation:
-    """The level to check with: a commit that only rearranges rows needs no more than its files to be there still."""
+    """Choose the level to check with: a commit that only rearranges rows only needs its files to be there still."""
     return Isolation.SNAPSHOT if staged.only_rearranges else level
 
 
@@ -111,7 +111,7 @@ def find_conflict(*, reads: ReadSet, staged: Staged, winner: WinningCommit, leve
     return None
 
 
-_RERUN = "Nothing of this transaction is in the log. Run it again: it will see the new version."
+_RERUN = "Nothing was committed. Run it again: it will see the new version."
 
 
 def _conflict(
@@ -191,7 +191,7 @@ def _appended_to_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, le
     if reads.whole_table or any(not scan.partition_filters for scan in reads.predicates):
         hint += " If the two writers work on different partitions, name the partition in this one's condition."
     return _conflict(
-        ConcurrentAppendException, winner, f"added {_file(found)}, which this transaction should have read.", hint
+        ConcurrentAppendException, winner, f"added {_file(found)}, which this transaction would have read.", hint
     )
 
 
@@ -233,7 +233,7 @@ def _vacuumed_meanwhile(reads: ReadSet, staged: Staged, winner: WinningCommit, l
     return _conflict(
         ConcurrentDeleteReadException,
         winner,
-        "is of a VACUUM, which deletes files that no version needs; this transaction brings such files back.",
+        "is a VACUUM, which deletes files that this transaction brings back.",
     )
 
 

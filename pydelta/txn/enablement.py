@@ -25,7 +25,7 @@ ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def with_kept_enablement(after: Metadata, before: Metadata | None, *, was_on: bool, is_on: bool) -> Metadata:
-    """The definition with the properties of the one that was read, or without them.
+    """Return the definition with the properties of the one that was read, or without them.
 
     Args:
         after: The definition that is to be committed.

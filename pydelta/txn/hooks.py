@@ -74,7 +74,7 @@ def write_checkpoint(context: HookContext) -> None:
 
 
 def built_in_hooks() -> tuple[tuple[str, Hook], ...]:
-    """The engine's own hooks, in the order they run."""
+    """Return the engine's own hooks, in the order they run."""
     return (("checksum", write_checksum), ("checkpoint", write_checkpoint))
 
 

@@ -19,7 +19,7 @@ __all__ = ["matcher_for"]
 
 
 def matcher_for(metadata: Metadata, *, root: str, mode: str) -> FileMatcher:
-    """A matcher for a table.
+    """Make a matcher for a table.
 
     Args:
         metadata: Of the snapshot that was read. A winner that changed it is refused before files are compared.

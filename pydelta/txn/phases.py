@@ -25,14 +25,14 @@ class Observer(Protocol):
     """Told when a transaction reaches a phase. May block; what it raises ends the transaction there."""
 
     def at(self, phase: str) -> None:
-        """``phase`` is one of ``PHASES`` and begins now."""
+        """Observe that ``phase``, one of ``PHASES``, begins."""
 
 
 class Silent:
     """An observer that does nothing."""
 
     def at(self, phase: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 SILENT: Final = Silent()

@@ -47,7 +47,7 @@ class Base:
     row_id_high_water_mark: int = -1
 
     def after(self, winner: WinningCommit, *, file_time_ms: int) -> Base:
-        """The base once ``winner`` is in the log; ``file_time_ms`` counts where it carries no time of its own."""
+        """Return the base once ``winner`` is in the log; ``file_time_ms`` counts where it has no time of its own."""
         stamped = winner.commit_info.in_commit_timestamp if winner.commit_info else None
         mark = row_id_high_water_mark(winner.domains)
         return Base(
@@ -138,7 +138,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
         if action.kind in ("commitInfo", "checkpointMetadata", "sidecar"):
             raise InvalidArgumentError(
                 f"A transaction was given a {action.kind} action.",
-                hint="The transaction writes commitInfo itself; the other two belong into checkpoints only.",
+                hint="The transaction writes commitInfo itself; the other two are for checkpoints only.",
             )
     _refuse_repeats("metaData", [a.kind for a in staged.actions if a.kind == "metaData"])
     _refuse_repeats("protocol", [a.kind for a in staged.actions if a.kind == "protocol"])
@@ -156,7 +156,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
         first = next(remove for remove in staged.removes if remove.data_change)
         raise UnsafeOperationError(
             f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
-            hint="Set delta.appendOnly to false first, if removing is really meant.",
+            hint="Set delta.appendOnly to false first, if you really want to remove rows.",
         )
     keys = partition_keys(metadata, protocol)
     for add in staged.adds:
@@ -175,13 +175,13 @@ def _refuse_repeats(what: str, names: list[str]) -> None:
     for name in names:
         if name in seen:
             raise InvalidArgumentError(
-                f"The commit holds more than one {what} {name!r}.", hint="One commit may say each thing once."
+                f"The commit holds more than one {what} {name!r}.", hint="Each may be in a commit only once."
             )
         seen.add(name)
 
 
 def render(intention: Intention, base: Base, *, now_ms: int) -> tuple[Action, ...]:
-    """The lines of the commit file for version ``base.version + 1``.
+    """Render the lines of the commit file for version ``base.version + 1``.
 
     ``commitInfo`` is first, as in-commit timestamps ask. Calling it again for a later base gives the same commit
     moved there: nothing of an earlier attempt survives in it.

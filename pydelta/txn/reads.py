@@ -39,12 +39,12 @@ FileMatcher: TypeAlias = Callable[[ReadPredicate, Sequence[AddFile]], AddFile | 
 
 
 def match_any_file(predicate: ReadPredicate, adds: Sequence[AddFile]) -> AddFile | None:
-    """The careful matcher: nothing is ruled out."""
+    """Match any file: nothing is ruled out."""
     return adds[0] if adds else None
 
 
 def key_frame(keys: Sequence[FileKey]) -> pl.DataFrame:
-    """File keys as two columns, ``path`` and ``dv_id``."""
+    """Make file keys two columns, ``path`` and ``dv_id``."""
     return pl.DataFrame({"path": [key.path for key in keys], "dv_id": [key.dv_id for key in keys]}, schema=KEY_SCHEMA)
 
 
@@ -82,12 +82,12 @@ class ReadSet:
     metadata: Metadata | None = None
 
     def key_of(self, file: AddFile | RemoveFile) -> str:
-        """The file's identity, whatever way its path is spelt."""
+        """Return the file's identity, whatever way its path is spelt."""
         key = file.key
         return file_key(key.path, key.dv_id, self.root)
 
     def path_of(self, file: AddFile | RemoveFile) -> str:
-        """The file's path in one spelling."""
+        """Return the file's path in one spelling."""
         return canonical_path(file.path, self.root)
 
     @property
@@ -96,7 +96,7 @@ class ReadSet:
         return self.whole_table or bool(self.predicates) or not self.files.is_empty()
 
     def first_matching(self, adds: Sequence[AddFile]) -> AddFile | None:
-        """The first added file that belongs to what was read."""
+        """Find the first added file that belongs to what was read."""
         if not adds:
             return None
         if self.whole_table:
@@ -108,7 +108,7 @@ class ReadSet:
         return None
 
     def first_removed(self, removes: Sequence[RemoveFile]) -> RemoveFile | None:
-        """The first removed file that was read."""
+        """Find the first removed file that was read."""
         if not removes:
             return None
         if self.whole_table:

@@ -103,7 +103,7 @@ class Rebased:
 
 
 def hidden_rows(commit: Staged, reads: ReadSet) -> dict[str, HiddenRows]:
-    """By path, the files that a commit removes and adds again with a vector. Pure."""
+    """Find the files that a commit removes and adds again with a vector, by path. Pure."""
     removes = {reads.path_of(remove): remove for remove in commit.removes}
     found = {}
     for add in commit.adds:

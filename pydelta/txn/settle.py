@@ -94,7 +94,7 @@ class Reply(enum.Enum):
     REFUSED = "refused"
     """It did nothing, and the store says why."""
     FAILED = "failed"
-    """It raised an error that is no refusal, and would again: believed where nothing is there."""
+    """It raised an error that is not a refusal, and would again: believed where nothing is there."""
 
 
 class Seen(enum.Enum):
@@ -129,7 +129,7 @@ _REFUSALS: Final = (
 
 
 def reply_of(said: PutOutcome | Exception) -> Reply:
-    """What an outcome or an error of a put says. Pure.
+    """Classify an outcome or an error of a put. Pure.
 
     An error that is none of a store's says nothing: it may come from a client after the request was carried out.
     """
@@ -168,7 +168,7 @@ def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[See
 
 
 def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> Step:
-    """What follows from a put's reply and from what is there. Pure.
+    """Decide what follows from a put's reply and from what is there. Pure.
 
     Args:
         reply: Of the last put.
@@ -253,7 +253,7 @@ def _settle(
             seen, theirs = look_at(found, data=data, txn_id=txn_id, source=name)
             size = len(found)
             if seen is Seen.TORN:
-                reason = f"what was read back of {name} ({size} bytes) is no whole commit"
+                reason = f"what was read back of {name} ({size} bytes) is not a whole commit"
         step = next_step(reply_of(said), seen, open_before=open_before)
         if step is Step.LANDED:
             return Landed(version=version, actions=actions, size_bytes=len(data))

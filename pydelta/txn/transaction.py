@@ -178,7 +178,7 @@ class OptimisticTransaction:
         *,
         time_zone: str = "UTC",
     ) -> pl.DataFrame:
-        """The files that may hold rows satisfying all conjuncts; conditions and files count as read.
+        """Find the files that may hold rows of all conjuncts; conditions and files count as read.
 
         Args:
             partition_filters: Conjuncts over partition columns alone.
@@ -227,7 +227,7 @@ class OptimisticTransaction:
     def rows_stand_alone(self) -> None:
         """Say that what becomes of a row depends on that row alone, as in a DELETE or an UPDATE by a condition.
 
-        Then a winner that only hid other rows by deletion vectors is no conflict: where both put vectors on a file,
+        Then a winner that only hid other rows by deletion vectors is not a conflict: where both put vectors on a file,
         this transaction's are united with the winner's. A MERGE may say so if every target row that its source
         matches is changed by it, or if it inserts nothing.
         """
@@ -235,7 +235,7 @@ class OptimisticTransaction:
         self._rows_stand_alone = True
 
     def txn_version(self, app_id: str) -> int | None:
-        """How far the application has got according to the snapshot; None if it never committed. Counts as read."""
+        """Read how far the application has got by the snapshot; None if it never committed. Counts as read."""
         self._require_open()
         self._app_ids.add(app_id)
         found = self.snapshot.set_transactions.get(app_id)
@@ -333,7 +333,7 @@ class OptimisticTransaction:
     def _require_open(self) -> None:
         if self.state is not TransactionState.OPEN:
             raise InvalidArgumentError(
-                f"This transaction is over ({self.state.value}).",
+                f"This transaction has ended ({self.state.value}).",
                 hint="Start a new one.",
                 table=self.snapshot.table_uri,
             )
@@ -367,7 +367,9 @@ class OptimisticTransaction:
         if blind_append is None:
             blind_append = staged.only_adds_files and not self.reads.depends_on_files
         elif blind_append and not staged.only_adds_files:
-            raise InvalidArgumentError("A commit that removes files cannot be a blind append.", hint="Leave it unsaid.")
+            raise InvalidArgumentError(
+                "A commit that removes files cannot be a blind append.", hint="Leave the flag out."
+            )
         if properties.enable_row_tracking:
             tags = {_PRESERVED: "true", **(tags or {})}
         return Intention(
@@ -414,7 +416,7 @@ class OptimisticTransaction:
                 raise UnsafeOperationError(
                     f"Row tracking cannot be enabled: the rows of {without.height} files have no ids yet, for example "
                     f"those of {without['path'][0]}.",
-                    hint="Call DeltaTable.enableRowTracking(), which gives them some in the same commit.",
+                    hint="Call DeltaTable.enableRowTracking(), which gives them ids in the same commit.",
                     table=self.snapshot.table_uri,
                 )
         return staged, metadata

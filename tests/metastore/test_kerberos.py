@@ -87,7 +87,7 @@ def test_without_a_ticket_or_under_a_name_that_is_no_principal_the_reason_is_sai
         "--kerberos", "hive",
     )  # fmt: skip
     assert code == 1
-    assert f"Kerberos gives no access to the metastore at {host}" in err
+    assert f"Kerberos refused access to the metastore at {host}" in err
     assert ("credentials" in err) if host == "localhost" else ("not found in Kerberos database" in err)
     assert "klist" in err
     assert "Traceback" not in err

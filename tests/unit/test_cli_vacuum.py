@@ -56,7 +56,7 @@ def test_a_run_ends_with_what_was_deleted(capsys, yard):
 def test_lite_says_what_listing_would_have_taken(capsys, yard):
     code, out, _ = run(capsys, yard, "--lite")
     assert code == 0
-    assert "Listing would have taken 1 LIST requests" in out
+    assert "A listing would have taken 1 LIST requests" in out
     assert yard.files() == {"p=1/live", "p=2/aborted"}
 
 

@@ -87,7 +87,7 @@ def test_rows_are_those_that_parquet_would_have(spark, both, statement, mode):
 def test_replace_where(spark, both):
     spark.sql("INSERT INTO sql_delta REPLACE WHERE p = 1 AND a > 1 SELECT 50L, 'r', 1")
     assert rows(spark, "sql_delta") == [(0, "v0", 0), (1, "v1", 1), (2, "v2", 0), (50, "r", 1)]
-    with pytest.raises(Exception, match=r"outside of replaceWhere"):
+    with pytest.raises(Exception, match=r"outside replaceWhere"):
         spark.sql("INSERT INTO sql_delta REPLACE WHERE p = 1 SELECT 51L, 'r', 0")
     assert rows(spark, "sql_delta") == [(0, "v0", 0), (1, "v1", 1), (2, "v2", 0), (50, "r", 1)]
 

@@ -55,7 +55,7 @@ def test_a_dry_run_says_what_it_would_free_and_where(spark, tmp_path, unchecked,
     assert {row.path for row in found} == {f"file://{path}/{name}" for name in doomed}
     for name, size in doomed.items():
         assert f"{name.partition('/')[0]}: 1 files, {size} bytes" in said
-    assert said[-2].endswith(f"files looked at, {sum(doomed.values())} bytes to free.")
+    assert said[-2].endswith(f"files listed, {sum(doomed.values())} bytes to free.")
     assert said[-1] == "Found 2 files and directories to delete in a total of 3 directories."
     assert data_files(path) >= set(doomed)
 

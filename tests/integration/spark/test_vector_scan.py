@@ -219,7 +219,7 @@ def test_a_damaged_vector_is_named_and_no_row_comes_back(spark, tmp_path):
     data = bytearray(file.read_bytes())
     data[-6] ^= 1
     file.write_bytes(bytes(data))
-    with pytest.raises(Exception, match="is damaged: its checksum does not fit"):
+    with pytest.raises(Exception, match="is damaged: its checksum does not match"):
         _load(spark, tmp_path / "t").collect()
     file.write_bytes(b"\2" + bytes(data[1:]))
     with pytest.raises(Exception, match="is of format 2"):

@@ -180,7 +180,7 @@ def schema(**types):
     [
         ({"a": ("long", True)}, {"a": ("long", True), "b": ("string", True)}, []),
         ({"a": ("integer", True)}, {"A": ("long", True)}, []),
-        ({"a": ("long", True)}, {"b": ("long", True)}, ["column a is not there any more"]),
+        ({"a": ("long", True)}, {"b": ("long", True)}, ["column a no longer exists"]),
         ({"a": ("long", True)}, {"a": ("string", True)}, ["column a is long, not string"]),
         ({"a": ("long", True)}, {"a": ("long", False)}, ["column a may be null"]),
         ({"a": ("long", False)}, {"a": ("long", True)}, []),

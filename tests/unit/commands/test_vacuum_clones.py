@@ -57,7 +57,7 @@ def test_the_sources_run_names_the_clones_that_are_still_there_and_leaves_them_t
     source.commit(*(source.remove(add, age=500) for add in removed.adds(removed.core)[:1]), age=500)
     result = vacuum(source.log, now_ms=source.now_ms, dry_run=True)
     assert result.files.is_empty()
-    assert result.warnings == (f"Shallow clones read files of this table, which stay as long as they do: {clone.uri}.",)
+    assert result.warnings == (f"Shallow clones read files of this table, so these files are kept: {clone.uri}.",)
     clone.store.delete_many([info.path for info in clone.store.list_all()])
     DeltaLog.clear_cache()
     alone = vacuum(source.log, now_ms=source.now_ms, dry_run=True)

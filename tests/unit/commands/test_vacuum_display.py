@@ -32,15 +32,15 @@ def test_the_end_says_requests_bytes_and_what_a_listing_would_have_cost():
     full = result([("p=1", 10)], bytes=10, listed=2000, list_requests=2, listing_requests=2, directory_requests=7)
     assert summary_lines(full) == [
         "2 LIST and 0 DELETE requests.",
-        "2000 files looked at, 10 bytes to free.",
+        "2000 files listed, 10 bytes to free.",
         "Found 1 files and directories to delete in a total of 1 directories.",
     ]
     done = result([("p=1", 10)], mode="inventory", dry_run=False, deleted=1, bytes=10, delete_requests=1,
                   listing_requests=2, directory_requests=7)  # fmt: skip
     assert summary_lines(done) == [
-        "Listing would have taken 2 LIST requests, or 7 directory by directory.",
+        "A listing would have taken 2 LIST requests, or 7 directory by directory.",
         "0 LIST and 1 DELETE requests.",
-        "0 files looked at, 10 bytes freed.",
+        "0 files listed, 10 bytes freed.",
         "Deleted 1 files and directories in a total of 1 directories.",
     ]
 

@@ -246,13 +246,13 @@ def test_a_last_group_holds_as_many_bytes_as_are_not_filled_up(width):
         with pytest.raises(LogCorruptedError, match=f"stands for {size} bytes"):
             deleted_rows(inline(text, size + 1, 1))
     for text in (filler + in_z85(256**width, width + 1), greatest + "00000" if filler else "%nSc1"):
-        with pytest.raises(LogCorruptedError, match="is no Z85 text"):
+        with pytest.raises(LogCorruptedError, match="is not Z85 text"):
             deleted_rows(inline(text, width, 1))
 
 
 @pytest.mark.parametrize("text", ["####0", "#####", "0000", "000000", "00 00", "0000~"])
 def test_what_is_no_group_of_five_digits_is_refused(text):
-    with pytest.raises(LogCorruptedError, match="is no Z85 text"):
+    with pytest.raises(LogCorruptedError, match="is not Z85 text"):
         deleted_rows(inline(text, 4, 1))
 
 

@@ -243,7 +243,9 @@ def test_an_entry_is_compared_by_names_and_types_and_comments_by_the_hash_alone(
 
 def test_an_entry_of_somebody_else_is_refused():
     theirs = found(location="s3a://theirs/t", **{LOCATION_KEY: None})
-    with pytest.raises(NotOursError, match=r"a table lake\.t that this did not make \(at s3a://theirs/t\)") as caught:
+    with pytest.raises(
+        NotOursError, match=r"a table lake\.t that catalog_sync did not make \(at s3a://theirs/t\)"
+    ) as caught:
         check_ours(TWIN, theirs, "lake.t", adopt=True)
     assert "another name" in caught.value.hint
 

@@ -393,7 +393,7 @@ def test_a_commit_over_a_damaged_winner_says_which_file(log, store):
     create_table(log)
     txn = begin(log)
     store.put("_delta_log/" + commit_file(1), b"{")
-    with pytest.raises(errors.CommitStateUnknownError, match=f"{commit_file(1)} \\(1 bytes\\) is no whole commit"):
+    with pytest.raises(errors.CommitStateUnknownError, match=f"{commit_file(1)} \\(1 bytes\\) is not a whole commit"):
         txn.commit([add_file("1", [1])], WRITE)
     assert not txn.surely_not_landed, "it may be the beginning of our own"
 
