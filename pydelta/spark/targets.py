@@ -56,7 +56,7 @@ def resolve_target(spark: SparkSession, name: str | None, location: str | None) 
     if path is not None:
         if location is not None and location != path:
             raise InvalidArgumentError(
-                f"The table is named by its path {path!r}, and location says {location!r}.", hint="Give one of the two."
+                f"The table is named by its path {path!r}, but location says {location!r}.", hint="Give one of the two."
             )
         return None, path
     return name, location or Jvm.of(spark).default_location(name)

@@ -217,6 +217,6 @@ def test_vacuum_by_a_list_by_the_log_and_of_a_partition(store, root, hdfs, tmp_p
 
 
 def test_names_that_hdfs_refuses_are_told(store):
-    with pytest.raises(StorageError, match="takes no such name") as caught:
+    with pytest.raises(StorageError, match="does not allow this name") as caught:
         store.put("p=12:30/x", b"1")
     assert not caught.value.retryable

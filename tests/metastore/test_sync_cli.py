@@ -193,11 +193,11 @@ def test_ddl_is_what_the_sync_would_create(capsys, log, location, name, metastor
     ("argv", "code", "said"),
     [
         (["sync"], 1, "No table was named"),
-        (["sync", "nodb"], 1, "no name of a table"),
+        (["sync", "nodb"], 1, "not the name of a table"),
         (["sync", "no.table"], 1, "no Delta table no.table"),
         (["sync", "/not/there", "--table", "a.b"], 1, "not a Delta table"),
         (["sync", "--database", "nodb"], 1, "no database 'nodb'"),
-        (["sync", "a.b", "--metastore", "nonsense"], 1, "no address of a metastore"),
+        (["sync", "a.b", "--metastore", "nonsense"], 1, "not the address of a metastore"),
     ],
 )
 def test_what_a_user_gets_wrong(capsys, argv, code, said):

@@ -76,7 +76,7 @@ def test_a_manifest_that_is_no_text_is_no_reason_to_delete():
     yard.commit(yard.add("x", age=900), age=900)
     yard.put("garbage", age=900)
     yard.store.put("_symlink_format_manifest/manifest", b"s3://b/t/\xff\xfe\n")
-    with pytest.raises(LogCorruptedError, match="no UTF-8"):
+    with pytest.raises(LogCorruptedError, match="not UTF-8"):
         vacuum(yard.log, now_ms=yard.now_ms)
     assert "garbage" in yard.files()
 

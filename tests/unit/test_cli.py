@@ -124,7 +124,7 @@ def test_generate_publishes_and_says_what(capsys, table, tmp_path):
     manifest = tmp_path / "_symlink_format_manifest" / "day=2024-01-01" / "manifest"
     assert manifest.read_text() == f"file://{tmp_path}/day=2024-01-01/1.parquet\n"
     code, out, _ = run(capsys, "generate", table)
-    assert (code, out) == (0, "The manifests are of version 1 already.\n")
+    assert (code, out) == (0, "The manifests are already at version 1.\n")
 
 
 def test_generate_verifies_and_fails_with_the_code_of_a_check(capsys, table, tmp_path):

@@ -172,7 +172,7 @@ def test_commands_show_brackets_of_tables_paths_and_values(capsys, monkeypatch, 
         ("sql", "--file", "[red].sql"): ("[red].sql cannot be read",),
         ("[red]",): ("[red]",),
         ("history", "--[red]"): ("[red]",),
-        ("sql", "--help"): ("[100 of a table]",),
+        ("sql", "--help"): ("[100 in a table]",),
     }
     for argv, texts in expected.items():
         found = " ".join(_CODES.sub("", _run(capsys, pydelta_cli, *argv)).split())

@@ -140,5 +140,5 @@ def test_a_path_and_what_is_not_there(spark, tables, tmp_path):
     newest = log_for_name(spark, DELTA).update()
     with pytest.raises(InvalidArgumentError, match="nested"):
         describe_sql.describe_table(spark, delta, newest, column=("c", "x"))
-    with pytest.raises(BindError, match="no partition column"):
+    with pytest.raises(BindError, match="not a partition column"):
         describe_sql.show_partitions(spark, delta, newest, {"a": "1"})

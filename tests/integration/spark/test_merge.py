@@ -284,7 +284,7 @@ def test_columns_bound_to_the_source_work_as_values(spark, target):
             DuplicateInsertColumnError,
             "sets 'id' twice",
         ),
-        (lambda m: m.whenMatchedDelete().whenMatchedUpdateAll(), InvalidArgumentError, "hides them"),
+        (lambda m: m.whenMatchedDelete().whenMatchedUpdateAll(), InvalidArgumentError, "would never run"),
         (lambda m: m.whenNotMatchedInsert(values={"id": "t.id"}), BindError, "t"),
         (lambda m: m.whenMatchedUpdate(set={"n": "array(1)"}), SchemaMismatchError, "n is integer"),
     ],

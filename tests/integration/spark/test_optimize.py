@@ -265,8 +265,8 @@ def test_zorder_takes_columns_of_any_ordered_type_and_keeps_partitions_apart(spa
         (["l"], InvalidArgumentError, "no minimum and maximum"),
         (["b"], InvalidArgumentError, "no minimum and maximum"),
         (["id", "ID"], InvalidArgumentError, "twice"),
-        ([], InvalidArgumentError, "no column"),
-        ([[]], InvalidArgumentError, "no column"),
+        ([], InvalidArgumentError, "at least one column"),
+        ([[]], InvalidArgumentError, "at least one column"),
     ],
 )
 def test_columns_that_cannot_order_rows_are_refused(spark, partitioned, columns, error, said):

@@ -168,7 +168,7 @@ def test_what_is_wrong_says_where(spark, table):
         spark.sql("OPTIMIZE own ZORDER (a)")
     assert isinstance(caught.value, ParseException)
     assert str(caught.value).rstrip().endswith("--------------------^^^")
-    with pytest.raises(TableNotFoundError, match="nowhere is no Delta table"):
+    with pytest.raises(TableNotFoundError, match="nowhere is not a Delta table"):
         spark.sql("VACUUM nowhere")
     with pytest.raises(ParseException, match="CREATEE"):
         spark.sql("CREATEE TABLE x CLONE y")

@@ -267,7 +267,7 @@ def test_mistakes_are_named_and_change_nothing(spark, clean, statement):
 def test_statements_about_tables_that_are_not_delta_are_sparks(spark, clean):
     spark.sql("CREATE TABLE plain (a INT) USING parquet")
     for statement in ("OPTIMIZE plain", "DESCRIBE HISTORY plain", "RESTORE plain TO VERSION AS OF 0", "VACUUM plain"):
-        with pytest.raises(TableNotFoundError, match="plain is no Delta table"):
+        with pytest.raises(TableNotFoundError, match="plain is not a Delta table"):
             spark.sql(statement)
     spark.sql("ALTER TABLE plain ADD COLUMNS (b INT)")
     assert spark.table("plain").columns == ["a", "b"]

@@ -142,7 +142,7 @@ def test_only_vectors_of_the_files_that_a_query_is_left_with_are_read(spark, tmp
     frame = _load(spark, tmp_path / "t")
     assert frame.where("p = 2").count() == 999
     assert frame.where("p = 3").count() == 1000
-    with pytest.raises(Exception, match="no longer there, and the rows that it deletes would come back"):
+    with pytest.raises(Exception, match="is missing; without it, deleted rows would come back"):
         frame.where("id >= 0").count()
 
 

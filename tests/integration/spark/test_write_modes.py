@@ -325,7 +325,7 @@ def test_not_null_names_the_column_and_shows_a_row(spark, path):
         spark.createDataFrame([(2, "b"), (None, "culprit")], "id long, name string").write.format("delta").mode(
             "append"
         ).save(path)
-    with pytest.raises(SchemaMismatchError, match="'id' is not null in the table and missing"):
+    with pytest.raises(SchemaMismatchError, match="'id' is NOT NULL in the table and missing"):
         spark.sql("select 'x' name").write.format("delta").mode("append").save(path)
     assert version(path) == 1
 

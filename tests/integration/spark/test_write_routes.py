@@ -130,7 +130,7 @@ def test_transforms_and_layouts_that_delta_has_not_are_refused(spark, tmp_path):
 
 
 def test_save_without_a_path_says_what_to_do(spark):
-    with pytest.raises(InvalidArgumentError, match="no path"):
+    with pytest.raises(InvalidArgumentError, match="No path"):
         spark.range(1).write.format("delta").save()
 
 

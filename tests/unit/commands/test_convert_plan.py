@@ -81,7 +81,7 @@ def test_values_in_folders_names(folder, types, expected):
         ("q=1", {"p": "integer"}, InvalidArgumentError, "columns q"),
         ("q=1/p=2", {"p": "integer", "q": "integer"}, InvalidArgumentError, "columns q, p"),
         ("p=one", {"p": "integer"}, SchemaError, "'one'"),
-        ("p=2024-13-01", {"p": "date"}, SchemaError, "no date"),
+        ("p=2024-13-01", {"p": "date"}, SchemaError, "not a valid date"),
     ],
 )
 def test_names_that_do_not_fit(folder, types, error, said):

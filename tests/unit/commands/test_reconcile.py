@@ -48,8 +48,8 @@ DOES_NOT = [
     (RowCounts(live=10, deleted=11, written=0), "11 rows matched in files that hold 10"),
     (RowCounts(live=10, updated=4, written=9), "9 rows were written where 4 updated, 6 copied"),
     (RowCounts(live=10, updated=4, written=11), "11 rows were written"),
-    (RowCounts(live=10, deleted=3, written=7, changes=2), "the change data feed has 2 rows where it should have 3"),
-    (RowCounts(live=10, updated=4, written=10, changes=4), "the change data feed has 4 rows where it should have 8"),
+    (RowCounts(live=10, deleted=3, written=7, changes=2), "the change data feed has 2 rows but should have 3"),
+    (RowCounts(live=10, updated=4, written=10, changes=4), "the change data feed has 4 rows but should have 8"),
     (RowCounts(live=10, updated=2, deleted=3, inserted=5, written=11), "5 inserted ones make 12"),
     (RowCounts(live=0, inserted=5, written=4), "4 rows were written"),
     (RowCounts(live=10, updated=4, hidden=3, written=4), "deletion vectors hide 3 rows where 4 matched"),
@@ -57,18 +57,18 @@ DOES_NOT = [
     (RowCounts(live=10, updated=4, hidden=4, written=5), "5 rows were written where 4 updated, 0 copied"),
     (RowCounts(live=10, updated=4, hidden=4, written=3), "3 rows were written"),
     (RowCounts(live=10, deleted=3, hidden=3, written=1), "1 rows were written"),
-    (RowCounts(live=10, updated=4, hidden=4, written=4, changes=7), "has 7 rows where it should have 8"),
+    (RowCounts(live=10, updated=4, hidden=4, written=4, changes=7), "has 7 rows but should have 8"),
     (
         RowCounts(live=10, updated=2, written=10, passed=Passed(copied=9, updated=1)),
-        "1 rows were updated where it should be 2; 9 rows were copied where it should be 8",
+        "1 rows were updated but should be 2; 9 rows were copied but should be 8",
     ),
     (
         RowCounts(live=0, inserted=2, written=2, source=2, passed=Passed(inserted=2, source=3)),
-        "3 rows were looked at in the source where it should be 2",
+        "3 rows were looked at in the source but should be 2",
     ),
     (
         RowCounts(live=0, inserted=2, written=2, source=3, paired=2, passed=Passed(inserted=2, source=3, paired=1)),
-        "1 rows were left out of the source for their pairs where it should be 2",
+        "1 rows were left out of the source for their pairs but should be 2",
     ),
 ]
 

@@ -147,7 +147,7 @@ def test_where_a_vector_lies():
     assert vector_path(VECTOR.replace(storage_type="i")) is None
     assert vector_path(VECTOR.replace(storage_type="p", path_or_inline_dv="s3://b/v.bin")) == "s3://b/v.bin"
     for broken in ("short", "~" * 20, "#" * 20):
-        with pytest.raises(LogCorruptedError, match="names no file"):
+        with pytest.raises(LogCorruptedError, match="does not name a file"):
             vector_path(VECTOR.replace(path_or_inline_dv=broken))
 
 

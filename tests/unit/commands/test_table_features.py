@@ -170,7 +170,7 @@ def test_row_tracking_goes_with_its_ids():
         ({}, "appendOnly", False, UnsupportedFeatureError, "cannot be dropped"),
         ({"delta_constraints_c": "x > 0"}, "checkConstraints", False, UnsafeOperationError, "constraints c"),
         ({"delta_columnMapping_mode": "name"}, "columnMapping", False, UnsafeOperationError, "mode is name"),
-        ({"delta_enableRowTracking": "true"}, "rowTracking", True, UnsupportedFeatureError, "not truncated"),
+        ({"delta_enableRowTracking": "true"}, "rowTracking", True, UnsupportedFeatureError, "does not truncate"),
     ],
 )
 def test_what_cannot_be_dropped(properties, name, truncate, error, said):

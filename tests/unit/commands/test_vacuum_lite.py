@@ -86,7 +86,7 @@ def test_without_the_logs_beginning_a_full_run_makes_it_possible_again():
     yard = grown()
     yard.log.checkpoint(now_ms=yard.now_ms)
     hole(yard, 0)
-    with pytest.raises(CannotVacuumLiteError, match="no longer holds version 0") as caught:
+    with pytest.raises(CannotVacuumLiteError, match="no longer has version 0") as caught:
         run(yard)
     assert caught.value.code == "DELTA_CANNOT_VACUUM_LITE"
     assert clean(yard) is None

@@ -70,13 +70,13 @@ def test_what_aws_writes_is_read():
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "no manifest"),
-        (b"{", "no manifest"),
-        (b"[]", "no manifest"),
+        (b"", "not a manifest"),
+        (b"{", "not a manifest"),
+        (b"[]", "not a manifest"),
         (AWS.replace('"sourceBucket"', '"other"').encode(), "'sourceBucket' is missing"),
-        (AWS.replace('"1514944800000"', '"soon"').encode(), "no manifest"),
-        (AWS.replace("F11166069F1990ABEB9C97ACE9CDFABC", "short").encode(), "no MD5 checksum"),
-        (AWS.replace('"CSV"', '"ORC"').encode(), "ORC files, which are not read"),
+        (AWS.replace('"1514944800000"', '"soon"').encode(), "not a manifest"),
+        (AWS.replace("F11166069F1990ABEB9C97ACE9CDFABC", "short").encode(), "not an MD5 checksum"),
+        (AWS.replace('"CSV"', '"ORC"').encode(), "ORC files, which are not supported"),
     ],
 )
 def test_what_is_no_manifest_is_refused_and_says_why(data, says):

@@ -240,7 +240,7 @@ def elsewhere(store, folder):
         (rows_of_another_bucket, "rows of the bucket 'pond'"),
         (no_size, "no column LastModifiedDate, Size"),
         (no_csv, "cannot be read as CSV"),
-        (orc, "ORC files, which are not read"),
+        (orc, "ORC files, which are not supported"),
         (elsewhere, "not below"),
     ],
 )
@@ -276,7 +276,7 @@ def test_a_table_of_another_kind_is_left_alone(store, tmp_path):
     deliver(store, gzipped(csv_line("a")))
     other = MemoryStore("memory://no-inventory-table/t")
     TableBuilder(other, columns={"bucket": "string", "key": "string"}).commit()
-    with pytest.raises(SchemaMismatchError, match=r"no inventory table: length long \(is missing\)"):
+    with pytest.raises(SchemaMismatchError, match=r"not an inventory table: length long \(is missing\)"):
         load_deliveries(DeltaLog(other), store, newest(store))
 
 
@@ -372,7 +372,7 @@ def test_parts_of_a_bucket_are_loaded_again_when_any_of_them_is_newer(store, log
     assert b_old.stamp < b_new.stamp < a.stamp
     assert load_deliveries(log, store, [a, b_new]).version == 1, "newer than its own list, though older than the other"
     assert rows_of(log)["key"].to_list() == ["a/1", "b/2"]
-    with pytest.raises(InvalidArgumentError, match="two deliveries of one inventory"):
+    with pytest.raises(InvalidArgumentError, match="are of the same inventory"):
         load_deliveries(log, store, [b_old, b_new])
 
 

@@ -126,9 +126,9 @@ def test_a_condition_that_does_not_parse_shows_where(text, line, column):
         ("d = TIMESTAMP '2024-01-05 00:00:00'", ["'d'", "date"]),
         ("o.z = 1", ["fields are: k"]),
         ("i.z = 1", ["'i' is integer", "no fields"]),
-        ("i", ["i is no condition"]),
-        ("NOT s", ["s is no condition"]),
-        ("i = 1 OR 5", ["5 is no condition"]),
+        ("i", ["i is not a condition"]),
+        ("NOT s", ["s is not a condition"]),
+        ("i = 1 OR 5", ["5 is not a condition"]),
     ],
 )
 def test_a_name_or_constant_that_does_not_fit_is_named(text, words):

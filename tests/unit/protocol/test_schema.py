@@ -76,7 +76,7 @@ def test_a_mismatch_names_the_columns_and_shows_both_schemas():
 def test_names_compare_ignoring_case_and_a_missing_nullable_column_is_fine():
     check_write_compatible(struct(id="long", name="string"), struct(NAME="string"))
     required = StructType((StructField("id", PrimitiveType("long"), False), StructField("x", PrimitiveType("long"))))
-    with pytest.raises(SchemaMismatchError, match="not null in the table and missing"):
+    with pytest.raises(SchemaMismatchError, match="NOT NULL in the table and missing"):
         check_write_compatible(required, struct(x="long"))
     with pytest.raises(SchemaMismatchError, match="occurs twice"):
         check_write_compatible(struct(a="long"), StructType((*struct(a="long").fields, *struct(A="long").fields)))

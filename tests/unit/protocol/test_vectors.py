@@ -164,7 +164,7 @@ def _single_rows(*keys):
         (struct.pack("<iq", 1681511377, -1), "claims -1"),
         (struct.pack("<iq", 1681511377, 2**62), "claims 4611686018427387904 buckets in 0 bytes"),
         (struct.pack("<iq", 1681511377, 1), "claims 1 buckets in 0 bytes"),
-        (struct.pack("<iqB", 1681511377, 1, 0), "ends at byte 13 where 4 more from byte 12"),
+        (struct.pack("<iqB", 1681511377, 1, 0), "ends at byte 13, but 4 bytes are expected from byte 12 on"),
         (_bitmap(_array(1, 5), _array(1, 6)), "bucket 1 follows bucket 1"),
         (_bitmap(_array(2, 5), _array(1, 6)), "bucket 1 follows bucket 2"),
         (_bitmap(_array(2**31, 5)), "bucket 2147483648 follows bucket none"),
@@ -176,8 +176,8 @@ def _single_rows(*keys):
         (_bitmap(_array(0, 5, 5)), "out of order"),
         (_bitmap(struct.pack("<II", 0, 4711)), "4711"),
         (_bitmap(struct.pack("<III", 0, 12346, 2**31)), "claims 2147483648 containers in 0 bytes"),
-        (_bitmap(struct.pack("<IIH", 0, 12345, 1)), "12345 begins no bitmap"),
-        (_bitmap(struct.pack("<II", 0, 12346 + 65_536)), "77882 begins no bitmap"),
+        (_bitmap(struct.pack("<IIH", 0, 12345, 1)), "12345 is not the start of a bitmap"),
+        (_bitmap(struct.pack("<II", 0, 12346 + 65_536)), "77882 is not the start of a bitmap"),
         (_bitmap(_runs((0, 9), (5, 3), size=14)), "overlap"),
         (_bitmap(_runs((65_535, 1), size=2)), "overlap"),
         (_bitmap(_runs((0, 9), size=11)), "holds 10 positions and claims 11"),
@@ -214,9 +214,9 @@ def test_a_vector_in_the_log_is_decoded_with_either_filling():
 @pytest.mark.parametrize(
     ("text", "size", "cardinality", "why"),
     [
-        (ZERO_AND_FIVE, 36, 3, "holds 2 rows, and the log says 3"),
-        (ZERO_AND_FIVE, 32, 2, "36 bytes, and the log says 32"),
-        (ZERO_AND_FIVE, 37, 2, "36 bytes, and the log says 37"),
+        (ZERO_AND_FIVE, 36, 3, "holds 2 rows, but the log says 3"),
+        (ZERO_AND_FIVE, 32, 2, "36 bytes, but the log says 32"),
+        (ZERO_AND_FIVE, 37, 2, "36 bytes, but the log says 37"),
         (ZERO_AND_FIVE[:-1], 36, 2, "Z85"),
         (ZERO_AND_FIVE[:-1] + "~", 36, 2, "Z85"),
         ("#####", 4, 1, "Z85"),
@@ -243,7 +243,7 @@ def test_a_last_group_holds_as_many_bytes_as_are_not_filled_up(width):
     for text, size in ((greatest, width), ("00000" + greatest, 4 + width)):
         with pytest.raises(LogCorruptedError, match=r"ends at byte|begins with"):  # the bytes are read, and no bitmap
             deleted_rows(inline(text, size, 1))
-        with pytest.raises(LogCorruptedError, match=f"stands for {size} bytes"):
+        with pytest.raises(LogCorruptedError, match=f"decodes to {size} bytes"):
             deleted_rows(inline(text, size + 1, 1))
     for text in (filler + in_z85(256**width, width + 1), greatest + "00000" if filler else "%nSc1"):
         with pytest.raises(LogCorruptedError, match="is not Z85 text"):
@@ -266,7 +266,7 @@ def test_a_vector_for_the_log_of_any_length_is_filled_up_to_whole_groups(starts)
     groups = [int.from_bytes(padded[at : at + 4], "big") for at in range(0, len(padded), 4)]
     assert vector.path_or_inline_dv == "".join(in_z85(group, 5) for group in groups)
     assert deleted_rows(vector).tolist() == rows.tolist()
-    with pytest.raises(LogCorruptedError, match=f"stands for {len(padded)} bytes"):
+    with pytest.raises(LogCorruptedError, match=f"decodes to {len(padded)} bytes"):
         deleted_rows(vector.replace(size_in_bytes=len(padded) - 4))
 
 
@@ -320,7 +320,7 @@ def test_a_vector_file_is_named_by_its_uuid_under_its_prefix():
         vector.replace(path_or_inline_dv=text[3:]),
         vector.replace(storage_type="x"),
     ):
-        with pytest.raises(LogCorruptedError, match="names no file"):
+        with pytest.raises(LogCorruptedError, match="does not name a file"):
             vector_path(wrong)
 
 

@@ -254,7 +254,7 @@ def test_what_the_server_said_is_told_without_its_trace(store, node, text, kind,
 
 def test_files_that_are_gone_or_are_none_cannot_be_read(store, node):
     node.failures["read"] = FileNotFoundError("Path is not a file: /lake\n\tat org.apache.hadoop.x(Y.java:1)")
-    with pytest.raises(ObjectNotFoundError, match="is no file") as caught:
+    with pytest.raises(ObjectNotFoundError, match="is not a file") as caught:
         store.read("d")
     assert "java" not in str(caught.value)
     node.failures["read"] = OSError("Connection refused (os error 111)")

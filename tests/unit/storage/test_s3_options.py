@@ -139,8 +139,8 @@ def test_a_provider_that_only_hadoop_can_run_is_refused_by_its_class(name):
         ({"fs.s3a.security.credential.provider.path": "jceks://x"}, "credential store"),
         ({"fs.s3a.delegation.token.binding": "org.example.Tokens"}, "org.example.Tokens"),
         ({"fs.s3a.encryption.algorithm": "SSE-C"}, "SSE-C"),
-        ({PROVIDER: HADOOP + "TemporaryAWSCredentialsProvider", **KEYS}, "there are none"),
-        ({"fs.s3a.secret.key": "SK"}, "fs.s3a.access.key is not set"),
+        ({PROVIDER: HADOOP + "TemporaryAWSCredentialsProvider", **KEYS}, "found no keys"),
+        ({"fs.s3a.secret.key": "SK"}, "fs.s3a.access.key is missing"),
     ],
 )
 def test_what_cannot_be_carried_over_is_refused(options, text):

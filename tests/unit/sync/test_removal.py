@@ -91,7 +91,7 @@ def test_or_by_the_location_of_its_table(metastore, run, tmp_path):
     log = registered(metastore, tmp_path / "t", pydelta_sync_table="lake.orders", pydelta_sync_enabled="true")
     code, out, _ = run("drop", log.uri)
     assert (code, names(metastore)) == (0, ["lake.orders"])
-    assert "The next commit makes it anew" in out
+    assert "The next commit makes it again" in out
     registered(metastore, tmp_path / "plain", TableName(database="lake", name="plain"))
     code, _, err = run("drop", str(tmp_path / "plain"))
     assert (code, "--table" in err) == (1, True)
@@ -168,7 +168,7 @@ def test_a_log_that_cannot_be_read_does_not_say_whose_a_twin_is(metastore, run, 
 def test_a_table_s_own_entry_is_never_taken_for_its_twin(metastore, tmp_path):
     log = registered(metastore, tmp_path / "t")
     before = copy.deepcopy(metastore.entries)
-    with pytest.raises(NotOursError, match="no twin"):
+    with pytest.raises(NotOursError, match="not a twin"):
         sync_table(log, metastore, ORDERS)
     with pytest.raises(NotOursError):
         drop_twin(metastore, ORDERS)
@@ -189,8 +189,8 @@ def test_a_sync_of_a_database_tells_what_was_left_behind_and_prunes_it(metastore
     code, out, err = run("sync", "--database", "lake", "--json")
     rows = {row["twin"].rpartition(".")[2]: row for row in json.loads(out) if "orphan" in row}
     assert set(rows) == {"dropped", "gone", "moved"}
-    assert "not registered any more" in rows["dropped"]["orphan"]
-    assert "there is no table at" in rows["gone"]["orphan"]
+    assert "no longer registered" in rows["dropped"]["orphan"]
+    assert "there is no longer a table at" in rows["gone"]["orphan"]
     assert f"lake.moved is the table at {other.uri} now" in rows["moved"]["orphan"]
     assert [row["dropped"] for row in rows.values()] == [False] * 3
     assert (code, "is the twin of the table at" in err) == (1, True), "lake.moved cannot have its twin's name"
@@ -211,7 +211,7 @@ def test_the_twin_of_a_registered_table_whose_files_are_gone_is_left_behind_too(
     code, out, _ = run("sync", "--database", "lake", "--json")
     failed, orphan = json.loads(out)
     assert (code, failed["error"]) == (1, TableNotFoundError.code)
-    assert orphan["orphan"].startswith("its table is registered; there is no table at")
+    assert orphan["orphan"].startswith("its table is registered; there is no longer a table at")
     run("sync", "--database", "lake", "--prune")
     assert names(metastore) == ["lake.orders"]
 

@@ -175,16 +175,16 @@ def test_a_restore_of_a_version_without_times_leaves_them_off_where_they_are_off
 @pytest.mark.parametrize("name", [VERSION, TIME])
 def test_nobody_sets_or_unsets_them_by_hand(name):
     log, expected = table("later")
-    with pytest.raises(InvalidArgumentError, match="kept by the engine"):
+    with pytest.raises(InvalidArgumentError, match="managed by the engine"):
         set_properties(log, {name: "0"})
-    with pytest.raises(InvalidArgumentError, match="kept by the engine"):
+    with pytest.raises(InvalidArgumentError, match="managed by the engine"):
         alter_table(log, UnsetProperties(names=(name,)))
     for mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE):
-        with pytest.raises(InvalidArgumentError, match="kept by the engine"):
+        with pytest.raises(InvalidArgumentError, match="managed by the engine"):
             create(log, ON | {name: "0"}, mode)
-    with pytest.raises(InvalidArgumentError, match="kept by the engine"):
+    with pytest.raises(InvalidArgumentError, match="managed by the engine"):
         create(new_log(), ON | {name: "0"})
-    with pytest.raises(InvalidArgumentError, match="kept by the engine"):
+    with pytest.raises(InvalidArgumentError, match="managed by the engine"):
         clone_over(log, {name: "0"})
     assert told(log) == expected
 

@@ -171,7 +171,7 @@ def test_one_that_stays_torn_is_unknown_and_never_lost(kept):
     store = fresh()
     outcome, _ = put(FaultyStore(store, *lost_reply(torn=99, kept=kept)))
     assert isinstance(outcome, Unknown)
-    assert "no whole commit" in outcome.reason
+    assert "not a whole commit" in outcome.reason
     assert store.read(PATH) == DATA
 
 

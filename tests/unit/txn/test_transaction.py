@@ -210,7 +210,7 @@ def test_a_transaction_is_for_one_commit(log, store):
     txn.commit([], WRITE)
     assert txn.state is TransactionState.COMMITTED
     for use in (lambda: txn.commit([], WRITE), txn.read_files, txn.read_whole_table, lambda: txn.txn_version("a")):
-        with pytest.raises(errors.InvalidArgumentError, match="over"):
+        with pytest.raises(errors.InvalidArgumentError, match="has ended"):
             use()
 
 
