@@ -5,7 +5,7 @@
     no columns named, table not clustered -> compaction: bins of small files, one new file a bin
     ZORDER BY columns ---------------------> all files of the chosen partitions, rows along a Z-order curve
     clustered table -----------------------> files in no order yet (FULL: all), rows along a Hilbert curve
-    every file action says dataChange=false; nothing to do is not a commit
+    every file action says dataChange=false; without work there is no commit
 
 Only the files that are rewritten count as read: appends never conflict, and a concurrent delete of one of them does.
 """

@@ -390,7 +390,7 @@ def _become(
         )
     if not widening:
         raise SchemaError(
-            f"{name_of(path)} is {old}, and a change to {new} needs type widening, which is not enabled for this table.",
+            f"{name_of(path)} is {old}, and a change to {new} needs type widening, which this table has not enabled.",
             hint="ALTER TABLE … SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true') enables it.",
         )
     change = {"toType": new.to_dict(), "fromType": old.to_dict()}

@@ -124,7 +124,7 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
     Order as in Spark: temporary view, then ``delta.`/path` ``, then the session catalog.
 
     Returns:
-        None for anything that is not a Delta table and no view.
+        None for anything that is neither a Delta table nor a view.
     """
     jvm = Jvm.of(spark)
     state = jvm.session.sessionState()
