@@ -158,10 +158,8 @@ def test_kept_rows_that_are_lost_fail_the_merge_and_are_not_made_again(spark, tm
     write = SparkMerge.write
 
     def after_a_loss(self, *args, **options):
-        kept = spark.sparkContext._jsc.getPersistentRDDs()
-        blocks = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
-        for number in list(kept):
-            blocks.removeRdd(number)
+        for kept in list(spark.sparkContext._jsc.getPersistentRDDs().values()):
+            kept.unpersist(True)
         return write(self, *args, **options)
 
     monkeypatch.setattr(SparkMerge, "write", after_a_loss)
@@ -259,7 +257,8 @@ def doubles_a_pair(merge, files, places, **options):
 
 
 def doubles_a_source_row(merge, files, places, **options):
-    merge._source = merge._source.unionAll(merge._source.where("id = 70")).alias("s")
+    twice = merge._source.selectExpr("*", "explode(IF(id = 70, array(1, 2), array(1))) AS twice")
+    merge._source = twice.drop("twice").alias("s")
     return places
 
 
