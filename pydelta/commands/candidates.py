@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -12,13 +12,21 @@ from pydelta.commands.reconcile import RowCounts, check_rows
 from pydelta.commands.vectors import VectorOutput, live_rows
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
 from pydelta.log import Snapshot
-from pydelta.predicate import columns, is_partition_only
+from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_sets import RowSet
 from pydelta.txn import OptimisticTransaction
 
-__all__ = ["Touched", "counted", "existing_table", "find_rows", "read_candidates", "refuse_append_only"]
+__all__ = [
+    "Touched",
+    "counted",
+    "existing_table",
+    "find_rows",
+    "read_candidates",
+    "refuse_append_only",
+    "touched_files",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +82,34 @@ def refuse_append_only(snapshot: Snapshot, what: str) -> None:
         )
 
 
-def read_candidates(txn: OptimisticTransaction, condition: BoundCondition, *, time_zone: str) -> pl.DataFrame:
-    """Find the files that partition values and statistics cannot rule out, and record them as read."""
+def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, time_zone: str) -> pl.DataFrame:
+    """Find the files that may hold a row for which all conditions are true, and record them as read.
+
+    Where no row can satisfy them, nothing is read, whatever others write meanwhile.
+    """
+    if FALSE in conditions:
+        return txn.snapshot.files.core.head(0)
     partitions = tuple(txn.snapshot.partition_columns)
-    of_partition = [part for part in condition.conjuncts if columns(part) and is_partition_only(part, partitions)]
-    of_data = [part for part in condition.conjuncts if part not in of_partition]
+    of_partition = [part for part in conditions if columns(part) and is_partition_only(part, partitions)]
+    of_data = [part for part in conditions if part not in of_partition]
     return txn.read_files(partition_filters=of_partition, data_filters=of_data, time_zone=time_zone)
 
 
 def find_rows(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> Touched:
     """Find the rows for which a condition is true, once for everything that becomes of them."""
-    snapshot = txn.snapshot
-    candidates = read_candidates(txn, condition, time_zone=engine.time_zone())
-    matched = engine.match_rows(snapshot, candidates, condition) if candidates.height else {}
+    candidates = read_candidates(txn, condition.conjuncts, time_zone=engine.time_zone())
+    matched = engine.match_rows(txn.snapshot, candidates, condition) if candidates.height else {}
+    return touched_files(txn.snapshot, candidates, matched)
+
+
+def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping[int, RowSet]) -> Touched:
+    """Take the files with a row that matched, of those that were searched.
+
+    Args:
+        snapshot: The table.
+        candidates: The files that were searched.
+        matched: The rows that matched, by the file's place among them.
+    """
     places = sorted(matched)
     frame = candidates[places]
     rows = {number: matched[place] for number, place in enumerate(places)}

@@ -148,7 +148,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
         txn.read_whole_table()
         doomed = snapshot.files.core
     else:
-        candidates = read_candidates(txn, plan.condition, time_zone=engine.time_zone())
+        candidates = read_candidates(txn, plan.condition.conjuncts, time_zone=engine.time_zone())
         doomed = engine.match_partitions(snapshot, candidates, plan.condition)
         txn.mark_read(doomed)
     scanned = _elapsed_ms(started)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from pydelta.commands.candidates import existing_table
+from pydelta.commands.candidates import existing_table, read_candidates
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.reconcile import Passed, RowCounts, check_rows
@@ -31,7 +31,7 @@ from pydelta.commands.vectors import VectorOutput, live_rows, mark_deleted, writ
 from pydelta.commands.write import lost_identity_race, with_given_values
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.predicate import FALSE, Expr, columns, is_partition_only
+from pydelta.predicate import Expr
 from pydelta.protocol.actions import Action, AddFile
 from pydelta.protocol.column_mapping import mapped_metadata
 from pydelta.protocol.roaring import Positions
@@ -312,15 +312,7 @@ class _Merge:
         if any(clause.on is ClauseOn.NOT_MATCHED_BY_SOURCE for clause in self.clauses):
             self.txn.read_whole_table()
             return snapshot.files.core
-        partitions = tuple(snapshot.partition_columns)
-        filters = list(self.merging.target_filters())
-        if FALSE in filters:  # no row of the source can match: nothing is read, whatever others write
-            return snapshot.files.core.head(0)
-        of_partition = [part for part in filters if columns(part) and is_partition_only(part, partitions)]
-        of_data = [part for part in filters if part not in of_partition]
-        return self.txn.read_files(
-            partition_filters=of_partition, data_filters=of_data, time_zone=self.engine.time_zone()
-        )
+        return read_candidates(self.txn, list(self.merging.target_filters()), time_zone=self.engine.time_zone())
 
     def _counted(
         self,

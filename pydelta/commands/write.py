@@ -19,8 +19,10 @@ import polars as pl
 
 from pydelta.commands.candidates import counted, find_rows, read_candidates
 from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_of_write
-from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize import compact_after_write
+from pydelta.commands.reconcile import RowCounts, reconcile
+from pydelta.commands.write_matches import MatchingSource, Replaced, replace_matches
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import (
@@ -29,11 +31,12 @@ from pydelta.errors import (
     InvalidArgumentError,
     MetadataChangedException,
     UnsafeOperationError,
+    UnsupportedFeatureError,
     error_context,
 )
 from pydelta.log import DeltaLog
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
-from pydelta.protocol.actions import Action, AddFile, DomainMetadata, Metadata
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile, DomainMetadata, Metadata
 from pydelta.protocol.features import required_protocol, upgrade
 from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
@@ -216,11 +219,14 @@ class _Write:
             self._refuse_data_columns(condition)
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
-        going: list[AddFile] = []
-        kept = NOTHING_WRITTEN
+        gone = Replaced()
         if condition is not None:
-            going, kept = self._rows_that_go(condition)
-        staged = list(kept.files)
+            gone = self._rows_that_go(condition)
+        elif plan.kind is WriteKind.REPLACE_MATCHES:
+            gone = self._replace_matches()
+            if not gone.source_rows and plan.metadata is None and self.options.txn_app_id is None:
+                return WriteResult(version=None)  # no row of the data, so none of the table is matched
+        staged = list(gone.kept.files)
         try:
             target = WriteTarget(
                 table_uri=snapshot.table_uri,
@@ -228,43 +234,64 @@ class _Write:
                 predicate=self.options.replace_where if self.options.replace_where_check else None,
                 options=self.options,
                 settings=self.settings,
-                record_inserts=bool(kept.changes),
+                record_inserts=bool(gone.kept.changes),
                 condition=condition,
             )
             written = self.source.write(target)
             staged += written.files
             if exists and plan.kind is WriteKind.OVERWRITE:
-                going = snapshot.files.adds(self.txn.read_files())
+                gone = Replaced(files=snapshot.files.adds(self.txn.read_files()))
             elif plan.kind is WriteKind.DYNAMIC:
-                going = snapshot.files.adds(self._files_of_partitions(written.adds))
-            committed = self._commit(written, kept, going, clustering)
+                gone = Replaced(files=snapshot.files.adds(self._files_of_partitions(written.adds)))
+            if gone.source_rows is not None:  # what was matched is what was written
+                feed = written.num_changes if gone.kept.changes else None
+                counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
+                reconcile(counts, table=snapshot.table_uri)
+            committed = self._commit(written, gone, clustering)
         except CommitStateUnknownError as error:
             error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
             raise
         except DeltaError as error:
             if not self.txn.surely_not_landed:
                 raise  # committed, and something failed afterwards: the files are part of the version
-            self.engine.discard(snapshot, staged)
+            self._discard(staged, gone)
             if staged:
                 error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
             raise
         except Exception:  # the rows themselves could not be computed, after some were copied
             if self.txn.surely_not_landed:
-                self.engine.discard(snapshot, staged)
+                self._discard(staged, gone)
             raise
         self.engine.committed(committed.snapshot)
         if isinstance(self.engine, RearrangingEngine) and self.options.data_change:
-            new = (*written.adds, *kept.adds)
+            new = (*written.adds, *gone.kept.adds)
             compact_after_write(self.txn.log, self.engine, self.settings, committed, new)
         return WriteResult(
             version=committed.version,
-            num_files=len(written.adds) + len(kept.adds),
+            num_files=len(written.adds) + len(gone.kept.adds),
             num_rows=written.num_rows,
-            num_bytes=sum(add.size for add in (*written.adds, *kept.adds)),
-            num_removed_files=len(going),
+            num_bytes=sum(add.size for add in (*written.adds, *gone.kept.adds)),
+            num_removed_files=len(gone.files) + gone.hidden.num_removed_files,
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
         )
+
+    def _replace_matches(self) -> Replaced:
+        """``replaceUsing`` and ``replaceOn``: what becomes of the rows that the data matches."""
+        if not isinstance(self.source, MatchingSource):
+            raise UnsupportedFeatureError(
+                "replaceUsing and replaceOn need the engine in the session.",
+                features=("replaceUsing", "replaceOn"),
+                hint="Call pydelta.enable(spark) first.",
+            )
+        matching = self.source.matching(self.txn.snapshot, self.options)
+        return replace_matches(self.txn, self.engine, matching)
+
+    def _discard(self, staged: Sequence[AddFile | AddCDCFile], gone: Replaced) -> None:
+        """Delete what was written for a commit that surely did not land."""
+        self.engine.discard(self.txn.snapshot, staged)
+        if gone.hidden.files_written:
+            self.txn.log.store.delete_many(gone.hidden.files_written)
 
     def _refuse_data_columns(self, condition: BoundCondition) -> None:
         """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
@@ -287,25 +314,25 @@ class _Write:
                 hint="Write with mode append, or set delta.appendOnly to false first.",
             )
 
-    def _rows_that_go(self, condition: BoundCondition) -> tuple[list[AddFile], RewriteOutput]:
+    def _rows_that_go(self, condition: BoundCondition) -> Replaced:
         """``replaceWhere``: files that go, and files with those of their rows that stay."""
         snapshot = self.txn.snapshot
         partitions = tuple(snapshot.partition_columns)
         if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
-            candidates = read_candidates(self.txn, condition, time_zone=self.engine.time_zone())
+            candidates = read_candidates(self.txn, condition.conjuncts, time_zone=self.engine.time_zone())
             doomed = self.engine.match_partitions(snapshot, candidates, condition)
             self.txn.mark_read(doomed)
-            return snapshot.files.adds(doomed), NOTHING_WRITTEN
+            return Replaced(files=snapshot.files.adds(doomed))
         touched = find_rows(self.txn, self.engine, condition)
         if not touched.rows:
-            return [], NOTHING_WRITTEN
+            return Replaced(num_rows=0)
         kept = self.engine.write_without(snapshot, touched.frame, touched.rows)
         try:
             counted(self.txn, touched, written=kept, updates=False)
         except DeltaError:
             self.engine.discard(snapshot, kept.files)
             raise
-        return touched.adds, kept
+        return Replaced(files=touched.adds, kept=kept, num_rows=touched.num_rows)
 
     def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
         """Live files in the partitions that the new files belong to, compared by typed values.
@@ -331,8 +358,7 @@ class _Write:
     def _commit(
         self,
         written: RewriteOutput,
-        kept: RewriteOutput,
-        going: list[AddFile],
+        gone: Replaced,
         clustering: DomainMetadata | None,
     ) -> Committed:
         now_ms = time.time_ns() // 1_000_000
@@ -343,27 +369,31 @@ class _Write:
             base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
             self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
         changes = self.options.data_change
-        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *kept.adds)]
-        actions += [*written.changes, *kept.changes] if changes else []
-        actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in going]
+        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *gone.kept.adds)]
+        actions += [*written.changes, *gone.kept.changes] if changes else []
+        actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in gone.files]
+        actions += gone.hidden.actions
         if clustering is not None:
             actions.append(clustering)
         operation = Operation(
-            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, kept, going)
+            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
         )
         return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata)
 
-    def _metrics(self, written: RewriteOutput, kept: RewriteOutput, going: list[AddFile]) -> Mapping[str, int]:
+    def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
+        kept = gone.kept
         metrics: dict[str, int] = {
             "numFiles": len(written.adds) + len(kept.adds),
             "numOutputRows": written.num_rows + kept.num_rows,
             "numOutputBytes": sum(add.size for add in (*written.adds, *kept.adds)),
         }
         if self.plan.kind is not WriteKind.APPEND:
-            metrics["numRemovedFiles"] = len(going)
-            metrics["numRemovedBytes"] = sum(add.size for add in going)
+            metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
+            metrics["numRemovedBytes"] = sum(add.size for add in gone.files) + gone.hidden.removed_bytes
         if kept.adds:
             metrics["numCopiedRows"] = kept.num_rows
+        if self.plan.kind is WriteKind.REPLACE_MATCHES:
+            metrics |= {"numDeletedRows": gone.num_rows or 0, **gone.hidden.metrics}
         return metrics
 
 

@@ -6,13 +6,13 @@ import difflib
 import enum
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.settings import Settings, check_property_names, parse_bool, refuse_kept_properties
 
-__all__ = ["HONOURED", "PASSED_OVER", "WriteMode", "WriteOptions", "guide_table"]
+__all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteOptions", "guide_table"]
 
 
 class WriteMode(enum.Enum):
@@ -67,8 +67,8 @@ HONOURED: Final[Mapping[str, str]] = {
     "parquet.compression": "see `compression`, which goes first",
     "partitionOverwriteMode": "dynamic: an overwrite replaces just the partitions that the data has rows for",
     "path": "location of the table",
-    "replaceOn": "refused for now: an overwrite of the rows for which this condition is true with some row of the data",
-    "replaceUsing": "refused for now: an overwrite of the rows with a data row's values in these columns",
+    "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
+    "replaceUsing": "an overwrite replaces the rows that have the values of some row of the data in these columns",
     "replaceWhere": "an overwrite replaces the rows of this condition",
     "spark.sql.parquet.outputTimestampType": "how times are stored: INT96, TIMESTAMP_MICROS or TIMESTAMP_MILLIS",
     "targetAlias": "what `replaceOn` calls the table",
@@ -118,6 +118,22 @@ _TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementCondition:
+    """A condition that was parsed with its statement, and is not parsed again.
+
+    Args:
+        text: For the history.
+        native: An expression of the engine.
+    """
+
+    text: str
+    native: Any
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """A write, as asked for.
 
@@ -153,7 +169,7 @@ class WriteOptions:
     replace_where: str | None = None
     replace_where_check: bool = True
     replace_using: tuple[str, ...] | None = None
-    replace_on: Any = None
+    replace_on: str | StatementCondition | None = None
     target_alias: str | None = None
     dynamic: bool = False
     txn_app_id: str | None = None
@@ -239,6 +255,40 @@ class WriteOptions:
         )
         parsed._refuse_contradictions(explicit_dynamic="partitionOverwriteMode" in given)
         return parsed
+
+    def narrowed(
+        self,
+        *,
+        dynamic: bool = False,
+        replace_where: str | None = None,
+        replace_using: tuple[str, ...] | None = None,
+        replace_on: StatementCondition | None = None,
+        target_alias: str | None = None,
+    ) -> WriteOptions:
+        """The same for a statement or a method that says itself which rows go; arguments as the class has them.
+
+        Raises:
+            InvalidArgumentError: An option says so as well, or contradicts it.
+        """
+        if not dynamic and replace_where is None and replace_using is None and replace_on is None:
+            return self
+        own = {"replaceUsing": self.replace_using, "replaceOn": self.replace_on, "replaceWhere": self.replace_where}
+        named = [name for name, value in own.items() if value is not None]
+        if named:
+            raise InvalidArgumentError(
+                f"The option {named[0]} says which rows to replace, and the statement or method says so itself.",
+                hint=f"Leave {named[0]} out, or write with mode overwrite and nothing else that says which rows go.",
+            )
+        wanted = replace(
+            self,
+            dynamic=dynamic,
+            replace_where=replace_where,
+            replace_using=replace_using,
+            replace_on=replace_on,
+            target_alias=target_alias,
+        )
+        wanted._refuse_contradictions(explicit_dynamic=False)
+        return wanted
 
     @property
     def replaces_matches(self) -> bool:

@@ -7,6 +7,7 @@
               -> APPEND      schema checked, or merged
               -> OVERWRITE   every file goes; with overwriteSchema, or a replace, the definition goes too
               -> REPLACE_WHERE   rows of a condition go
+              -> REPLACE_MATCHES rows that some row of the data matches go
               -> DYNAMIC     partitions that the data has rows for go
 """
 
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from pydelta.commands.changes import refuse_reserved_names
 from pydelta.commands.dependants import refuse_type_change
+from pydelta.commands.write_matches import key_columns
 from pydelta.commands.write_options import WriteMode, WriteOptions
 from pydelta.errors import (
     InvalidArgumentError,
@@ -72,6 +74,7 @@ class WriteKind(enum.Enum):
     APPEND = "append"
     OVERWRITE = "overwrite"
     REPLACE_WHERE = "replace where"
+    REPLACE_MATCHES = "replace matches"
     DYNAMIC = "dynamic"
 
 
@@ -122,7 +125,7 @@ def plan_write(
         SchemaError: Columns that the format cannot hold.
         InvalidArgumentError: Partition columns that differ from the table's.
         UnsafeOperationError: Values for a column whose values are always generated.
-        UnsupportedFeatureError: A column type that cannot be written; named. ``replaceUsing`` or ``replaceOn``.
+        UnsupportedFeatureError: A column type that cannot be written; named.
     """
     exists = snapshot.version >= 0
     if exists and options.mode in (WriteMode.ERROR_IF_EXISTS, WriteMode.CREATE):
@@ -138,6 +141,8 @@ def plan_write(
         return _plan(WriteKind.SKIP, snapshot, None, options, managed)
     data = stored_schema(data)
     if not exists:
+        if options.replace_using is not None:
+            key_columns(options.replace_using, data, data)
         return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options, managed)
     if options.mode.replaces_table or (options.mode is WriteMode.OVERWRITE and options.overwrite_schema):
         definition = _definition(snapshot, data, options, settings)
@@ -150,11 +155,7 @@ def plan_write(
         if options.replace_where is not None:
             kind = WriteKind.REPLACE_WHERE
         elif options.replaces_matches:
-            raise UnsupportedFeatureError(
-                "replaceUsing and replaceOn are not supported yet; without them the overwrite would replace every row.",
-                features=("replaceUsing", "replaceOn"),
-                hint="Write replaceWhere with a condition, or MERGE.",
-            )
+            kind = WriteKind.REPLACE_MATCHES
         elif options.dynamic and snapshot.partition_columns:
             kind = WriteKind.DYNAMIC
     return _plan(kind, snapshot, _evolved(snapshot, data, options), options, managed)
@@ -194,6 +195,10 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions, manage
     parameters: dict[str, Any] = {"mode": options.mode.value}
     if options.replace_where is not None:
         parameters["predicate"] = options.replace_where
+    if options.replace_using is not None:
+        parameters["replaceUsingCols"] = f"({','.join(options.replace_using)})"
+    if options.replace_on is not None:
+        parameters["replaceOnCond"] = str(options.replace_on)
     if options.dynamic and snapshot.version >= 0:
         parameters["isDynamicPartitionOverwrite"] = True
     asked = options.partition_by if options.partition_by is not None else ()

@@ -15,22 +15,19 @@ pairs. What was kept is cut off from what made it: a part that is lost fails the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
-from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.reconcile import Passed
 from pydelta.commands.write_plan import evolved_metadata, stored_schema
-from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, SchemaMismatchError
+from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.predicate import Expr
 from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
@@ -38,6 +35,7 @@ from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.binding import Moment, folded
 from pydelta.spark.identity import GivenValues
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.kept import reading_kept
 from pydelta.spark.merging_bind import bind_merge
 from pydelta.spark.merging_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.merging_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
@@ -59,7 +57,6 @@ _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
-_LOST: Final = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
 _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
@@ -149,7 +146,7 @@ class SparkMerge:
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
-        with exact_filters(self._spark), self._losses():
+        with exact_filters(self._spark), reading_kept(self._snapshot.table_uri, "the merge"):
             return self._find(files)
 
     def _find(self, files: pl.DataFrame) -> MergeMatches:
@@ -247,7 +244,7 @@ class SparkMerge:
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        with self._losses():
+        with reading_kept(self._snapshot.table_uri, "the merge"):
             return self._write(files, places, copy_others=copy_others)
 
     def _write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
@@ -348,23 +345,6 @@ class SparkMerge:
             return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
         finally:
             context.setLocalProperty(_KEEP_ANCESTORS, before)  # type: ignore[arg-type] # None takes it away
-
-    @contextmanager
-    def _losses(self) -> Iterator[None]:
-        """While kept rows are read: what Spark says of lost ones, as the engine's own error."""
-        try:
-            yield
-        except (PySparkException, Py4JError) as error:
-            if _LOST not in str(error):
-                raise
-            lost = DeltaEnvironmentError(
-                "Rows that the merge kept while it ran were lost with the executor that held them. Nothing was "
-                "committed.",
-                hint="Run the merge again. If it happens often, look for executors that are killed for their memory.",
-                table=self._snapshot.table_uri,
-            )
-            lost.retryable = True
-            raise lost from error
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""

@@ -31,7 +31,7 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BoundClause", "BoundMerge", "bind_merge", "qualified"]
+__all__ = ["BoundClause", "BoundMerge", "bind_merge", "bind_pairing", "qualified"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,23 +96,7 @@ class _Binder:
     source_alias: str
 
     def condition(self, frame: DataFrame, column: Column, what: str) -> BoundExpression:
-        try:
-            bound = bind_condition(self.moment, frame, column)
-        except ParseException as error:
-            raise ParseError(f"{what} does not parse: {_first_line(error)}") from error
-        except AnalysisException as error:
-            shown = [item for item in frame.columns if not item.startswith("__pydelta")]
-            raise BindError(
-                f"{what} does not fit: {_first_line(error)}",
-                hint=f"The columns there are: {', '.join(shown)}. Where both have one, give table and source an alias.",
-            ) from error
-        if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
-            raise InvalidArgumentError(f"{what} holds a subquery.", hint="Join its result into the source first.")
-        if not bound.expression.deterministic():
-            raise InvalidArgumentError(
-                f"{what} is not deterministic: {bound.sql}.", hint="Compute such a value into a source column."
-            )
-        return bound
+        return bind_pairing(self.moment, frame, column, what, aliases="give table and source an alias")
 
     def clause(self, clause: MergeClause, frame: DataFrame) -> BoundClause:
         where = f"{clause.on.value} {clause.action.value.upper()}"
@@ -185,6 +169,42 @@ def bind_merge(
             *([item.condition] if item.condition else ()), *(item.values.expressions if item.values else ())
         )
     return BoundMerge(condition=pairs, clauses=bound, columns=columns)
+
+
+def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *, aliases: str) -> BoundExpression:
+    """Resolve a condition over rows of the table, of a source, or of both.
+
+    Args:
+        moment: The command's.
+        frame: The rows. They are not read.
+        column: As the user wrote it.
+        what: What it is, for messages.
+        aliases: What helps where table and source have a column of the same name.
+
+    Raises:
+        ParseError, BindError: It does not fit.
+        InvalidArgumentError: It is not deterministic or holds a subquery.
+    """
+    try:
+        bound = bind_condition(moment, frame, column)
+    except ParseException as error:
+        raise ParseError(
+            f"{what} does not parse: {_first_line(error)}",
+            hint="Write it as in a WHERE clause, without the word WHERE.",
+        ) from error
+    except AnalysisException as error:
+        shown = [item for item in frame.columns if not item.startswith("__pydelta")]
+        raise BindError(
+            f"{what} does not fit: {_first_line(error)}",
+            hint=f"The columns there are: {', '.join(shown)}. Where both have one, {aliases}.",
+        ) from error
+    if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
+        raise InvalidArgumentError(f"{what} holds a subquery.", hint="Join its result into the source first.")
+    if not bound.expression.deterministic():
+        raise InvalidArgumentError(
+            f"{what} is not deterministic: {bound.sql}.", hint="Compute such a value into a source column."
+        )
+    return bound
 
 
 def _quoted(text: str) -> str:

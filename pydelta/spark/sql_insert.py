@@ -7,17 +7,26 @@
                                                           spark.sql.sources.partitionOverwriteMode is dynamic) those of
                                                           the partitions that the new rows belong to, go
     INSERT INTO t REPLACE WHERE condition query           the rows of the condition go
+    INSERT INTO t REPLACE USING (a, b) query              the rows that have a and b of some new row go
+    INSERT INTO t [AS t] REPLACE ON condition query       the rows for which it is true with some new row go
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode
-from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
+from pydelta.commands.write_options import StatementCondition
+from pydelta.errors import (
+    InvalidArgumentError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    error_context,
+)
 from pydelta.spark.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql_nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write_columns import ddl
@@ -56,6 +65,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
         by_name=bool(node.byName()),
         overwrite=bool(node.overwrite()),
         replace_where=_replace_where(nodes, node),
+        matches=_matches(nodes, node, target),
         evolve=bool(_field(node, "withSchemaEvolution", False)),
     )
     return _run(nodes, wanted, node.partitionSpec())
@@ -87,6 +97,7 @@ class _Insert:
         by_name: Columns are matched by name.
         overwrite: Rows go first: all, or those that ``PARTITION`` names.
         replace_where: The rows of this condition go first.
+        matches: The rows that the new ones match go first: ``replace_using``, or ``replace_on`` and ``target_alias``.
         evolve: New columns of the query are added to the table.
     """
 
@@ -96,7 +107,13 @@ class _Insert:
     by_name: bool = False
     overwrite: bool = False
     replace_where: str | None = None
+    matches: Mapping[str, Any] | None = None
     evolve: bool = False
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether rows go, other than those of a condition."""
+        return self.overwrite or self.matches is not None
 
 
 def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
@@ -130,10 +147,11 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         if wanted.evolve:
             options["mergeSchema"] = "true"
         how: dict[str, Any] = {
-            "mode": WriteMode.OVERWRITE if wanted.overwrite or condition is not None else WriteMode.APPEND,
+            "mode": WriteMode.OVERWRITE if wanted.overwrites or condition is not None else WriteMode.APPEND,
             "options": options,
             "dynamic": dynamic,
             "replace_where": condition,
+            "matches": wanted.matches,
         }
         if evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
             write_by_name(nodes.spark, rows, target.entry, **how)  # only names tell which columns are new
@@ -226,18 +244,36 @@ def _equals(column: str, value: str, schema: StructType) -> str:
     return f"{quoted} = CAST('{text}' AS {ddl(field.data_type)})"
 
 
-def _replace_where(nodes: Nodes, node: Any) -> str | None:
+def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:
+    """What stands behind REPLACE: the name of its node, and the node."""
     criteria = _field(node, "replaceCriteriaOpt", None)
     criteria = None if criteria is None else nodes.optional(criteria)
-    if criteria is None:
+    return None if criteria is None else (str(criteria.getClass().getSimpleName()), criteria)
+
+
+def _replace_where(nodes: Nodes, node: Any) -> str | None:
+    found = _criteria(nodes, node)
+    return str(found[1].cond().sql()) if found is not None and found[0] == "InsertReplaceWhere" else None
+
+
+def _matches(nodes: Nodes, node: Any, target: Target) -> Mapping[str, Any] | None:
+    found = _criteria(nodes, node)
+    if found is None or found[0] == "InsertReplaceWhere":
         return None
-    if str(criteria.getClass().getSimpleName()) != "InsertReplaceWhere":
-        raise UnsupportedFeatureError(
-            "INSERT … REPLACE ON and REPLACE USING are not supported for a Delta table.",
-            features=("REPLACE ON",),
-            hint="Write REPLACE WHERE condition, or MERGE.",
-        )
-    return str(criteria.cond().sql())
+    kind, criteria = found
+    if kind == "InsertReplaceUsing":
+        return {"replace_using": tuple(str(column) for column in nodes.items(criteria.cols()))}
+    if kind == "InsertReplaceOn":
+        alias = text_of(nodes.optional(criteria.tableAliasOpt())) or target.alias
+        condition = criteria.cond()
+        native = nodes.column(condition, replace(target, alias=alias))
+        return {
+            "replace_on": StatementCondition(text=str(condition.sql()), native=native),
+            "target_alias": alias,
+        }
+    raise UnsupportedFeatureError(
+        f"INSERT … {kind} is not known here.", features=(kind,), hint="Write REPLACE WHERE, USING or ON, or MERGE."
+    )
 
 
 def _is_dynamic(nodes: Nodes, target: Target) -> bool:

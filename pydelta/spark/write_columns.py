@@ -51,6 +51,7 @@ __all__ = [
     "name",
     "raised",
     "same_type",
+    "stored",
     "violation_in",
 ]
 
@@ -288,6 +289,11 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
     message = f"Column {field.name!r} is {declared} and the value is longer"
     checks.append(_Check(message, F.coalesce(_short_enough(name(field.name), data_type), F.lit(True))))
     return _fitted(column, data_type)
+
+
+def stored(column: Column, data_type: DataType, field: StructField) -> Column:
+    """A value of the data as a table's column will hold it, where it can hold it."""
+    return _sized(cast_parts(column, data_type, field.data_type), field, [])
 
 
 def _fitted(column: Column, declared: DataType) -> Column:

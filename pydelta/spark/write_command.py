@@ -6,9 +6,8 @@ Everything that writes rows through Spark ends here: the routes of ``enable``, t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -55,6 +54,8 @@ def write_path(
     managed: bool = False,
     dynamic: bool = False,
     replace_where: str | None = None,
+    matches: Mapping[str, Any] | None = None,
+    shape: Callable[[DataFrame], DataFrame] | None = None,
 ) -> WriteResult:
     """Write rows to the table at a location; see ``write_table`` for what can go wrong.
 
@@ -70,6 +71,8 @@ def write_path(
         managed: Whether the files belong to the catalog; for the history.
         dynamic: Overwrite just the partitions that the rows belong to.
         replace_where: Overwrite the rows of this condition.
+        matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
+        shape: Makes of ``df`` the rows that are written.
     """
     settings = settings_of(spark)
     parsed = WriteOptions.parse(
@@ -80,10 +83,9 @@ def write_path(
         properties=properties,
         description=description,
     )
-    if dynamic or replace_where is not None:
-        parsed = replace(parsed, dynamic=dynamic, replace_where=replace_where)
+    parsed = parsed.narrowed(dynamic=dynamic, replace_where=replace_where, **(matches or {}))
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
-    result = write_table(log, DataFrameSource(spark, df), parsed, SparkEngine(spark), settings, managed=managed)
+    result = write_table(log, DataFrameSource(spark, df, shape), parsed, SparkEngine(spark), settings, managed=managed)
     if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
         forget_version(spark, settings)
     return result
@@ -157,14 +159,24 @@ def write_by_name(
     options: Mapping[str, str],
     dynamic: bool = False,
     replace_where: str | None = None,
+    matches: Mapping[str, Any] | None = None,
+    shape: Callable[[DataFrame], DataFrame] | None = None,
 ) -> WriteResult:
-    """Write to an existing table, columns matched by name."""
+    """Write to an existing table, columns matched by name; arguments as ``write_path``."""
     if not log_for_path(spark, entry.location).table_exists():
         raise TableNotFoundError(
             f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
         )
     return write_path(
-        spark, df, entry.location, mode=mode, options=options, dynamic=dynamic, replace_where=replace_where
+        spark,
+        df,
+        entry.location,
+        mode=mode,
+        options=options,
+        dynamic=dynamic,
+        replace_where=replace_where,
+        matches=matches,
+        shape=shape,
     )
 
 
@@ -179,6 +191,7 @@ def insert_by_position(
     by_name: bool = False,
     dynamic: bool = False,
     replace_where: str | None = None,
+    matches: Mapping[str, Any] | None = None,
 ) -> WriteResult:
     """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
 
@@ -192,6 +205,7 @@ def insert_by_position(
         by_name: Match columns by name instead; those that the data lacks get their defaults.
         dynamic: Overwrite just the partitions that the rows belong to.
         replace_where: Overwrite the rows of this condition.
+        matches: See ``write_path``.
 
     Raises:
         SchemaMismatchError: Another number of columns, or a type that INSERT does not cast.
@@ -212,7 +226,6 @@ def insert_by_position(
             hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
             "save or saveAsTable to match them by name.",
         )
-    renamed = df.toDF(*[f"c{index}" for index in range(len(data))])
     chosen = []
     for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
         column = name(f"c{index}")
@@ -226,8 +239,21 @@ def insert_by_position(
                 )
             column = column.cast(ddl(target.data_type))
         chosen.append(column.alias(target.name))
-    rows = renamed.select(*chosen)
-    return write_by_name(spark, rows, entry, mode=mode, options=options, dynamic=dynamic, replace_where=replace_where)
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(data))]).select(*chosen)
+
+    return write_by_name(
+        spark,
+        df,
+        entry,
+        mode=mode,
+        options=options,
+        dynamic=dynamic,
+        replace_where=replace_where,
+        matches=matches,
+        shape=shape,
+    )
 
 
 def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:

@@ -7,7 +7,7 @@ travel inside the pickled function, so that they are in no plan, no setting and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,15 +31,19 @@ from pydelta.spark.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.errors import raised_in
 from pydelta.spark.identity import with_identities
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.kept import reading_kept
 from pydelta.spark.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.spark.types import from_spark
 from pydelta.spark.write_columns import conform, name, violation_in
 from pydelta.spark.write_layout import add_of, change_of, make_task, written_columns
+from pydelta.spark.write_matches import SparkMatching
 from pydelta.spark.write_task import WriteTask, record_batch, run_task
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pydelta.log import Snapshot
 
 __all__ = [
     "CHANGE_COLUMN",
@@ -67,19 +71,38 @@ class DataFrameSource:
     Args:
         spark: The session.
         df: The rows; columns are matched with the table's by name.
+        shape: Makes of ``df`` the rows that are written, where they are not the same: by position, say.
     """
 
-    def __init__(self, spark: SparkSession, df: DataFrame) -> None:
+    def __init__(
+        self, spark: SparkSession, df: DataFrame, shape: Callable[[DataFrame], DataFrame] | None = None
+    ) -> None:
         self._spark = spark
-        self._df = df
+        self._raw = df
+        self._shape = shape
+        self._df = df if shape is None else shape(df)
+        self._kept = False
 
     @property
     def schema(self) -> StructType:
         """See ``RowSource.schema``."""
         return from_spark(self._df.schema)
 
+    def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
+        """See ``MatchingSource.matching``."""
+        found = SparkMatching(self._spark, snapshot, self._raw, self._df, options)
+        if options.replace_using is not None:  # matched as they are written
+            self._shape = None
+        self._raw, self._kept = found.source, True
+        self._df = self._raw if self._shape is None else self._shape(self._raw)
+        return found
+
     def write(self, target: WriteTarget) -> RewriteOutput:
         """See ``RowSource.write``."""
+        with reading_kept(target.table_uri, "the overwrite") if self._kept else nullcontext():
+            return self._write(target)
+
+    def _write(self, target: WriteTarget) -> RewriteOutput:
         plan = target.plan
         given = {column.lower() for column in self._df.columns}
         lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]

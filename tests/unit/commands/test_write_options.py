@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.commands.write_options import HONOURED, PASSED_OVER, WriteMode, WriteOptions
+from pydelta.commands.write_options import HONOURED, PASSED_OVER, StatementCondition, WriteMode, WriteOptions
 from pydelta.errors import DeltaError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.settings import Settings
 
@@ -158,3 +158,28 @@ def test_a_write_s_own_transaction_goes_before_the_session_s():
         parse({"txnVersion": "1"}, settings=session)
     with pytest.raises(InvalidArgumentError, match="belong together"):
         parse(settings=Settings(txn_version=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ({"replaceUsing": "a"}, {"replace_where": "a = 1"}),
+        ({"replaceUsing": "a"}, {"dynamic": True}),
+        ({"replaceWhere": "a = 1"}, {"replace_using": ("a",)}),
+        ({"replaceOn": "true"}, {"replace_on": StatementCondition(text="t.a = s.a", native=None)}),
+        ({"overwriteSchema": "true"}, {"replace_using": ("a",)}),
+        ({"dataChange": "false"}, {"replace_using": ("a",)}),
+    ],
+)
+def test_a_statement_that_says_which_rows_go_takes_no_option_that_says_so_too(options, own):
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse(options, WriteMode.OVERWRITE).narrowed(**own)
+    assert next(iter(options)) in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_statement_goes_before_the_session_s_way_to_overwrite_partitions():
+    parsed = parse({}, settings=Settings(partition_overwrite_mode="dynamic"))
+    assert parsed.dynamic
+    assert not parsed.narrowed(replace_using=("a",)).dynamic
+    assert parsed.narrowed() is parsed
