@@ -13,7 +13,7 @@ from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause, MergeR
 from pydelta.commands.merging import merge as run_merge
 from pydelta.errors import InvalidArgumentError
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.logs import settings_of, user_errors
+from pydelta.spark.logs import run_once, settings_of, user_errors
 from pydelta.spark.merging import SparkMerge
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class DeltaMergeBuilder:
         """Run the merge.
 
         Returns:
-            One row: ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows``, ``num_inserted_rows``.
+            One row: ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows``, ``num_inserted_rows``. No row
+            when the table has the session's ``txnVersion`` already.
 
         Raises:
             InvalidArgumentError: No clause; two source rows would change one target row (its key is named).
@@ -109,13 +110,12 @@ class DeltaMergeBuilder:
         """
         result = self.run()
         counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
-        return self.spark.createDataFrame([(sum(counts), *counts)], _RESULT)
+        return self.spark.createDataFrame([] if result.skipped else [(sum(counts), *counts)], _RESULT)
 
     def run(self) -> MergeResult:
         """Run the merge as ``execute`` does, and return everything that is known of what was done."""
         with user_errors(self.log):
-            settings = settings_of(self.spark)
-            evolve = self.evolve or settings.schema_auto_merge
+            evolve = self.evolve or settings_of(self.spark).schema_auto_merge
 
             def begin(snapshot: Snapshot) -> Merging:
                 return SparkMerge(
@@ -129,7 +129,7 @@ class DeltaMergeBuilder:
                 )
 
             engine = SparkEngine(self.spark, alias=self.alias)
-            return run_merge(self.log, engine, begin, self.clauses, settings)
+            return run_once(self.spark, lambda settings: run_merge(self.log, engine, begin, self.clauses, settings))
 
     def _with(
         self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None

@@ -457,9 +457,9 @@ versionChecksum.forcedValidationInterval | - | How often checksums are checked a
 versionChecksum.forcedValidationMinTimeIntevalMinutes | - | The same.
 workAroundColonsInHadoopPaths.enabled | - | How colons in paths are treated; here as data.
 write.dataFilesToSubdir | only false | Whether data files go to a folder `data/`.
-write.txnAppId | write.txnAppId | Application that writes are committed for; with the next one, each version once.
+write.txnAppId | write.txnAppId | Application that changes of rows are committed for; with the next one, each version once.
 write.txnVersion | write.txnVersion | The application's version.
-write.txnVersion.autoReset.enabled | write.txnVersionAutoReset | Unset that version in the session after each commit.
+write.txnVersion.autoReset.enabled | write.txnVersionAutoReset | Unset that version in the session after each command that used it.
 write.utcTimestampPartitionValues | only true | Whether times in partition values are written in UTC.
 writeChecksumFile.enabled | - | Whether commits get a checksum file; here always.
 writeChecksumFile.histogramFollowsProtocol | - | The name of a field in it.

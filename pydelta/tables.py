@@ -38,7 +38,7 @@ from pydelta.spark.clone import SparkCopier
 from pydelta.spark.convert import SparkFooters, partition_fields
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
-from pydelta.spark.logs import active_session, log_for_path, settings_of, timestamp_ms, user_errors
+from pydelta.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
 from pydelta.spark.targets import clone_target, convertible_path, log_for_name, register_table
 from pydelta.spark.vacuum import run_vacuum, vacuum_frame
 from pydelta.table_builder import DeltaTableBuilder, IdentityGenerator
@@ -188,7 +188,8 @@ class DeltaTable:
             condition: SQL text or a Column. Rows for which it is null stay.
 
         Returns:
-            Counts and times; ``version`` is None when no row matched and nothing was committed.
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
 
         Raises:
             UnsafeOperationError: The table is append-only.
@@ -198,8 +199,8 @@ class DeltaTable:
         Protocol: "Add File and Remove File".
         """
         with user_errors(self._log):
-            engine, settings = SparkEngine(self._spark, alias=self._alias), settings_of(self._spark)
-            return run_delete(self._log, engine, condition, settings=settings)
+            engine = SparkEngine(self._spark, alias=self._alias)
+            return run_once(self._spark, lambda settings: run_delete(self._log, engine, condition, settings=settings))
 
     def update(
         self,
@@ -213,7 +214,8 @@ class DeltaTable:
             set: Column, or ``struct.field`` -> SQL text or a Column over the row as it was.
 
         Returns:
-            Counts and times; ``version`` is None when no row matched and nothing was committed.
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
 
         Raises:
             UnsafeOperationError: The table is append-only.
@@ -224,8 +226,10 @@ class DeltaTable:
         Protocol: "Add File and Remove File".
         """
         with user_errors(self._log):
-            engine, settings = SparkEngine(self._spark, alias=self._alias), settings_of(self._spark)
-            return run_update(self._log, engine, tuple((set or {}).items()), condition, settings=settings)
+            engine, values = SparkEngine(self._spark, alias=self._alias), tuple((set or {}).items())
+            return run_once(
+                self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
+            )
 
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
         """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.

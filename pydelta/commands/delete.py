@@ -10,7 +10,8 @@
                        some -> rewrite them without the rows -> remove + add in one commit
                             -> or, where the table enables deletion vectors: hide the rows, rewrite nothing
 
-A row goes when the condition is true; one for which it is false or null stays.
+A row goes when the condition is true; one for which it is false or null stays. With a ``txnVersion`` in the session the
+command runs once for it; one that finds no row does not use it up.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pydelta.commands.candidates import (
 )
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
+from pydelta.commands.session_version import landed_before
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -64,7 +66,8 @@ class DeleteResult:
     """What a DELETE did. Times in milliseconds.
 
     ``num_deleted_rows`` is None where files went without being read and carry no ``numRecords``.
-    ``version`` is the new version, or None when no row matched and nothing was committed.
+    ``version`` is the new version, or None when no row matched and nothing was committed. ``skipped`` says that the
+    table had the session's ``txnVersion`` already, so that nothing was looked at.
     """
 
     condition: str | None
@@ -80,6 +83,7 @@ class DeleteResult:
     num_deletion_vectors_added: int = 0
     num_deletion_vectors_removed: int = 0
     num_deletion_vectors_updated: int = 0
+    skipped: bool = False
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Return the fields under the names that the history uses: ``numFilesTotal``, ``scanTimeMs`` …"""
@@ -113,10 +117,10 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
         log: The table.
         engine: Runs the queries.
         condition: SQL text or an expression of the engine; None deletes every row.
-        settings: The session's, for auto-compaction afterwards; None for no auto-compaction.
+        settings: The session's, for its ``txnVersion`` and for auto-compaction afterwards; None for neither.
 
     Returns:
-        Counts and times; ``version`` is None when no row matched.
+        Counts and times; ``version`` is None when no row matched, or when the table has the ``txnVersion`` already.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -132,6 +136,20 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
     txn = start_transaction(log)
     snapshot = existing_table(txn.snapshot)
     refuse_append_only(snapshot, "no row can be deleted from it")
+    if landed_before(txn, settings):
+        return DeleteResult(
+            condition=None,
+            num_files_total=snapshot.num_files,
+            num_touched_files=0,
+            num_rewritten_files=0,
+            num_deleted_rows=0,
+            num_copied_rows=0,
+            scan_time_ms=0,
+            rewrite_time_ms=0,
+            execution_time_ms=_elapsed_ms(started),
+            version=None,
+            skipped=True,
+        )
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
     plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
     if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):

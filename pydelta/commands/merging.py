@@ -7,7 +7,7 @@
            a target row with two sources that would change it -> refused
       -> files with a row that a clause changes -> rewritten, or hidden by deletion vectors
       -> source rows without a pair -> inserted
-    nothing to change and nothing to insert -> no commit
+    nothing to change and nothing to insert -> no commit, or an empty one for the session's txnVersion
 
 For each row the first clause whose condition is true decides; without one it stays as it is, and its file untouched.
 """
@@ -27,6 +27,7 @@ from pydelta.commands.candidates import existing_table, read_candidates
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
 from pydelta.commands.reconcile import Passed, RowCounts, check_rows
+from pydelta.commands.session_version import landed_before
 from pydelta.commands.vectors import VectorOutput, live_rows, mark_deleted, writes_vectors
 from pydelta.commands.write import lost_identity_race, with_given_values
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
@@ -162,7 +163,11 @@ class Merging(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
-    """What a MERGE did. Times in milliseconds; ``version`` is None when nothing changed."""
+    """What a MERGE did. Times in milliseconds.
+
+    ``version`` is None when nothing was committed: nothing changed, or (``skipped``) the table had the session's
+    ``txnVersion`` already. A version without rows says that the ``txnVersion`` is done.
+    """
 
     num_source_rows: int
     num_inserted_rows: int
@@ -173,6 +178,7 @@ class MergeResult:
     num_candidate_files: int
     execution_time_ms: int
     version: int | None
+    skipped: bool = False
     committed: Committed | None = field(default=None, repr=False)
 
 
@@ -235,6 +241,19 @@ def _merge_once(
             hint="Leave out the clauses that update or delete, or set delta.appendOnly to false first.",
             table=snapshot.table_uri,
         )
+    if landed_before(txn, settings):
+        return MergeResult(
+            num_source_rows=0,
+            num_inserted_rows=0,
+            num_updated_rows=0,
+            num_deleted_rows=0,
+            num_copied_rows=0,
+            num_touched_files=0,
+            num_candidate_files=0,
+            execution_time_ms=_elapsed_ms(started),
+            version=None,
+            skipped=True,
+        )
     merging = begin(snapshot)
     try:
         return _Merge(txn, engine, merging, clauses, settings, started).run()
@@ -276,7 +295,7 @@ class _Merge:
             counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
             going = list(hidden.actions) if vectors else _removed(adds)
             committed = None
-            if going or written.files:
+            if going or written.files or txn.counts_as_version:
                 metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
                 metrics |= {
                     "numSourceRows": source_rows,

@@ -3,7 +3,7 @@
 ::
 
     candidates (partition values, statistics) -> matching rows of files (reads the condition's columns, once)
-        none -> no commit
+        none -> no commit, or an empty one for the session's txnVersion
         some -> rewrite the files, matching rows with their new values -> remove + add in one commit
              -> or, where the table enables deletion vectors: hide the matching rows, write them anew, copy nothing
 
@@ -23,6 +23,7 @@ import polars as pl
 from pydelta.commands.candidates import Touched, counted, existing_table, find_rows, refuse_append_only
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize import compact_after_change
+from pydelta.commands.session_version import landed_before
 from pydelta.commands.vectors import VectorOutput, mark_deleted, writes_vectors
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
@@ -84,7 +85,11 @@ class UpdatingEngine(Engine, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateResult:
-    """What an UPDATE did. Times in milliseconds; ``version`` is None when no row matched."""
+    """What an UPDATE did. Times in milliseconds.
+
+    ``version`` is None when nothing was committed: no row matched, or (``skipped``) the table had the session's
+    ``txnVersion`` already. A version without rows says that the ``txnVersion`` is done.
+    """
 
     condition: str | None
     num_touched_files: int
@@ -92,6 +97,7 @@ class UpdateResult:
     num_copied_rows: int
     execution_time_ms: int
     version: int | None
+    skipped: bool = False
     committed: Committed | None = field(default=None, repr=False)
 
 
@@ -112,7 +118,7 @@ def update(
         assignments: Column, or ``struct.field``, with SQL text or an expression of the engine.
         condition: SQL text or an expression; None for every row.
         begin: Starts the transaction.
-        settings: The session's, for auto-compaction afterwards; None for no auto-compaction.
+        settings: The session's, for its ``txnVersion`` and for auto-compaction afterwards; None for neither.
 
     Raises:
         TableNotFoundError: There is no table.
@@ -131,6 +137,8 @@ def update(
     txn = begin(log)
     snapshot = existing_table(txn.snapshot)
     refuse_append_only(snapshot, "no row of it can be updated")
+    if landed_before(txn, settings):
+        return _unchanged(None, started, skipped=True)
     bound = engine.bind_update(snapshot, condition, assignments)
     vectors = bound.condition is not None and writes_vectors(snapshot)
     if vectors:
@@ -139,14 +147,7 @@ def update(
     scanned = _elapsed_ms(started)
     text = bound.condition.sql if bound.condition else None
     if not touched.adds:
-        return UpdateResult(
-            condition=text,
-            num_touched_files=0,
-            num_updated_rows=0,
-            num_copied_rows=0,
-            execution_time_ms=_elapsed_ms(started),
-            version=None,
-        )
+        return _unchanged(text, started, committed=_commit_version(txn, engine, text))
     written, hidden = NOTHING_WRITTEN, VectorOutput()
     try:
         written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
@@ -170,9 +171,7 @@ def update(
             "rewriteTimeMs": _elapsed_ms(started) - scanned,
             "executionTimeMs": _elapsed_ms(started),
         }
-        predicate = json.dumps([text] if text else [])
-        operation = Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
-        committed = txn.commit([*going, *written.files], operation)
+        committed = txn.commit([*going, *written.files], _operation(text, metrics))
     except Exception:
         if txn.surely_not_landed:
             engine.discard(snapshot, written.files)
@@ -189,6 +188,35 @@ def update(
         version=committed.version,
         committed=committed,
     )
+
+
+def _unchanged(
+    condition: str | None, started: float, *, committed: Committed | None = None, skipped: bool = False
+) -> UpdateResult:
+    return UpdateResult(
+        condition=condition,
+        num_touched_files=0,
+        num_updated_rows=0,
+        num_copied_rows=0,
+        execution_time_ms=_elapsed_ms(started),
+        version=None if committed is None else committed.version,
+        skipped=skipped,
+        committed=committed,
+    )
+
+
+def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: str | None) -> Committed | None:
+    """Commit that the session's version is done, without a row; None where it names none."""
+    if not txn.counts_as_version:
+        return None
+    committed = txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))
+    engine.committed(committed.snapshot)
+    return committed
+
+
+def _operation(condition: str | None, metrics: Mapping[str, int]) -> Operation:
+    predicate = json.dumps([condition] if condition else [])
+    return Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
 
 
 def _find(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition | None) -> Touched:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -19,11 +20,13 @@ __all__ = [
     "active_session",
     "forget_version",
     "log_for_path",
+    "run_once",
     "settings_of",
     "timestamp_ms",
     "user_errors",
 ]
 
+_R = TypeVar("_R", bound="_Result")
 _TXN_VERSION = ("spark.databricks.delta.write.txnVersion", "spark.pydelta.write.txnVersion")
 _LOG_STORE = "spark.pydelta.logStore."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,6 +66,27 @@ def forget_version(spark: SparkSession, settings: Settings) -> None:
     if settings.txn_version_auto_reset and settings.txn_version is not None:
         for key in _TXN_VERSION:
             spark.conf.unset(key)
+
+
+class _Result(Protocol):
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def skipped(self) -> bool: ...
+
+
+def run_once(spark: SparkSession, command: Callable[[Settings], _R]) -> _R:
+    """Run a command with the session's settings, and unset its ``txnVersion`` if it was used and the session says so.
+
+    Args:
+        spark: The session.
+        command: Gets the settings; its result tells whether it committed, or was skipped for that version.
+    """
+    settings = settings_of(spark)
+    result = command(settings)
+    if result.version is not None or result.skipped:
+        forget_version(spark, settings)
+    return result
 
 
 def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:

@@ -14,7 +14,7 @@ from pydelta.commands.merging import merge as run_merge
 from pydelta.commands.update import update as run_update
 from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.logs import settings_of
+from pydelta.spark.logs import run_once, settings_of
 from pydelta.spark.merging import SparkMerge
 from pydelta.spark.sql_nodes import Named, Nodes, Target, is_default
 from pydelta.spark.write_columns import absent
@@ -64,8 +64,10 @@ def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame
     log = nodes.log(target)
     with error_context(table=log.uri):
         engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_delete(log, engine, condition, settings=settings_of(nodes.spark))
-    return _counts(nodes, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows)
+        result = run_once(nodes.spark, lambda settings: run_delete(log, engine, condition, settings=settings))
+    return _counts(
+        nodes, result.skipped, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows
+    )
 
 
 def update(nodes: Nodes, node: Any) -> DataFrame | None:
@@ -78,14 +80,12 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
         schema = existing_table(log.update()).schema
         assignments = _assignments(nodes, node.assignments(), (target,), schema)
         where = nodes.optional(node.condition())
-        result = run_update(
-            log,
-            SparkEngine(nodes.spark, alias=target.alias),
-            assignments,
-            None if where is None else nodes.column(where, target),
-            settings=settings_of(nodes.spark),
+        condition = None if where is None else nodes.column(where, target)
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_once(
+            nodes.spark, lambda settings: run_update(log, engine, assignments, condition, settings=settings)
         )
-    return _counts(nodes, num_affected_rows=result.num_updated_rows)
+    return _counts(nodes, result.skipped, num_affected_rows=result.num_updated_rows)
 
 
 def merge(nodes: Nodes, node: Any) -> DataFrame | None:
@@ -104,17 +104,18 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
             for on, field in _CLAUSES
             for action in nodes.items(getattr(node, field)())
         ]
-        settings = settings_of(nodes.spark)
-        evolve = bool(node.withSchemaEvolution()) or settings.schema_auto_merge
+        evolve = bool(node.withSchemaEvolution()) or settings_of(nodes.spark).schema_auto_merge
         condition = nodes.column(node.mergeCondition(), *sides)
 
         def begin(snapshot: Snapshot) -> Merging:
             return SparkMerge(nodes.spark, snapshot, source, condition, clauses, alias=target.alias, evolve=evolve)
 
-        result = run_merge(log, SparkEngine(nodes.spark, alias=target.alias), begin, clauses, settings)
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, clauses, settings))
     counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
     return _counts(
         nodes,
+        result.skipped,
         num_affected_rows=sum(counts),
         num_updated_rows=counts[0],
         num_deleted_rows=counts[1],
@@ -175,6 +176,8 @@ def _is_true(expression: Any) -> bool:
     return str(expression.nodeName()) == "Literal" and str(expression.toString()).lower() == "true"
 
 
-def _counts(nodes: Nodes, **counts: int) -> DataFrame:
+def _counts(nodes: Nodes, skipped: bool, **counts: int) -> DataFrame:
+    """One row of counts; none for a command that the session's ``txnVersion`` was committed for before."""
     columns = [F.lit(value).cast("long").alias(name) for name, value in counts.items()]
-    return nodes.jvm.one_row(columns)
+    row = nodes.jvm.one_row(columns)
+    return row.limit(0) if skipped else row

@@ -137,6 +137,11 @@ class OptimisticTransaction:
         return self.snapshot.version >= 0
 
     @property
+    def counts_as_version(self) -> bool:
+        """Whether its commit counts as a version of an application; see ``commit_once``."""
+        return self._transaction is not None
+
+    @property
     def surely_not_landed(self) -> bool:
         """Whether nothing of it can be in the log, so that the files written for it may be deleted."""
         return self.state in (TransactionState.OPEN, TransactionState.LOST)

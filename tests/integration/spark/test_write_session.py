@@ -99,6 +99,89 @@ def test_half_a_transaction_in_the_session_is_refused(spark, path, given):
     assert version_of(path) == 0
 
 
+VECTORS = "delta.enableDeletionVectors"
+COMMANDS = {
+    "delete": "DELETE FROM {t} WHERE id < {n}",
+    "delete of a partition": "DELETE FROM {t} WHERE p = 'a' AND {n} > 0",
+    "truncate": "TRUNCATE TABLE {t}",
+    "update": "UPDATE {t} SET id = id + 100 WHERE id < {n}",
+    "merge": "MERGE INTO {t} t USING (SELECT 1 AS id, 'a' AS p UNION ALL SELECT {n}, 'c') s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET id = t.id + 100 WHEN NOT MATCHED THEN INSERT *",
+}
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_committed_once_for_a_version(spark, path, command, vectors):
+    name = f"delta.`{path}`"
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{VECTORS}' = '{vectors}')")
+    with settings(spark, write__txnAppId="job", write__txnVersion="7"):
+        assert len(spark.sql(COMMANDS[command].format(t=name, n=3)).collect()) == (command != "truncate")
+        after = load(spark, path)
+        assert after != [(1, "a"), (2, "a"), (3, "b")]
+        spark.sql(f"INSERT INTO {name} VALUES (0, 'a')")  # the same version: nothing
+        for version in ("7", "6"):
+            spark.conf.set(TXN + "Version", version)
+            assert spark.sql(COMMANDS[command].format(t=name, n=1000)).collect() == []
+        assert version_of(path) == 2
+        assert load(spark, path) == after
+        assert DeltaLog.for_table(path).update().set_transactions["job"].version == 7
+        spark.conf.set(TXN + "Version", "8")
+        spark.sql(f"INSERT INTO {name} VALUES (0, 'a')")
+        spark.conf.set(TXN + "Version", "9")
+        spark.sql(COMMANDS[command].format(t=name, n=2000))
+        assert version_of(path) == 4
+    assert DeltaLog.for_table(path).update().set_transactions["job"].version == 9
+
+
+def test_commands_of_the_python_api_say_that_they_were_skipped(spark, path):
+    table = pydelta.DeltaTable.forPath(spark, path)
+    with settings(spark, write__txnAppId="job", write__txnVersion="7"):
+        first = table.update("id = 1", {"id": "10"})
+        assert (first.version, first.skipped) == (1, False)
+        deleted, updated = table.delete("id = 2"), table.update(None, {"id": "0"})
+        merging = table.alias("t").merge(one(spark, 3).alias("s"), "t.id = s.id").whenMatchedDelete()
+        merged = merging.run()
+        for result in (deleted, updated, merged):
+            assert (result.version, result.skipped) == (None, True)
+        assert (deleted.num_deleted_rows, updated.num_updated_rows, merged.num_deleted_rows) == (0, 0, 0)
+        assert merging.execute().collect() == []
+    assert version_of(path) == 1
+    assert not table.delete("id = 2").skipped
+    assert load(spark, path) == [(3, "b"), (10, "a")]
+
+
+def test_commands_that_change_nothing_use_a_version_up_as_the_reference_does(spark, path):
+    name = f"delta.`{path}`"
+    with settings(spark, write__txnAppId="job", write__txnVersion="7"):
+        assert spark.sql(f"DELETE FROM {name} WHERE id = 99").first()[0] == 0
+        assert version_of(path) == 0
+        assert spark.sql(f"UPDATE {name} SET id = 0 WHERE id = 99").first()[0] == 0
+        assert version_of(path) == 1
+        spark.conf.set(TXN + "Version", "8")
+        merge = f"MERGE INTO {name} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+        assert spark.sql(merge).first()[0] == 0
+        assert version_of(path) == 2
+        assert spark.sql(merge).collect() == []
+    assert DeltaLog.for_table(path).update().set_transactions["job"].version == 8
+    assert load(spark, path) == [(1, "a"), (2, "a"), (3, "b")]
+
+
+def test_a_version_is_unset_after_each_command_that_used_it(spark, path):
+    name = f"delta.`{path}`"
+    with settings(spark, write__txnAppId="job", write__txnVersion__autoReset__enabled="true"):
+        for number, text in enumerate(
+            (f"DELETE FROM {name} WHERE id = 1", f"UPDATE {name} SET id = 9 WHERE id = 2", f"TRUNCATE TABLE {name}")
+        ):
+            for _ in range(2):  # committed, then skipped
+                spark.conf.set(TXN + "Version", str(number))
+                spark.sql(text)
+                assert spark.conf.get(TXN + "Version", "unset") == "unset"
+            with pytest.raises(InvalidArgumentError, match="belong together"):
+                spark.sql(text)
+    assert version_of(path) == 3
+
+
 # --- replaceWhere ---------------------------------------------------------------------------------------------
 
 
