@@ -1,4 +1,4 @@
-"""The session's application and version in, whether a command has been committed for them already out.
+"""Tell whether a command has been committed already for the application and version of the session.
 
 ::
 

@@ -1,4 +1,4 @@
-"""An overwrite of what the data matches: the rows of the table that go, as files, copies or deletion vectors.
+"""Replace the rows that the data of an overwrite matches: as files, with copies, or by deletion vectors.
 
 ::
 

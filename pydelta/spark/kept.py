@@ -1,4 +1,4 @@
-"""Rows that a command reads several times: what Spark says when a part of them is lost, as the engine's own error."""
+"""Report the loss of rows that a command kept while it ran as an error of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a write and ``replaceUsing`` or ``replaceOn`` in, the rows of the table that they match out: one join.
+"""Match the rows of a table with those of an overwrite, by replaceUsing or replaceOn: one join.
 
 ::
 
