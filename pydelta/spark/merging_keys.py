@@ -6,10 +6,12 @@ from the source alone, narrows nothing.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from pydelta.predicate import FALSE, Column, Compare, Expr, In, Literal
+from pydelta.predicate import FALSE, Column, Compare, Expr, In, IsNull, Literal, Or
 from pydelta.spark.filters import literal_of, to_expressions
 from pydelta.spark.jvm import Jvm, java_class_name
 
@@ -33,6 +35,7 @@ _WHOLE: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _RANGED: Final = frozenset({*_WHOLE, "date", "timestamp", "timestamp_ntz", "string"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _MOST_PARTITIONS: Final = 1000
+_DIGITS: Final = 15
 _USER_DEFINED: Final = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 
 
@@ -44,11 +47,13 @@ class MergeKey:
         target: The table's column.
         source: The other side, a Catalyst expression over the source's columns.
         data_type: The type in which both are compared, by its name in the log.
+        null_safe: Null matches null (``<=>``).
     """
 
     target: str
     source: Any
     data_type: str
+    null_safe: bool = False
 
 
 def keeps_order(source: str, target: str) -> bool:
@@ -82,7 +87,7 @@ def keys_of(jvm: Jvm, condition: Any, target: DataFrame) -> Iterator[MergeKey]:
     """
     own = _ids(target)
     for conjunct in _conjuncts(condition):
-        if _class(conjunct) != "EqualTo":
+        if _class(conjunct) not in ("EqualTo", "EqualNullSafe"):
             continue
         for mine, theirs in ((conjunct.left(), conjunct.right()), (conjunct.right(), conjunct.left())):
             column = _column(mine)
@@ -91,7 +96,8 @@ def keys_of(jvm: Jvm, condition: Any, target: DataFrame) -> Iterator[MergeKey]:
             others, kind = _references(theirs), str(mine.dataType().typeName())
             ranged = kind in _RANGED or _DECIMAL.fullmatch(kind) is not None
             if ranged and others and not others & own and not _runs_user_code(jvm, theirs):
-                yield MergeKey(target=str(column.name()), source=theirs, data_type=kind)
+                null_safe = _class(conjunct) == "EqualNullSafe"
+                yield MergeKey(target=str(column.name()), source=theirs, data_type=kind, null_safe=null_safe)
 
 
 def target_conjuncts(condition: Any, target: DataFrame) -> Sequence[Expr]:
@@ -118,14 +124,21 @@ def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions:
         return []
     values = [SparkColumn(jvm.column_of(key.source)) for key in keys]
     try:
-        bounds = source.agg(*[part for value in values for part in (F.min(value), F.max(value))]).toArrow()
+        parts = [(F.min(value), F.max(value), F.count_if(value.isNull())) for value in values]
+        bounds = source.agg(*itertools.chain(*parts)).toArrow()
         found: list[Expr] = []
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-            low, high = bounds.column(2 * number)[0], bounds.column(2 * number + 1)[0]
-            if not low.is_valid:
+            low, high, nulls = (bounds.column(3 * number + place)[0] for place in range(3))
+            with_null = key.null_safe and nulls.as_py() > 0
+            if not low.is_valid and not with_null:
                 return [FALSE]
             listed = _listed(source, key, value) if key.target.lower() in partitions else None
-            found += [listed] if listed is not None else _range(key, low, high)
+            narrowed = [listed] if listed is not None else list(_range(key, low, high))
+            if with_null and low.is_valid:
+                narrowed = [Or(part, IsNull(Column((key.target,)))) for part in narrowed]
+            elif with_null:
+                narrowed = [IsNull(Column((key.target,)))]
+            found += narrowed
     except (PySparkException, Py4JError) as error:  # what the join does not compute for a row may fail for it here
         _LOG.debug("no range of merge keys: %s", error)
         return []
@@ -133,10 +146,14 @@ def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions:
 
 
 def _range(key: MergeKey, low: pa.Scalar, high: pa.Scalar) -> Iterator[Expr]:
-    for operator, bound in ((">=", low), ("<=", high)):
+    for operator, bound, rounding in ((">=", low, ROUND_FLOOR), ("<=", high, ROUND_CEILING)):
         literal = _literal(bound, key.data_type)
-        if literal is not None:
-            yield Compare(operator, Column((key.target,)), literal)
+        if literal is None:
+            continue
+        if isinstance(literal.value, Decimal):  # no more digits than statistics compare; outwards
+            rounded = Context(prec=_DIGITS, rounding=rounding).plus(literal.value)
+            literal = Literal(rounded, literal.type)
+        yield Compare(operator, Column((key.target,)), literal)
 
 
 def _listed(source: DataFrame, key: MergeKey, value: SparkColumn) -> Expr | None:
