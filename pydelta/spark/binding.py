@@ -150,7 +150,8 @@ class Moment:
     def source(self, df: DataFrame) -> DataFrame:
         """A user's DataFrame, frozen where it reads the clock; what was cached of it stays what it was."""
         plan = df._jdf.queryExecution().withCachedData()
-        return self._jvm.frame(self.frozen(plan)) if self._rules.reads_clock(plan) else df
+        told = self._rules.reads_clock(plan) or self._rules.names_times(plan)
+        return self._jvm.frame(self.frozen(plan)) if told else df
 
     def _with(self, plan: Any, concerns: Callable[[Any], bool], literal: Callable[[Any], Any | None]) -> Any:
         """A plan with literals for expressions, in subqueries too; what does not concern them is not walked."""

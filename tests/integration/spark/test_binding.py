@@ -36,6 +36,10 @@ def value(rows, *bound):
     return rows.select(*[item.column.alias(f"c{place}") for place, item in enumerate(bound)]).first()
 
 
+def bound_to(moment, rows, *texts):
+    return bind_values(moment, rows, [F.expr(text) for text in texts])
+
+
 @pytest.mark.parametrize("text", OF_THE_CLOCK)
 def test_what_depends_on_the_clock_or_the_session_is_a_literal(spark, rows, text):
     (bound,) = bind_values(Moment(spark), rows, [F.expr(text)])
@@ -70,7 +74,7 @@ def test_a_word_for_a_time_stands_for_that_of_the_command(spark, rows, in_zone, 
         start = "TIMESTAMP'1970-01-01 00:00:00Z'" if kind == "timestamp" else "DATE'1970-01-01'"
         wanted = f"CAST({start} AS {kind})"
     texts = [f"CAST('{word}' AS {kind})", f"CAST(concat('{word}', '') AS {kind})", wanted]
-    bound = bind_values(moment, rows, [F.expr(text) for text in texts])
+    bound = bound_to(moment, rows, *texts)
     assert len(set(value(rows, *bound))) == 1
     (inside,) = bind_values(
         moment, rows, [F.expr(f"coalesce(NULLIF(true, true), CAST('{word}' AS {kind}) = {wanted})")]
@@ -78,6 +82,8 @@ def test_a_word_for_a_time_stands_for_that_of_the_command(spark, rows, in_zone, 
     assert value(rows, inside)["c0"] is True
     framed = moment.frame(rows.selectExpr(f"(SELECT max(CAST('{word}' AS {kind}))) = {wanted} AS same"))
     assert framed.first()["same"] is True
+    source = spark.range(1).selectExpr(f"CAST('{word}' AS {kind}) AS at")
+    assert moment.source(source).first()["at"] == value(rows, *bound_to(moment, rows, wanted))["c0"]
 
 
 def test_a_text_that_only_looks_like_a_word_for_a_time_is_what_it_was(spark, rows):
