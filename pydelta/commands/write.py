@@ -23,7 +23,7 @@ from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, R
 from pydelta.commands.optimize import compact_after_write
 from pydelta.commands.reconcile import RowCounts, reconcile
 from pydelta.commands.write_matches import MatchingSource, Replaced, replace_matches
-from pydelta.commands.write_options import WriteMode, WriteOptions
+from pydelta.commands.write_options import StatementCondition, WriteMode, WriteOptions
 from pydelta.commands.write_plan import WriteKind, WritePlan, plan_write
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -75,7 +75,7 @@ class WriteTarget:
 
     table_uri: str
     plan: WritePlan
-    predicate: str | None
+    predicate: str | StatementCondition | None
     options: WriteOptions
     settings: Settings
     record_inserts: bool = False
@@ -215,7 +215,9 @@ class _Write:
         clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
         condition = None
         if plan.kind is WriteKind.REPLACE_WHERE:
-            condition = self.engine.bind_condition(snapshot, self.options.replace_where)
+            assert self.options.replace_where is not None
+            given = StatementCondition.as_given(self.options.replace_where)
+            condition = self.engine.bind_condition(snapshot, given)
             self._refuse_data_columns(condition)
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()

@@ -132,6 +132,11 @@ class StatementCondition:
     def __str__(self) -> str:
         return self.text
 
+    @classmethod
+    def as_given(cls, condition: str | StatementCondition) -> Any:
+        """The SQL text of an option, or the expression of a statement: what an engine binds."""
+        return condition.native if isinstance(condition, cls) else condition
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
@@ -166,7 +171,7 @@ class WriteOptions:
     cluster_by: tuple[str, ...] | None = None
     merge_schema: bool = False
     overwrite_schema: bool = False
-    replace_where: str | None = None
+    replace_where: str | StatementCondition | None = None
     replace_where_check: bool = True
     replace_using: tuple[str, ...] | None = None
     replace_on: str | StatementCondition | None = None
@@ -260,7 +265,7 @@ class WriteOptions:
         self,
         *,
         dynamic: bool = False,
-        replace_where: str | None = None,
+        replace_where: str | StatementCondition | None = None,
         replace_using: tuple[str, ...] | None = None,
         replace_on: StatementCondition | None = None,
         target_alias: str | None = None,

@@ -194,7 +194,7 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions, manage
         }
     parameters: dict[str, Any] = {"mode": options.mode.value}
     if options.replace_where is not None:
-        parameters["predicate"] = options.replace_where
+        parameters["predicate"] = str(options.replace_where)
     if options.replace_using is not None:
         parameters["replaceUsingCols"] = f"({','.join(options.replace_using)})"
     if options.replace_on is not None:

@@ -16,7 +16,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.patches import is_enabled, patch
 from pydelta.spark.view_target import change_target
-from pydelta.spark.write_command import condition_sql, insert_by_position, save_as_table, write_by_name, write_path
+from pydelta.spark.write_command import condition_given, insert_by_position, save_as_table, write_by_name, write_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -266,7 +266,7 @@ def _overwrite(original: Callable[..., None]) -> Callable[..., None]:
         if not is_enabled(self._spark):
             return original(self, condition)
         with user_errors():
-            predicate = condition_sql(self._spark, condition)
+            predicate = condition_given(self._spark, condition)
         if not _write_to(self, WriteMode.OVERWRITE, replace_where=predicate):
             return original(self, condition)
         return None

@@ -13,8 +13,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
@@ -80,7 +82,7 @@ def replace_where(nodes: Nodes, node: Any) -> DataFrame | None:
         target=target,
         query=node.query(),
         by_name=bool(node.isByName()),
-        replace_where=str(node.deleteExpr().sql()),
+        replace_where=_condition(nodes, node.deleteExpr()),
         evolve=bool(_field(node, "withSchemaEvolution", False)),
     )
     return _run(nodes, wanted, None)
@@ -106,7 +108,7 @@ class _Insert:
     columns: tuple[str, ...] = ()
     by_name: bool = False
     overwrite: bool = False
-    replace_where: str | None = None
+    replace_where: StatementCondition | None = None
     matches: Mapping[str, Any] | None = None
     evolve: bool = False
 
@@ -139,7 +141,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         condition = wanted.replace_where
         dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
         if wanted.overwrite and not dynamic and condition is None and static:
-            condition = " AND ".join(_equals(column, value, schema) for column, value in static.items())
+            condition = _of_partition(static, schema)
         options = dict(target.options)
         evolve = wanted.evolve or any(
             key.lower() == "mergeschema" and value.lower() == "true" for key, value in options.items()
@@ -234,14 +236,21 @@ def _with_static(
     return [*columns, *static], rows
 
 
-def _equals(column: str, value: str, schema: StructType) -> str:
-    field = schema.field(column)
-    assert field is not None
-    quoted = "`" + column.replace("`", "``") + "`"
-    if value == "__HIVE_DEFAULT_PARTITION__":
-        return f"{quoted} IS NULL"
-    text = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"{quoted} = CAST('{text}' AS {ddl(field.data_type)})"
+def _of_partition(static: Mapping[str, str], schema: StructType) -> StatementCondition:
+    """The rows of the partition that ``PARTITION (…)`` names."""
+    texts, conditions = [], []
+    for column, value in static.items():
+        field = schema.field(column)
+        assert field is not None
+        quoted, kind = "`" + column.replace("`", "``") + "`", ddl(field.data_type)
+        if value == "__HIVE_DEFAULT_PARTITION__":
+            texts.append(f"{quoted} IS NULL")
+            conditions.append(F.col(quoted).isNull())
+            continue
+        text = value.replace("\\", "\\\\").replace("'", "\\'")
+        texts.append(f"{quoted} = CAST('{text}' AS {kind})")
+        conditions.append(F.col(quoted) == F.lit(value).cast(kind))
+    return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
 
 
 def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:
@@ -251,9 +260,13 @@ def _criteria(nodes: Nodes, node: Any) -> tuple[str, Any] | None:
     return None if criteria is None else (str(criteria.getClass().getSimpleName()), criteria)
 
 
-def _replace_where(nodes: Nodes, node: Any) -> str | None:
+def _condition(nodes: Nodes, expression: Any) -> StatementCondition:
+    return StatementCondition(text=str(expression.sql()), native=nodes.column(expression))
+
+
+def _replace_where(nodes: Nodes, node: Any) -> StatementCondition | None:
     found = _criteria(nodes, node)
-    return str(found[1].cond().sql()) if found is not None and found[0] == "InsertReplaceWhere" else None
+    return _condition(nodes, found[1].cond()) if found is not None and found[0] == "InsertReplaceWhere" else None
 
 
 def _matches(nodes: Nodes, node: Any, target: Target) -> Mapping[str, Any] | None:

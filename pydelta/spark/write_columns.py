@@ -24,6 +24,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType as SparkType
 
+from pydelta.commands.write_options import StatementCondition
 from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError
 from pydelta.protocol.schema import (
     ArrayType,
@@ -95,7 +96,7 @@ def conform(
     *,
     schema: StructType,
     configuration: Mapping[str, str],
-    predicate: str | None = None,
+    predicate: str | StatementCondition | None = None,
     carried: Sequence[str] = (),
     copied: str | None = None,
     beside: Sequence[str] = (),
@@ -107,7 +108,7 @@ def conform(
         df: The rows; its schema was found compatible with the table's.
         schema: The table's logical schema.
         configuration: Table properties, for ``delta.constraints.*``.
-        predicate: SQL that each row must satisfy (``replaceWhere``).
+        predicate: A condition that each row must satisfy (``replaceWhere``).
         carried: Other columns of ``df`` that go along untouched, behind those of the table.
         copied: A boolean column of ``df``, never null: rows for which it is true are in the table already, and stay as
             they are. Nothing of them is computed, trimmed or checked.
@@ -208,7 +209,9 @@ def _generate(
     return _select(df, [*columns, *extra], schema)
 
 
-def _checks(schema: StructType, configuration: Mapping[str, str], predicate: str | None) -> Iterator[_Check]:
+def _checks(
+    schema: StructType, configuration: Mapping[str, str], predicate: str | StatementCondition | None
+) -> Iterator[_Check]:
     for field in schema.fields:
         for path, holds in _not_null(name(field.name), field, field.name):
             yield _Check(f"Column {path!r} is NOT NULL in the table and null in the data", holds)
@@ -220,7 +223,9 @@ def _checks(schema: StructType, configuration: Mapping[str, str], predicate: str
             text = f"CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)!r} ({expression}) does not hold"
             yield _Check(text, F.expr(expression))
     if predicate is not None:
-        yield _Check(f"The data has a row outside replaceWhere ({predicate})", F.expr(predicate))
+        given = StatementCondition.as_given(predicate)
+        holds = F.expr(given) if isinstance(given, str) else given
+        yield _Check(f"The data has a row outside replaceWhere ({predicate})", holds)
 
 
 def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:

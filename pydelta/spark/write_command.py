@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from pydelta.commands.write import WriteMode, WriteOptions, WriteResult, write_table
+from pydelta.commands.write_options import StatementCondition
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
@@ -53,7 +54,7 @@ def write_path(
     description: str | None = None,
     managed: bool = False,
     dynamic: bool = False,
-    replace_where: str | None = None,
+    replace_where: str | StatementCondition | None = None,
     matches: Mapping[str, Any] | None = None,
     shape: Callable[[DataFrame], DataFrame] | None = None,
 ) -> WriteResult:
@@ -158,7 +159,7 @@ def write_by_name(
     mode: WriteMode,
     options: Mapping[str, str],
     dynamic: bool = False,
-    replace_where: str | None = None,
+    replace_where: str | StatementCondition | None = None,
     matches: Mapping[str, Any] | None = None,
     shape: Callable[[DataFrame], DataFrame] | None = None,
 ) -> WriteResult:
@@ -190,7 +191,7 @@ def insert_by_position(
     columns: Sequence[str] | None = None,
     by_name: bool = False,
     dynamic: bool = False,
-    replace_where: str | None = None,
+    replace_where: str | StatementCondition | None = None,
     matches: Mapping[str, Any] | None = None,
 ) -> WriteResult:
     """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
@@ -280,12 +281,12 @@ def insert_casts(source: DataType, target: DataType) -> bool:
     return (left in numbers and right in numbers) or (left in _TIMES and right in _TIMES)
 
 
-def condition_sql(spark: SparkSession, condition: object) -> str | None:
-    """A condition given as a Column or a name -> SQL; None for a constant true, which means every row."""
+def condition_given(spark: SparkSession, condition: object) -> StatementCondition | None:
+    """Keep a condition given as a Column or a name; None for a constant true, which means every row."""
     from pyspark.sql import Column
 
     column = condition if isinstance(condition, Column) else F.col(str(condition))
     if not isinstance(column, Column):
         raise InvalidArgumentError(f"{condition!r} is no condition.", hint="Give a Column.")
     text = str(Jvm.of(spark).session.expression(column._jc).sql())
-    return None if text.lower() == "true" else text
+    return None if text.lower() == "true" else StatementCondition(text=text, native=column)
