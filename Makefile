@@ -25,7 +25,7 @@ demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time tr
 .PHONY: sql
 sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script)
 	@scripts/check-java
-	@$(PY) -m pydelta.cli sql $(if $(SQL),-e "$$SQL") $(ARGS)
+	@$(PY) -m pydelta.ops.cli sql $(if $(SQL),-e "$$SQL") $(ARGS)
 
 .PHONY: test
 test: $(VENV)/.dev ## Every test that needs no container (ARGS=… goes to pytest)

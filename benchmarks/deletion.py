@@ -22,8 +22,8 @@ import deltalake
 
 from benchmarks._peer import reference_engine
 from benchmarks._timing import ratios
-from pydelta.commands.vacuum import vacuum
-from pydelta.commands.vacuum_result import VacuumMode
+from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.txn import Operation, start_transaction

@@ -106,7 +106,7 @@ def make_table(folder: Path) -> int:
     (log / f"{0:020d}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     target = log / f"{0:020d}.checkpoint.parquet"
     from pydelta.log import DeltaLog
-    from pydelta.log.checkpoint_rows import STATE_TYPES, FileRows
+    from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
 
     rows = FileRows(snapshot=DeltaLog.for_table(str(folder)).snapshot(), expired_before_ms=0)
     types = rows.types()

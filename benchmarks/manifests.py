@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from benchmarks._peer import Peer, reference_engine
 from benchmarks._timing import interleave, ratios
-from catalog_sync.embedded import EmbeddedMetastore
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName
 from catalog_sync.sync import sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from catalog_sync.thrift.embedded import EmbeddedMetastore
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, publish
 from pydelta.protocol.actions import AddFile

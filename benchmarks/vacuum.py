@@ -37,8 +37,8 @@ HOUR_FILES = {"MinIO": (200_000, 8_760), "simulated": (1_000_000, 17_520)}
 
 OURS = """
     import json, sys, time
-    from pydelta.commands.inventory import inventory_from_delta
-    from pydelta.commands.vacuum import vacuum
+    from pydelta.commands.vacuum.list_sources import inventory_from_delta
+    from pydelta.commands.vacuum.command import vacuum
     from pydelta.log import DeltaLog
     table, report, conf = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     started = time.perf_counter()

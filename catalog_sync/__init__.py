@@ -9,9 +9,9 @@
 """
 
 from catalog_sync.diff import SyncPlan, plan_sync
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from catalog_sync.twin import Twin, twin_of
 
 __all__ = [

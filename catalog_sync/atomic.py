@@ -17,8 +17,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from catalog_sync.metastore import Metastore, partition_entry
 from catalog_sync.names import TableName
+from catalog_sync.thrift.client import Metastore, partition_entry
 from catalog_sync.twin import Twin
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import EMPTY_DIR, Lease, publish_version, remove_retired

@@ -28,14 +28,14 @@ import typer
 
 from catalog_sync.diff import SyncPlan, described
 from catalog_sync.errors import MetastoreUnavailableError
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName
 from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import ENABLED_PROPERTY, Target, find_targets
-from pydelta.command_line import make_app, named_values, run_app, storage_options
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
+from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
 from pydelta.settings import Settings
 
 __all__ = ["app", "main"]

@@ -13,8 +13,8 @@ from typing import Any
 
 from catalog_sync.diff import FoundTable
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
-from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
+from catalog_sync.thrift.client import Metastore
 from catalog_sync.twin import HiveColumn, Twin
 from pydelta.protocol.native_entry import columns_to_keep_first
 

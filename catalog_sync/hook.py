@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import twin_name
 from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
 from catalog_sync.targets import ENABLED_PROPERTY, TABLE_PROPERTY, configured_name, is_enabled
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.settings import Settings
 from pydelta.txn import HookContext

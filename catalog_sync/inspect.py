@@ -13,9 +13,9 @@ from catalog_sync.atomic import is_atomic
 from catalog_sync.diff import SyncPlan, compare_partitions, has_columns_of, is_partitioned_alike
 from catalog_sync.errors import PartitionTooLongError
 from catalog_sync.limits import check_partitions
-from catalog_sync.metastore import Metastore, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
+from catalog_sync.thrift.client import Metastore, found_table
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot

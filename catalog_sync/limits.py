@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from catalog_sync.errors import PartitionTooLongError
-from catalog_sync.metastore import hive_name
+from catalog_sync.thrift.client import hive_name
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import values_of_directory

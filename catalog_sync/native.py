@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 from catalog_sync.columns import change_columns
 from catalog_sync.errors import MetastoreUnavailableError, NotOursError
-from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
+from catalog_sync.thrift.client import Metastore
 from pydelta.errors import DeltaError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from catalog_sync.metastore import ENVIRONMENT, Metastore, MetastoreAddress
 from catalog_sync.names import TableName
 from catalog_sync.native import native_location, native_tables
+from catalog_sync.thrift.client import ENVIRONMENT, Metastore, MetastoreAddress
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.settings import Settings
 

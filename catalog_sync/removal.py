@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog_sync.errors import NotOursError
-from catalog_sync.metastore import Metastore, found_table, is_symlink
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables
 from catalog_sync.targets import configured_name, is_enabled, spark_scheme
+from catalog_sync.thrift.client import Metastore, found_table, is_symlink
 from catalog_sync.twin import ID_KEY, LOCATION_KEY
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot

@@ -32,7 +32,8 @@ from catalog_sync.diff import (
 )
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError, NotOursError
 from catalog_sync.limits import check_partitions, partition_directory
-from catalog_sync.metastore import (
+from catalog_sync.names import TableName
+from catalog_sync.thrift.client import (
     Metastore,
     found_partition,
     found_table,
@@ -41,7 +42,6 @@ from catalog_sync.metastore import (
     partition_entry,
     table_entry,
 )
-from catalog_sync.names import TableName
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
 from pydelta.deadline import Deadline
 from pydelta.errors import TableNotFoundError, VersionNotFoundError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from catalog_sync.errors import NotOursError
-from catalog_sync.metastore import Metastore
 from catalog_sync.native import native_location, sync_entries
 from catalog_sync.removal import drop_twin
 from catalog_sync.sync import SyncOptions, SyncResult
 from catalog_sync.targets import Target, spark_scheme
+from catalog_sync.thrift.client import Metastore
 from pydelta.errors import TableNotFoundError
 from pydelta.storage import normalize_uri
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from catalog_sync.metastore import Metastore
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables
+from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.native_entry import TABLE_PROPERTY

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from pydelta.commands.optimize import optimize
+from pydelta.commands.optimize.command import optimize
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import Snapshot
+from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
         TableNotFoundError: There is no Delta table.
         DeltaError: See ``optimize``.
     """
-    from pydelta.spark.catalog import location_in
+    from pydelta.spark.catalog.lookup import location_in
     from pydelta.spark.engine import SparkEngine
     from pydelta.spark.logs import settings_of
     from pydelta.tables import DeltaTable

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pydelta.commands.write import WriteMode, WriteResult
+from pydelta.commands.write.command import WriteMode, WriteResult
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.job_entry import JobParser, JobReport, run_job
+from pydelta.ops.job_entry import JobParser, JobReport, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,8 +120,8 @@ def _write(
     options: dict[str, str],
     partitions: list[str] | None,
 ) -> WriteResult:
-    from pydelta.spark.catalog import location_in
-    from pydelta.spark.write_command import save_as_table, write_path
+    from pydelta.spark.catalog.lookup import location_in
+    from pydelta.spark.write.command import save_as_table, write_path
 
     path = location_in(table)
     if path is not None:

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import Target, find_targets
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import MANY_FILES
+from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.settings import Settings
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _sync(
 
 def _purge(spark: SparkSession, log: DeltaLog) -> int:
     """Rewrite the files with deletion vectors; how many there were."""
-    from pydelta.commands.reorg import purge
+    from pydelta.commands.optimize.reorg import purge
     from pydelta.spark.engine import SparkEngine
     from pydelta.spark.logs import settings_of
 
@@ -125,7 +125,7 @@ def _purge(spark: SparkSession, log: DeltaLog) -> int:
 
 def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     """Compact the partitions of more files than ``most``; how many files went."""
-    from pydelta.commands.optimize import optimize
+    from pydelta.commands.optimize.command import optimize
     from pydelta.spark.engine import SparkEngine
     from pydelta.spark.logs import settings_of
 

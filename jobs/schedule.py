@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.job_entry import JobParser
+from pydelta.ops.job_entry import JobParser
 
 __all__ = ["Entry", "Scheduler", "main", "parse_schedule"]
 

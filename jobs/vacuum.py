@@ -21,14 +21,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from catalog_sync.metastore import Metastore
 from catalog_sync.registered import metastore_of, registered_locations, table_location
-from pydelta.commands.inventory import Inventory, inventory_from_delta
-from pydelta.commands.vacuum import VacuumOptions, VacuumResult, vacuum
+from catalog_sync.thrift.client import Metastore
+from pydelta.commands.vacuum.command import VacuumOptions, VacuumResult, vacuum
+from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
-from pydelta.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.log import DeltaLog
+from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.settings import Settings
 
 __all__ = ["main", "run"]
@@ -199,7 +199,7 @@ def _shown(result: VacuumResult) -> dict[str, Any]:
 
 
 def _work(given: Sequence[str]) -> JobReport:
-    from pydelta.spark.submitted import submitted_conf
+    from pydelta.spark.session.submitted import submitted_conf
 
     return JobReport.of_rows("tables", run(submitted_conf(), given))
 

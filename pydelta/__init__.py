@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydelta.spark.routing import disable, enable
-    from pydelta.spark.session import configure_spark_with_delta_pip, session
+    from pydelta.spark.routing.enable import disable, enable
+    from pydelta.spark.session.start import configure_spark_with_delta_pip, session
     from pydelta.tables import DeltaTable
 
 __all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "session"]
@@ -24,10 +24,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DeltaTable": "pydelta.tables",
-    "configure_spark_with_delta_pip": "pydelta.spark.session",
-    "disable": "pydelta.spark.routing",
-    "enable": "pydelta.spark.routing",
-    "session": "pydelta.spark.session",
+    "configure_spark_with_delta_pip": "pydelta.spark.session.start",
+    "disable": "pydelta.spark.routing.enable",
+    "enable": "pydelta.spark.routing.enable",
+    "session": "pydelta.spark.session.start",
 }
 
 

@@ -19,7 +19,7 @@ PART_OF_PYSPARK = "py4j"  # PySpark asks for the one version that fits
 OPTIONAL = {"hdfs_native": "hdfs", "kerberos": "kerberos", "puresasl": "kerberos"}
 """For a place or a service that not everybody has: without them an error says which extra to install."""
 PROGRAMS = {
-    "pydelta.cli": (),
+    "pydelta.ops.cli": (),
     "pydelta.tables": (),
     "catalog_sync.cli": ("sync",),
     "jobs.demo.__main__": ("demo",),

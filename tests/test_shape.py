@@ -97,7 +97,8 @@ def test_every_error_in_the_tree_is_exported_and_drawn():
 def test_the_engine_below_spark_imports_with_pyspark_absent():
     code = (
         "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
-        "import pydelta, pydelta.cli, pydelta.commands.delete, pydelta.commands.write, pydelta.commands.create\n"
+        "import pydelta, pydelta.ops.cli, pydelta.commands.change.delete, pydelta.commands.write.command\n"
+        "import pydelta.commands.create\n"
         "import pydelta.commands.restore, pydelta.commands.describe, pydelta.txn, pydelta.log, pydelta.exceptions\n"
         "print('imported')"
     )

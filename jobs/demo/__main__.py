@@ -14,7 +14,7 @@ from pathlib import Path
 from jobs.demo import changes, cleaning, flights, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
-from pydelta.spark.quiet import quiet_session
+from pydelta.spark.session.quiet import quiet_session
 from pydelta.terminal import Terminal, styled
 
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {

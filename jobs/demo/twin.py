@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 from pyspark.sql import functions as F
 
-from catalog_sync.embedded import EmbeddedMetastore
 from catalog_sync.inspect import preview, verify_sync
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, SyncResult, sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from catalog_sync.thrift.embedded import EmbeddedMetastore
 from jobs.demo.stage import Stage
 from pydelta.log import DeltaLog
 from pydelta.manifests.contents import manifest_lines, manifest_path

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
 
-from pydelta.commands.clone_notes import note_clone
 from pydelta.commands.create import refuse_foreign_files
+from pydelta.commands.vacuum.clone_notes import note_clone
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
@@ -31,7 +31,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import canonical_path
-from pydelta.log.vectors import place_of, read_deleted_rows, write_vectors
+from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
 from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path

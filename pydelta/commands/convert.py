@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from pydelta.commands.write_plan import new_metadata, stored_schema
+from pydelta.commands.write.plan import new_metadata, stored_schema
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,

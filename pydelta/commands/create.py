@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydelta.commands.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
-from pydelta.commands.write_plan import check_columns, new_metadata
+from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
+from pydelta.commands.write.plan import check_columns, new_metadata
 from pydelta.errors import SchemaError, TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import polars as pl
 
-from pydelta.commands.optimize_plan import Layout
+from pydelta.commands.optimize.plan import Layout
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile

@@ -17,10 +17,10 @@ from typing import Final
 
 import polars as pl
 
-from pydelta.commands.vacuum_listing import list_batches
-from pydelta.commands.vacuum_needed import find_needed
-from pydelta.commands.vacuum_paths import PlainPaths
-from pydelta.commands.vacuum_plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
+from pydelta.commands.vacuum.listing import list_batches
+from pydelta.commands.vacuum.needed import find_needed
+from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
 from pydelta.errors import (
     LogCorruptedError,
     LogGapError,
@@ -30,9 +30,9 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.log.checkpoint_read import read_checkpoint
+from pydelta.log.checkpoint.hint import HINT_PATH, read_hint
+from pydelta.log.checkpoint.read import read_checkpoint
 from pydelta.log.columns import canonical_path
-from pydelta.log.last_checkpoint import HINT_PATH, read_hint
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.protocol.actions import AddFile

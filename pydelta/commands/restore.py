@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from pydelta.commands.clustering import restored_clustering
-from pydelta.commands.vacuum_marks import find_running
+from pydelta.commands.alter.clustering import restored_clustering
+from pydelta.commands.vacuum.marks import find_running
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile, Metadata

@@ -9,7 +9,7 @@
     DeltaLog keeps the newest Snapshot and reads only commits after it.
 """
 
-from pydelta.log.checkpoint import CheckpointResult
+from pydelta.log.checkpoint.write import CheckpointResult
 from pydelta.log.cleanup import CleanupResult
 from pydelta.log.delta_log import DeltaLog
 from pydelta.log.files import FileTable

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from pydelta.errors import LogCorruptedError, UnsupportedFeatureError
-from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
+from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.history import monotonised_times_ms
 from pydelta.log.load import LogReader
 from pydelta.log.replay import State, apply_actions, partition_spec

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.log.parquet_rows import struct_fields
+from pydelta.log.checkpoint.parquet_rows import struct_fields
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.paths import is_absolute_path
 

@@ -16,7 +16,7 @@ from pydelta.errors import (
     VersionNotFoundError,
     error_context,
 )
-from pydelta.log.checkpoint import CheckpointResult, write_checkpoint
+from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.columns import canonical_path

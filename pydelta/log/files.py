@@ -20,7 +20,8 @@ import numpy.typing as npt
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.checkpoint_read import Checkpoint
+from pydelta.log.checkpoint.read import Checkpoint
+from pydelta.log.checkpoint.stats_typed import Leaf
 from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
 from pydelta.log.deltas import (
     DELTA_BIT,
@@ -34,7 +35,6 @@ from pydelta.log.deltas import (
 )
 from pydelta.log.partition_spec import PartitionSpec
 from pydelta.log.pruning import prune_by_generated, prune_by_partition, prune_by_statistics
-from pydelta.log.stats_typed import Leaf
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
+from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checksum import read_checksum
 from pydelta.log.files import FileTable
-from pydelta.log.last_checkpoint import read_hint
 from pydelta.log.replay import Replayed, State, UnusableFile, read_commit, replay
 from pydelta.log.segment import CommitFile, Listing, LogSegment, plan_segment, read_listing
 from pydelta.log.snapshot import Snapshot

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError
-from pydelta.log.checkpoint_read import Checkpoint, read_checkpoint
+from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.deltas import FileDelta, build_delta
 from pydelta.log.files import FileTable
 from pydelta.log.partition_spec import PartitionSpec

@@ -11,25 +11,27 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
-from pydelta.commands.optimize_plan import Layout
-from pydelta.commands.update import BoundUpdate
+from pydelta.commands.optimize.plan import Layout
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
-from pydelta.spark.assignments import bind_assignments, refuse_numbered
-from pydelta.spark.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
-from pydelta.spark.caches import refresh_caches
-from pydelta.spark.catalog_entries import follow_names
-from pydelta.spark.filters import conjuncts_in
+from pydelta.spark.catalog.entries import follow_names
+from pydelta.spark.change.assignments import bind_assignments, refuse_numbered
+from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
+from pydelta.spark.change.rules import check_default, rows_against
+from pydelta.spark.change.update import write_updated
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.optimize import compact_files, lay_out_files
+from pydelta.spark.maintenance.optimize import compact_files, lay_out_files
 from pydelta.spark.own_settings import exact_filters
-from pydelta.spark.rules import check_default, rows_against
-from pydelta.spark.scan import (
+from pydelta.spark.scan.caches import refresh_caches
+from pydelta.spark.scan.deleted_rows import collect_rows
+from pydelta.spark.scan.filters import conjuncts_in
+from pydelta.spark.scan.scan import (
     FILE_ROW_COLUMN,
     MATCHED_COLUMN,
     ROW_INDEX_COLUMN,
@@ -37,9 +39,7 @@ from pydelta.spark.scan import (
     scan_dataframe,
     scan_matched,
 )
-from pydelta.spark.update import write_updated
-from pydelta.spark.vectors import collect_rows
-from pydelta.spark.writer import CHANGE_COLUMN, write_files
+from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from pyspark.sql.types import (
 )
 
 from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
-from pydelta.commands.optimize_result import OPTIMIZE_METRICS, OptimizeResult
+from pydelta.commands.optimize.result import OPTIMIZE_METRICS, OptimizeResult
 from pydelta.commands.restore import RestoreResult
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-from pydelta.spark.scan import scan_dataframe
+from pydelta.spark.scan.scan import scan_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

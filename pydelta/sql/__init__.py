@@ -5,7 +5,7 @@
     text --is_ours--> no: Spark's parser first
          --parse----> Vacuum, Optimize, Restore … (statements.py), or an error that points at the token
 
-What a statement does is not decided here: ``pydelta.spark.sql_dispatch`` binds it to a command.
+What a statement does is not decided here: ``pydelta.spark.sql.dispatch`` binds it to a command.
 """
 
 from pydelta.sql.parsing import is_ours, parse_statement

@@ -15,18 +15,18 @@ from typing import Final, cast
 
 import numpy as np
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import AddColumns, NewColumn
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.features import add_feature, drop_feature
+from pydelta.commands.alter.requests import AddColumns, NewColumn
+from pydelta.commands.change.hidden_rows import mark_deleted
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
+from pydelta.commands.change.merge import merge as run_merge
+from pydelta.commands.change.update import UpdatingEngine
+from pydelta.commands.change.update import update as run_update
 from pydelta.commands.clone import clone_table
 from pydelta.commands.engine import Engine, RearrangingEngine
-from pydelta.commands.merging import ClauseAction, ClauseOn, MergeClause
-from pydelta.commands.merging import merge as run_merge
-from pydelta.commands.optimize import optimize as run_optimize
-from pydelta.commands.reorg import purge as run_purge
-from pydelta.commands.table_features import add_feature, drop_feature
-from pydelta.commands.update import UpdatingEngine
-from pydelta.commands.update import update as run_update
-from pydelta.commands.vectors import mark_deleted
+from pydelta.commands.optimize.command import optimize as run_optimize
+from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import Action, AddFile, SetTransaction

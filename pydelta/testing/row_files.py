@@ -14,12 +14,12 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
+from pydelta.commands.change.merge import MergeMatches
+from pydelta.commands.change.reconcile import Passed
+from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
-from pydelta.commands.merging import MergeMatches
-from pydelta.commands.reconcile import Passed
-from pydelta.commands.update import BoundUpdate
 from pydelta.log import Snapshot
-from pydelta.log.vectors import read_deleted_rows
+from pydelta.log.vector_files import read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata, encode_json
 from pydelta.protocol.row_sets import RowSet

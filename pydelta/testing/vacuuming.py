@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from pydelta.commands.vacuum import VacuumOptions, vacuum
-from pydelta.commands.vacuum_result import VacuumMode
+from pydelta.commands.vacuum.command import VacuumOptions, vacuum
+from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.log import DeltaLog
-from pydelta.log.vectors import write_vectors
+from pydelta.log.vector_files import write_vectors
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.storage import Store

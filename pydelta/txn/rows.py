@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, RemoveFile
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.protocol.vectors import vector_path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import AddConstraint, ChangeColumn, RenameColumn, SetProperties
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.requests import AddConstraint, ChangeColumn, RenameColumn, SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
 from pydelta.errors import BindError, ConstraintViolatedError, DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.protocol.identity import identities, identity_metadata

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pydelta.commands.restore import restore
-from pydelta.commands.vacuum import vacuum
+from pydelta.commands.vacuum.command import vacuum
 from pydelta.errors import (
     ConcurrentDeleteReadException,
     DeltaConcurrentModificationException,

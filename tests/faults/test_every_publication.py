@@ -8,10 +8,10 @@ import itertools
 import pytest
 
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import found_partition, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import found_partition, found_table
+from catalog_sync.thrift.memory import MemoryMetastore
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, publish, read_state

@@ -7,8 +7,8 @@ import itertools
 import polars as pl
 import pytest
 
-from pydelta.commands.inventory import from_frame
-from pydelta.commands.vacuum import VacuumOptions, vacuum
+from pydelta.commands.vacuum.command import VacuumOptions, vacuum
+from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish

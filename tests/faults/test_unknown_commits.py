@@ -10,10 +10,10 @@ import uuid
 
 import pytest
 
+from pydelta.commands.change.delete import delete
 from pydelta.commands.clone import clone_table
-from pydelta.commands.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.write import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
 from pydelta.errors import CommitStateUnknownError, StorageError
 from pydelta.inventory import find_deliveries, load_deliveries, write_delivery
 from pydelta.log import DeltaLog

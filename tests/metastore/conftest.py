@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from catalog_sync.embedded import EmbeddedMetastore
-from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from catalog_sync.thrift.embedded import EmbeddedMetastore
 
 
 @pytest.fixture(scope="session")

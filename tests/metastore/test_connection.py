@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from catalog_sync.cli import main
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError
-from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, create_table

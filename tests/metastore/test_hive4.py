@@ -7,10 +7,10 @@ from hive4 import Hive4
 from java_servers import NotToBeHad
 
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName
 from catalog_sync.native import native_tables, sync_native
 from catalog_sync.sync import SyncOptions, add_partition, sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, append, create_table, delete_partition
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from kdc import REALM, Realm, missing
 
-from catalog_sync.embedded import EmbeddedMetastore
-from catalog_sync.metastore import _kerberos_words
+from catalog_sync.thrift.client import _kerberos_words
+from catalog_sync.thrift.embedded import EmbeddedMetastore
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, create_table
@@ -96,7 +96,7 @@ def test_without_a_ticket_or_under_a_name_that_is_no_principal_the_reason_is_sai
 @needed
 def test_a_client_without_kerberos_is_not_let_in(guarded):
     from catalog_sync.errors import MetastoreUnavailableError
-    from catalog_sync.metastore import Metastore, MetastoreAddress
+    from catalog_sync.thrift.client import Metastore, MetastoreAddress
 
     address = MetastoreAddress.parse(f"thrift://localhost:{guarded.port}", timeout_seconds=5)
     with (
@@ -108,7 +108,7 @@ def test_a_client_without_kerberos_is_not_let_in(guarded):
 
 @needed
 def test_hadoops_settings_beside_the_metastores_are_not_seen_and_doctor_knows_what_it_says(realm, tmp_path):
-    from pydelta.doctor_log import read_log
+    from pydelta.ops.doctor_log import read_log
 
     with pytest.raises(DeltaEnvironmentError, match="did not start"):
         EmbeddedMetastore(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from catalog_sync.errors import MetastoreUnavailableError
-from catalog_sync.metastore import Metastore, MetastoreAddress
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog
 from pydelta.manifests import ManifestOptions, publish, read_state

@@ -7,9 +7,16 @@ import json
 import pytest
 
 from catalog_sync.errors import MetastoreUnavailableError, NotOursError
-from catalog_sync.metastore import Metastore, MetastoreAddress, found_partition, hive_name, partition_entry, table_entry
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.thrift.client import (
+    Metastore,
+    MetastoreAddress,
+    found_partition,
+    hive_name,
+    partition_entry,
+    table_entry,
+)
 from catalog_sync.twin import VERSION_KEY, twin_of
 from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog

@@ -6,10 +6,10 @@ import pytest
 
 from catalog_sync.atomic import ATOMIC_KEY
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import Metastore, MetastoreAddress, found_partition
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, add_partition, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import Metastore, MetastoreAddress, found_partition
+from catalog_sync.thrift.memory import MemoryMetastore
 from pydelta.log import DeltaLog
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, table_metadata
 from pydelta.txn import Operation, start_transaction

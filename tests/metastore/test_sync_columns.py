@@ -7,11 +7,11 @@ import pytest
 from catalog_sync.columns import ColumnsRefusedError
 from catalog_sync.errors import MetastoreError
 from catalog_sync.inspect import SyncState, sync_status, verify_sync
-from catalog_sync.metastore import found_partition
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import found_partition
+from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import SCHEMA_KEY, VERSION_KEY
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import encode_json

@@ -9,11 +9,11 @@ import pytest
 from catalog_sync.errors import MetastoreError, PartitionTooLongError
 from catalog_sync.inspect import SyncState, sync_status
 from catalog_sync.limits import check_partitions
-from catalog_sync.metastore import partition_entry
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import partition_entry
+from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import VERSION_KEY, twin_of
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import DeletionVectorDescriptor, encode_commit, encode_json

@@ -7,10 +7,10 @@ import pytest
 from catalog_sync.atomic import ATOMIC_KEY
 from catalog_sync.errors import MetastoreError
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import found_partition
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import found_partition
+from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import GENERATOR_KEY
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import encode_json

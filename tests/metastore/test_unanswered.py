@@ -9,13 +9,13 @@ from thrift.transport.TTransport import TTransportException
 
 from catalog_sync.errors import MetastoreUnavailableError, TooLongToWaitError
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import BATCH
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.sync import sync_table
-from catalog_sync.testing import MemoryMetastore
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import AddColumns, NewColumn
+from catalog_sync.thrift.client import BATCH
+from catalog_sync.thrift.memory import MemoryMetastore
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.requests import AddColumns, NewColumn
 from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog
 from pydelta.protocol.types import PrimitiveType

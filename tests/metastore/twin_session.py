@@ -15,7 +15,7 @@ from catalog_sync import Metastore, MetastoreAddress, TableName, sync_table, twi
 from catalog_sync.native import native_location, sync_native
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.spark.refresh import indexes_in
+from pydelta.spark.scan.refresh import indexes_in
 from pydelta.tables import DeltaTable
 
 uri, database, folder = sys.argv[1:]

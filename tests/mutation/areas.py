@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 AREAS: Final[dict[str, tuple[str, ...]]] = {
-    "pydelta/commands/vacuum_needed.py": (
-        "tests/unit/commands/test_vacuum_needed.py",
-        "tests/unit/commands/test_vacuum_kept.py",
-        "tests/unit/commands/test_vacuum_plan.py",
+    "pydelta/commands/vacuum/needed.py": (
+        "tests/unit/commands/vacuum/test_vacuum_needed.py",
+        "tests/unit/commands/vacuum/test_vacuum_kept.py",
+        "tests/unit/commands/vacuum/test_vacuum_plan.py",
     ),
     "catalog_sync/diff.py": ("tests/unit/sync/test_sync_plan.py",),
     "pydelta/predicate/masks.py": ("tests/unit/predicate",),
@@ -17,9 +17,9 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
-    "pydelta/commands/vacuum_paths.py": (
-        "tests/unit/commands/test_vacuum_plan.py",
-        "tests/unit/commands/test_vacuum_kept.py",
+    "pydelta/commands/vacuum/paths.py": (
+        "tests/unit/commands/vacuum/test_vacuum_plan.py",
+        "tests/unit/commands/vacuum/test_vacuum_kept.py",
     ),
     "pydelta/manifests/changes.py": ("tests/unit/manifests/test_publish_manifests.py",),
     "pydelta/manifests/contents.py": ("tests/unit/manifests/test_publish_manifests.py",),

@@ -120,7 +120,7 @@ def test_we_read_what_it_writes(spark, exchange, name):
 @pytest.mark.parametrize("which", VACUUMED)
 def test_a_vacuum_leaves_the_files_that_its_vacuum_leaves(exchange, tmp_path, which):
     """Of tables of either engine, checksums beside the files included; and the history says the same of it."""
-    from pydelta.commands.vacuum import vacuum
+    from pydelta.commands.vacuum.command import vacuum
     from pydelta.log import DeltaLog
 
     theirs = json.loads((exchange / "vacuumed.json").read_text())[which]

@@ -7,8 +7,8 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import (
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
     After,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.inventory import from_csv
-from pydelta.commands.vacuum import vacuum
+from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.list_sources import from_csv
 from pydelta.errors import LogCorruptedError
 from pydelta.manifests import publish, verify_manifests
 from pydelta.manifests.contents import manifest_lines

@@ -14,11 +14,11 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.inventory import from_frame
-from pydelta.commands.vacuum import vacuum
-from pydelta.commands.vacuum_lite import read_clean_version
+from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.list_sources import from_frame
+from pydelta.commands.vacuum.lite import read_clean_version
 from pydelta.errors import CannotVacuumLiteError
-from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.manifests import publish
 from pydelta.protocol.actions import AddFile, Protocol
 from pydelta.protocol.paths import decode_log_path

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from conftest import DATABASE, ROOT, S3_OPTIONS
 
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import sync_native
 from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]

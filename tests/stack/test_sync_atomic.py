@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import DATABASE, ROOT, S3_OPTIONS
 
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.sync import SyncOptions, sync_table
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.testing.operations import create_table

@@ -13,10 +13,10 @@ import pytest
 from conftest import DATABASE, ROOT, S3_OPTIONS
 from recording_proxy import RecordingProxy
 
-from catalog_sync.metastore import Metastore, MetastoreAddress
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
-from pydelta.commands.vacuum_plan import directories_above
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from pydelta.commands.vacuum.plan import directories_above
 from pydelta.log import DeltaLog
 from pydelta.protocol.vectors import vector_path
 

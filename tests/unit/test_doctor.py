@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from pydelta import doctor
-from pydelta.cli import main
-from pydelta.doctor import check_environment, check_store, examine
-from pydelta.doctor_log import KNOWN, read_log
 from pydelta.errors import InvalidArgumentError, StoragePermissionError
+from pydelta.ops import doctor
+from pydelta.ops.cli import main
+from pydelta.ops.doctor import check_environment, check_store, examine
+from pydelta.ops.doctor_log import KNOWN, read_log
 from pydelta.storage import LocalStore, PutOutcome, register_store
 from pydelta.storage.interface import DeleteReport
 from pydelta.storage.memory import MemoryStore
@@ -185,7 +185,7 @@ def test_hadoops_jars_of_two_versions(tmp_path):
 
 
 def test_it_imports_no_pyspark():
-    code = "import sys, pydelta.doctor as d; d.check_environment(); sys.exit('pyspark' in sys.modules)"
+    code = "import sys, pydelta.ops.doctor as d; d.check_environment(); sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -16,7 +16,7 @@ from pydelta.errors import (
     StorageError,
     StoragePermissionError,
 )
-from pydelta.job_entry import JobParser, JobReport, error_row, run_job
+from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pydelta.errors import (
     StorageError,
 )
 from pydelta.spark.errors import to_spark
-from pydelta.spark.prompt import Prompt
-from pydelta.spark.prompt_output import exit_code, explained
+from pydelta.spark.prompt.output import exit_code, explained
+from pydelta.spark.prompt.statements import Prompt
 from pydelta.sql import parse_statement
 from pydelta.terminal import Terminal
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.commands.write_options import guide_table
+from pydelta.commands.write.options import guide_table
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.reference_settings import PREFIX, guide_tables, reference_settings
 from pydelta.settings import Settings

@@ -14,13 +14,13 @@ import pytest
 
 from catalog_sync.cli import main as catalog_sync
 from jobs.demo.stage import Stage
-from pydelta.cli import main as pydelta_cli
-from pydelta.command_line import make_app, run_app
-from pydelta.commands.vacuum_display import counts_line
-from pydelta.commands.vacuum_result import VacuumProgress
-from pydelta.doctor import Check, Examination
+from pydelta.commands.vacuum.display import counts_line
+from pydelta.commands.vacuum.result import VacuumProgress
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.ops.cli import main as pydelta_cli
+from pydelta.ops.command_line import make_app, run_app
+from pydelta.ops.doctor import Check, Examination
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, Protocol, encode_commit
 from pydelta.storage import LocalStore
 from pydelta.terminal import Terminal, styled
@@ -231,4 +231,4 @@ def test_only_one_module_knows_rich():
                     "typer.Typer",
                 ):
                     users.append(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
-    assert sorted(set(users)) == ["pydelta/command_line.py: typer.Typer", "pydelta/terminal.py"]
+    assert sorted(set(users)) == ["pydelta/ops/command_line.py: typer.Typer", "pydelta/terminal.py"]

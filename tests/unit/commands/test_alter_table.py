@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pydelta.commands.alter import AlterResult, alter_table
-from pydelta.commands.alter_changes import (
+from pydelta.commands.alter.command import AlterResult, alter_table
+from pydelta.commands.alter.requests import (
     AddColumns,
     AddConstraint,
     After,

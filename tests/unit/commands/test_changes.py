@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.changes import (
+from pydelta.commands.change_feed import (
     ChangedFile,
     ChangeRange,
     changed_files,

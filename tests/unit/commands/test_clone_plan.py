@@ -18,7 +18,7 @@ from pydelta.errors import (
     VersionNotFoundError,
 )
 from pydelta.log import DeltaLog
-from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.features import implied_features
 from pydelta.storage import open_store

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pydelta.commands.clustering import (
+from pydelta.commands.alter.clustering import (
     check_order_columns,
     check_still_clustered,
     clustering_domain,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from refusals import ExpiringStore, RefusingStore
 
-from pydelta.commands.delete import delete
+from pydelta.commands.change.delete import delete
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.errors import CommitStateUnknownError, RowsDoNotAddUpError, StorageError, TableNotFoundError
 from pydelta.log import DeltaLog

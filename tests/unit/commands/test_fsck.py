@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pytest
 
-from pydelta.cli import main
 from pydelta.commands.fsck import fsck
 from pydelta.errors import StorageError, TableNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog
-from pydelta.log.vectors import write_vectors
+from pydelta.log.vector_files import write_vectors
+from pydelta.ops.cli import main
 from pydelta.protocol.actions import Protocol
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore

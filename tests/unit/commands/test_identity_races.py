@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import SetProperties
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.requests import SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
 from pydelta.errors import MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pydelta.commands.vectors import loose_stats, mark_deleted, physical_rows
+from pydelta.commands.change.hidden_rows import loose_stats, mark_deleted, physical_rows
 from pydelta.errors import LogCorruptedError, StorageFullError
 from pydelta.log import DeltaLog
-from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.vectors import inline_vector
 from pydelta.storage.memory import MemoryStore

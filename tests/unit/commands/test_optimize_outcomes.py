@@ -10,8 +10,8 @@ import pytest
 from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.optimize import compact_after_write, optimize
-from pydelta.commands.optimize_result import OPTIMIZE_METRICS
+from pydelta.commands.optimize.command import compact_after_write, optimize
+from pydelta.commands.optimize.result import OPTIMIZE_METRICS
 from pydelta.errors import (
     CommitStateUnknownError,
     ConcurrentDeleteReadException,

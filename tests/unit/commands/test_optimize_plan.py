@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydelta.commands.optimize_plan import BIN, SizeLimits, pack, plan_compaction, plan_layout, size_summary
+from pydelta.commands.optimize.plan import BIN, SizeLimits, pack, plan_compaction, plan_layout, size_summary
 
 
 def files(sizes, partitions=None, deleted=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.commands.reconcile import Passed, RowCounts, check_rows, reconcile
+from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows, reconcile
 from pydelta.errors import ObjectNotFoundError, RowsDoNotAddUpError
 
 ADDS_UP = [

@@ -7,7 +7,7 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from pydelta.commands.row_tracking import enable_row_tracking
+from pydelta.commands.alter.track_rows import enable_row_tracking
 from pydelta.errors import TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.protocol.features import implied_features

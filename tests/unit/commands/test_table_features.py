@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.table_features import add_feature, drop_feature, upgrade_protocol
+from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids

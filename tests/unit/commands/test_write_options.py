@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydelta.commands.write_options import HONOURED, PASSED_OVER, StatementCondition, WriteMode, WriteOptions
+from pydelta.commands.write.options import HONOURED, PASSED_OVER, StatementCondition, WriteMode, WriteOptions
 from pydelta.errors import DeltaError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.settings import Settings
 

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import SetProperties
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.requests import SetProperties
 from pydelta.commands.create import CreateMode, TableDefinition, create_table, plan_create
 from pydelta.commands.engine import RewriteOutput
-from pydelta.commands.write import WriteMode, WriteOptions, plan_write, write_table
-from pydelta.commands.write_plan import WriteKind, stored_schema
+from pydelta.commands.write.command import WriteMode, WriteOptions, plan_write, write_table
+from pydelta.commands.write.plan import WriteKind, stored_schema
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaConcurrentModificationException,

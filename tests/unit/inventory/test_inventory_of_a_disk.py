@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from pydelta.commands.inventory import inventory_from_delta
-from pydelta.commands.vacuum import vacuum
+from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.list_sources import inventory_from_delta
 from pydelta.inventory import buckets_with_deliveries, find_deliveries, load_deliveries, write_delivery
 from pydelta.inventory.delivery import Delivery
 from pydelta.log import DeltaLog

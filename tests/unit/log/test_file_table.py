@@ -101,8 +101,8 @@ def test_a_file_without_statistics_is_never_skipped():
 
 
 def test_pruning_by_partition_reads_no_statistics_and_few_rows_read_only_their_row_group(monkeypatch):
-    monkeypatch.setattr("pydelta.log.parquet_rows.WHOLE_READ_BYTES", 1_000)
-    monkeypatch.setattr("pydelta.log.checkpoint_rows.BATCH_ROWS", 500)
+    monkeypatch.setattr("pydelta.log.checkpoint.parquet_rows.WHOLE_READ_BYTES", 1_000)
+    monkeypatch.setattr("pydelta.log.checkpoint.rows.BATCH_ROWS", 500)
     inner = new_store()
     noise = random.Random(1)
     create(inner, *(add(number, stats=f'{{"numRecords":1,"minValues":{{"name":"{noise.getrandbits(4000):x}"}}}}')
@@ -132,7 +132,7 @@ def rows_of(frame: pl.DataFrame) -> list[tuple]:
 
 def grown(monkeypatch):
     """Forty files by a checkpoint of several row groups; then some removed, replaced with vectors, spelt otherwise."""
-    monkeypatch.setattr("pydelta.log.checkpoint_rows.BATCH_ROWS", 10)
+    monkeypatch.setattr("pydelta.log.checkpoint.rows.BATCH_ROWS", 10)
     store = new_store()
     create(store, *(add(number) for number in range(40)))
     commit(store, 1, [info(), *(remove(add(number), at_ms=4_000_000_000_000) for number in range(3))])

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pydelta.log import DeltaLog
-from pydelta.spark.datasource_writer import DeltaArrowWriter, _Staged
+from pydelta.spark.routing.datasource_writer import DeltaArrowWriter, _Staged
 from pydelta.storage.memory import MemoryStore
 
 _NAMES = itertools.count()

@@ -11,7 +11,7 @@ import pytest
 
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
-from pydelta.spark.datasource_read import read_file
+from pydelta.spark.routing.datasource_read import read_file
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 

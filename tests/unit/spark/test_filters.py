@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pydelta.predicate import And, Column, Compare, In, IsNotNull, IsNull, Literal, Not, Or, StartsWith, Unknown
-from pydelta.spark.filters import convert
+from pydelta.spark.scan.filters import convert
 
 PREFIX = "org.apache.spark.sql.catalyst.expressions."
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pydelta.spark import places
-from pydelta.spark.places import CATALOG, METASTORE, WAREHOUSE, local_settings, own_warehouse
+from pydelta.spark.session import places
+from pydelta.spark.session.places import CATALOG, METASTORE, WAREHOUSE, local_settings, own_warehouse
 
 DATABASE = "spark.hadoop.javax.jdo.option.ConnectionURL"
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from pydelta.errors import LogCorruptedError
-from pydelta.spark import statuses
-from pydelta.spark.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
+from pydelta.spark.scan import statuses
+from pydelta.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -14,8 +14,15 @@ import pytest
 
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, StorageFullError
 from pydelta.protocol.schema import DecimalType, PrimitiveType
-from pydelta.spark import write_task
-from pydelta.spark.write_task import RECORD_SCHEMA, FileRecord, PartitionColumn, WriteTask, record_batch, run_task
+from pydelta.spark.tasks import write_files as write_task
+from pydelta.spark.tasks.write_files import (
+    RECORD_SCHEMA,
+    FileRecord,
+    PartitionColumn,
+    WriteTask,
+    record_batch,
+    run_task,
+)
 from pydelta.storage import open_store
 
 STRING, LONG, DOUBLE = PrimitiveType("string"), PrimitiveType("long"), PrimitiveType("double")

@@ -16,7 +16,7 @@ from catalog_sync.removal import Claim, drop_twin, find_orphans, prune_orphans
 from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import Target
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import LOCATION_KEY
 from pydelta.errors import TableNotFoundError
 from pydelta.log import DeltaLog

@@ -9,10 +9,10 @@ from thrift.transport.TTransport import TTransportException
 
 from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.inspect import verify_sync
-from catalog_sync.metastore import found_partition, found_table
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, add_partition, sync_table
-from catalog_sync.testing import MemoryMetastore
+from catalog_sync.thrift.client import found_partition, found_table
+from catalog_sync.thrift.memory import MemoryMetastore
 from pydelta.log import DeltaLog
 from pydelta.manifests import MANIFESTS, TWIN, LeaseLostError, ManifestsBusyError, publish, read_state, verify_manifests
 from pydelta.manifests.lease import acquire, is_doubted

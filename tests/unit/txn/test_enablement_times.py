@@ -10,15 +10,15 @@ import itertools
 
 import pytest
 
-from pydelta.commands.alter import alter_table
-from pydelta.commands.alter_changes import SetProperties, UnsetProperties
+from pydelta.commands.alter.command import alter_table
+from pydelta.commands.alter.features import drop_feature
+from pydelta.commands.alter.requests import SetProperties, UnsetProperties
 from pydelta.commands.clone import clone_table
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.restore import restore
-from pydelta.commands.table_features import drop_feature
-from pydelta.commands.write import WriteMode, WriteOptions, write_table
-from pydelta.commands.write_plan import new_metadata
+from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
+from pydelta.commands.write.plan import new_metadata
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType

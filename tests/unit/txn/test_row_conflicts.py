@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pydelta.log.vectors import read_deleted_rows, write_vectors
+from pydelta.log.vector_files import read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, CommitInfo, Metadata, RemoveFile, SetTransaction
 from pydelta.protocol.vectors import inline_vector
 from pydelta.storage.memory import MemoryStore

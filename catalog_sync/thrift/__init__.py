@@ -1,0 +1,1 @@
+"""Speak to a Hive Metastore over Thrift."""

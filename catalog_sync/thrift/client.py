@@ -1,0 +1,571 @@
+"""Talk to the Hive Metastore over Thrift: entries as values, partitions in batches, errors in our own words.
+
+Speaks to Hive 2.3, 3.1 and 4.0. Nothing here makes the metastore list a directory or gather statistics, and nothing
+deletes data.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from catalog_sync.diff import FoundPartition, FoundTable
+from catalog_sync.errors import MetastoreError, MetastoreUnavailableError, TooLongToWaitError
+from catalog_sync.thrift.address import ENVIRONMENT, MetastoreAddress
+from catalog_sync.thrift.transport import transport_to
+from catalog_sync.thrift.unanswered import has_entry, has_partitions
+from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
+from pydelta.deadline import Deadline
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.manifests import values_of_directory
+from pydelta.protocol.partitions import HIVE_NULL, hive_escape
+
+__all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
+
+BATCH: Final = 1000
+"""Partitions in one call: what the metastore's databases take in one statement."""
+_TRIES: Final = 4
+_PAUSE_SECONDS: Final = 0.5
+_INPUT: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
+_OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+_SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_NO_STATISTICS: Final = {"DO_NOT_UPDATE_STATS": "true", "hive.stats.autogather": "false"}
+
+T = TypeVar("T")
+
+
+class Metastore:
+    """A connection to a metastore; use it as a context manager. Not for use by several threads at once.
+
+    Every method raises ``MetastoreUnavailableError`` when no address answers after several tries, and
+    ``MetastoreError`` for what the metastore refuses.
+
+    Args:
+        address: Where it is.
+        deadline: Of all calls together, pauses between tries included; None without one.
+        sleep: Pauses.
+        clock: Seconds that only grow, for the time-out of a call.
+    """
+
+    def __init__(
+        self,
+        address: MetastoreAddress,
+        *,
+        deadline: Deadline | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address
+        self.deadline = deadline or Deadline(None)
+        self.calls: list[str] = []
+        self.unsettled = False
+        """Whether a change was sent whose reply did not come: it may take effect yet, after what was sent since."""
+        self._sleep = sleep
+        self._clock = clock
+        self._answer_by = Deadline(None)
+        self._transport: Any = None
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._transport is not None:
+            self._transport.close()
+        self._transport = self._client = None
+
+    # --- tables --------------------------------------------------------------------------------------------
+
+    def table(self, database: str, name: str) -> Any:
+        """Return the entry as Thrift has it, or None."""
+        types = _types()
+        request = types.GetTableRequest(dbName=database, tblName=name)  # Hive 4 knows get_table in this form alone
+        try:
+            return self._call("get_table_req", request).table
+        except types.NoSuchObjectException:
+            return None
+
+    def tables(self, database: str) -> Iterator[Any]:
+        """Return all entries of a database, in batches.
+
+        Raises:
+            MetastoreError: There is no such database.
+        """
+        types = _types()
+        try:
+            names = self._call("get_all_tables", database)
+        except types.NoSuchObjectException:
+            names = []
+        if not names and not self.database_exists(database):
+            raise MetastoreError(f"The metastore has no database {database!r}.", hint="Check the name.")
+        for batch in _batches(sorted(names)):
+            request = types.GetTablesRequest(dbName=database, tblNames=list(batch))
+            yield from self._call("get_table_objects_by_name_req", request).tables
+
+    def databases(self) -> list[str]:
+        """Return names of all databases, in order."""
+        found: list[str] = self._call("get_all_databases")
+        return sorted(found)
+
+    def database_location(self, database: str) -> str | None:
+        """Tell where the tables of a database are by default; None when there is no such database."""
+        types = _types()
+        try:
+            return str(self._call("get_database", database).locationUri)
+        except types.NoSuchObjectException:
+            return None
+
+    def database_exists(self, database: str) -> bool:
+        """Tell whether there is such a database."""
+        types = _types()
+        try:
+            self._call("get_database", database)
+        except types.NoSuchObjectException:
+            return False
+        return True
+
+    def create_database(self, database: str, location: str) -> None:
+        """Create a database; one that is there stays as it is."""
+        types = _types()
+        entry = types.Database(name=database, locationUri=location, parameters={})
+        try:
+            self._call("create_database", entry)
+        except types.AlreadyExistsException:
+            return
+
+    def create(self, entry: Any) -> None:
+        """Create a table. One that appeared meanwhile is an error, since it may be somebody else's."""
+        types = _types()
+        try:
+            self._call("create_table", entry, landed=lambda: self._has(entry))
+        except types.AlreadyExistsException as error:
+            raise MetastoreError(
+                f"{entry.dbName}.{entry.tableName} was created by somebody else meanwhile.", hint="Run it again."
+            ) from error
+
+    def alter(self, entry: Any, *, cascade: bool = False, partitions: int = 0) -> None:
+        """Replace an entry.
+
+        Args:
+            entry: As it is to be.
+            cascade: Give its partitions the same columns.
+            partitions: How many it has: with more of them the answer is waited for longer.
+
+        Raises:
+            TooLongToWaitError: Nothing was sent, since somebody waits who may not wait that long.
+        """
+        if cascade and partitions > BATCH and self.deadline.seconds is not None:
+            raise TooLongToWaitError(
+                f"The columns of {entry.dbName}.{entry.tableName} change in {partitions:,} partitions, which takes the "
+                f"metastore longer than the {self.deadline.seconds:g} s there are for it.",
+                hint="Run catalog_sync sync, which waits for as long as it takes.",
+            )
+        parameters = dict(_NO_STATISTICS) | ({"CASCADE": "true"} if cascade else {})
+        context = _types().EnvironmentContext(properties=parameters)
+        verb = "alter_table_with_environment_context"
+        self._call(
+            verb, entry.dbName, entry.tableName, entry, context, size=partitions, landed=lambda: self._has(entry)
+        )
+
+    def _has(self, entry: Any) -> bool:
+        return has_entry(self.table(entry.dbName, entry.tableName), entry)
+
+    def drop(self, database: str, name: str) -> None:
+        """Drop an entry; its data stays."""
+        types = _types()
+        try:
+            self._call("drop_table", database, name, False, landed=lambda: self.table(database, name) is None)
+        except types.NoSuchObjectException:
+            return
+
+    # --- partitions ----------------------------------------------------------------------------------------
+
+    def partition_names(self, database: str, name: str) -> list[str]:
+        """Return names of all partitions, as the metastore spells them."""
+        found: list[str] = self._call("get_partition_names", database, name, -1)
+        return found
+
+    def partitions(self, database: str, name: str, names: Sequence[str]) -> list[Any]:
+        """Return partitions by name, in batches."""
+        found: list[Any] = []
+        for batch in _batches(names):
+            found += self._call("get_partitions_by_names", database, name, list(batch))
+        return found
+
+    def add_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
+        """Add partitions, in batches; those that are there stay as they are."""
+        types = _types()
+        for batch in _batches(partitions):
+            request = types.AddPartitionsRequest(
+                dbName=database, tblName=name, parts=list(batch), ifNotExists=True, needResult=False
+            )
+            self._call(
+                "add_partitions_req",
+                request,
+                size=len(batch),
+                landed=lambda batch=batch: self._has_partitions(database, name, batch, as_told=False),  # type: ignore[misc]
+            )
+
+    def alter_partitions(self, database: str, name: str, partitions: Sequence[Any], *, at_once: bool = False) -> None:
+        """Replace partitions, in batches; ``at_once`` in one call, which is one transaction of the metastore."""
+        context = _types().EnvironmentContext(properties=dict(_NO_STATISTICS))
+        for batch in [partitions] if at_once and partitions else _batches(partitions):
+            self._call(
+                "alter_partitions_with_environment_context",
+                database,
+                name,
+                list(batch),
+                context,
+                size=len(batch),
+                landed=lambda batch=batch: self._has_partitions(database, name, batch, as_told=True),  # type: ignore[misc]
+            )
+
+    def _has_partitions(self, database: str, name: str, told: Sequence[Any], *, as_told: bool) -> bool:
+        entry = self.table(database, name)
+        keys = [key.name for key in entry.partitionKeys] if entry is not None else []
+        names = ["/".join(map(_named, keys, part.values)) for part in told]
+        return has_partitions(self.partitions(database, name, names), told, as_told=as_told)
+
+    def drop_partitions(self, database: str, name: str, names: Sequence[str]) -> None:
+        """Drop partitions by directory, in batches; their data stays, and those that are not there are no error."""
+        types = _types()
+        for batch in _batches([hive_name(directory) for directory in names]):
+            request = types.DropPartitionsRequest(
+                dbName=database,
+                tblName=name,
+                parts=types.RequestPartsSpec(names=list(batch)),
+                deleteData=False,
+                ifExists=True,
+                needResult=False,
+            )
+            try:
+                self._call(
+                    "drop_partitions_req",
+                    request,
+                    size=len(batch),
+                    landed=lambda batch=batch: not self.partitions(database, name, batch),  # type: ignore[misc]
+                )
+            except types.NoSuchObjectException:  # one of them is gone, and the metastore dropped none
+                left = [item for item in batch if item in set(self.partition_names(database, name))]
+                if left:
+                    self.drop_partitions(database, name, left)
+
+    # --- the wire ------------------------------------------------------------------------------------------
+
+    def _call(self, verb: str, *arguments: Any, size: int = 0, landed: Callable[[], bool] | None = None) -> Any:
+        """Run a call of the Thrift interface.
+
+        A connection that broke is opened again, and the call repeated. A change that was sent and not answered is
+        looked for before that; one that was not answered in time is never sent again: it may still be under way.
+
+        Args:
+            verb: Its name.
+            arguments: As Thrift has them.
+            size: How many partitions it is about: the answer may take one more timeout for each batch of them.
+            landed: Whether the change is there; None for a call that changes nothing.
+        """
+        from thrift.Thrift import TApplicationException, TException
+        from thrift.transport.TTransport import TTransportException
+
+        types = _types()
+        last: Exception | None = None
+        tries = 0
+        for attempt in range(_TRIES):
+            pause = _PAUSE_SECONDS * 2 ** (attempt - 1) if attempt else 0.0
+            if self.deadline.remaining() <= pause:
+                break
+            if attempt:
+                self._sleep(pause)
+            patience = self.address.timeout_seconds * (1 + size / BATCH)
+            tries += 1
+            sent = False
+            try:
+                self._answer_by = Deadline(self.address.timeout_seconds, clock=self._clock)
+                client = self._connected()
+                self._answer_by = Deadline(patience, clock=self._clock)
+                self.calls.append(verb)
+                sent = True
+                return getattr(client, verb)(*arguments)
+            except (TTransportException, OSError) as error:
+                cause = getattr(error, "inner", None)
+                last = cause if isinstance(cause, Exception) else error
+                self.close()
+                if isinstance(last, ssl.SSLCertVerificationError):
+                    raise MetastoreError(
+                        f"The certificate of the metastore at {self.address} is not trusted: {last.verify_message}.",
+                        hint="Name the file of the certificates to trust (--ca), and the host as the certificate does.",
+                    ) from error
+                if sent and landed is not None:
+                    before, self.unsettled = self.unsettled, True
+                    if self._settled(verb, landed, patience, late=_is_late(error, last)):
+                        self.unsettled = before
+                        return None
+            except (types.NoSuchObjectException, types.AlreadyExistsException):
+                raise
+            except types.MetaException as error:
+                raise self._refused(verb, error.message or "") from error
+            except TApplicationException as error:
+                raise MetastoreError(
+                    f"The metastore at {self.address} does not know the call {verb}: {error.message}.",
+                    hint="It is older than Hive 2.3, or not a Hive Metastore.",
+                ) from error
+            except TException as error:
+                raise self._refused(verb, str(getattr(error, "message", None) or error)) from error
+        why = f" ({type(last).__name__}: {last})" if last is not None else ""
+        limit = "" if self.deadline.seconds is None else f" within the {self.deadline.seconds:g} s there were for it"
+        raise MetastoreUnavailableError(
+            f"The metastore at {self.address} does not answer{limit}{why}; times tried: {tries}.",
+            hint="Check that it runs and that the address is right, then run it again: nothing is lost.",
+        ) from last
+
+    def _settled(self, verb: str, landed: Callable[[], bool], waited: float, *, late: bool) -> bool:
+        """Whether a change that was not answered is there; False for one that may be sent again.
+
+        Raises:
+            MetastoreUnavailableError: It was not answered in time and is not there: it may still be under way.
+        """
+        for attempt in range(_TRIES if late else 1):
+            if attempt:
+                self._sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+            if landed():
+                return True
+        if late:
+            raise MetastoreUnavailableError(
+                f"The metastore at {self.address} has not answered {verb} within {waited:.0f} s, and what it was told "
+                "is not there yet: it may still be at work.",
+                hint="Check its load, and run this again when it is done: what is there by then is not sent again.",
+            )
+        return False
+
+    def _budget(self) -> float:
+        """Seconds that the next wait on the wire may take."""
+        left = min(self._answer_by.remaining(), self.deadline.remaining())
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        return left
+
+    def _refused(self, verb: str, message: str) -> MetastoreError:
+        first = message.strip().splitlines()[0] if message.strip() else "no reason given"
+        hint = "The metastore's own log says more."
+        if "Master Kerberos principal" in message:
+            hint = (
+                "The metastore sees no yarn-site.xml, which names the renewer: put core-site.xml, hdfs-site.xml and "
+                "yarn-site.xml into its HADOOP_CONF_DIR and restart it. Where Presto says so, hive.config.resources "
+                "in its catalog file has to name the three."
+            )
+        return MetastoreError(f"The metastore refused {verb}: {first}", hint=hint)
+
+    def _connected(self) -> Any:
+        if self._client is not None:
+            return self._client
+        from pymetastore.hive_metastore import ThriftHiveMetastore
+        from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+        from thrift.transport.TTransport import TTransportException
+
+        last: Exception | None = None
+        refusals = _kerberos_errors() if self.address.kerberos_service is not None else ()
+        for host, port in self.address.hosts:
+            try:
+                transport = self._transport_to(host, port)
+                transport.open()
+            except refusals as error:
+                raise MetastoreError(
+                    f"Kerberos refused access to the metastore at {host}:{port}: {_kerberos_words(error)}.",
+                    hint="Check with klist that there is a ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab), that "
+                    f"{self.address.kerberos_service}/{host} is a principal of the realm, and that the clocks agree.",
+                ) from error
+            except (TTransportException, OSError) as error:
+                last = error
+                continue
+            self._transport = transport
+            self._client = ThriftHiveMetastore.Client(TBinaryProtocol(transport))
+            return self._client
+        assert last is not None
+        raise last
+
+    def _transport_to(self, host: str, port: int) -> Any:
+        address = self.address
+        return transport_to(
+            host,
+            port,
+            budget=self._budget,
+            tls=address.tls,
+            ca_file=address.ca_file,
+            kerberos_service=address.kerberos_service,
+        )
+
+
+def _is_late(error: Exception, cause: Exception | None) -> bool:
+    """Whether it was the time that ran out, and not the connection that broke."""
+    from thrift.transport.TTransport import TTransportException
+
+    timed_out = isinstance(error, TTransportException) and error.type == TTransportException.TIMED_OUT
+    return timed_out or isinstance(error, TimeoutError) or isinstance(cause, TimeoutError)
+
+
+def _named(key: str, value: str) -> str:
+    return f"{key}={value if value == HIVE_NULL else hive_escape(value)}"
+
+
+def _kerberos_errors() -> tuple[type[Exception], ...]:
+    """What the packages of Kerberos raise.
+
+    Raises:
+        DeltaEnvironmentError: They are not installed.
+    """
+    try:
+        from kerberos import KrbError
+        from puresasl import SASLError
+    except ImportError as error:
+        raise DeltaEnvironmentError(
+            "Kerberos needs packages that are not installed.",
+            hint="pip install pure-sasl kerberos (the second is compiled: apt-get install gcc libkrb5-dev first).",
+        ) from error
+    return KrbError, SASLError
+
+
+def _kerberos_words(error: Exception) -> str:
+    """The reason among the nested pairs of text and number that the library raises."""
+    words: list[str] = []
+
+    def gather(item: object) -> None:
+        if isinstance(item, tuple | list):
+            for part in item:
+                gather(part)
+        elif isinstance(item, str):
+            words.append(item.strip().rstrip("."))
+
+    gather(error.args)
+    return "; ".join(filter(None, words)) or type(error).__name__
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]
+
+
+def _types() -> Any:
+    try:
+        from pymetastore.hive_metastore import ttypes
+    except ImportError as error:
+        raise DeltaEnvironmentError(
+            "The metastore's client is not installed.", hint="Install the extra: pip install '.[sync]'"
+        ) from error
+    return ttypes
+
+
+# --- values <-> Thrift -------------------------------------------------------------------------------------
+
+
+def found_table(entry: Any) -> FoundTable:
+    """An entry as a value."""
+    return FoundTable(
+        location=_location(entry.sd.location),
+        columns=_columns(entry.sd.cols),
+        partition_columns=_columns(entry.partitionKeys or ()),
+        parameters=dict(entry.parameters or {}),
+    )
+
+
+def is_symlink(entry: Any) -> bool:
+    """Whether readers of an entry take its files from manifests."""
+    return entry.sd is not None and entry.sd.inputFormat == _INPUT
+
+
+def _location(text: str | None) -> str:
+    """A location in this project's spelling: the metastore writes ``file:/x`` for ``file:///x``."""
+    found = (text or "").rstrip("/")
+    return f"file:///{found.removeprefix('file:').lstrip('/')}" if found.startswith("file:") else found
+
+
+def _columns(schemas: Iterable[Any]) -> tuple[HiveColumn, ...]:
+    return tuple(HiveColumn(name=item.name, type=item.type, comment=item.comment or None) for item in schemas)
+
+
+def found_partition(entry: Any, keys: Sequence[str]) -> FoundPartition:
+    """A partition as a value, its directory in this project's spelling.
+
+    Args:
+        entry: As Thrift has it.
+        keys: The partition columns as the table spells them; the metastore has them in lower case.
+    """
+    values = zip(keys, entry.values, strict=True)
+    directory = "/".join(
+        f"{hive_escape(key)}={value if value == HIVE_NULL else hive_escape(value)}" for key, value in values
+    )
+    return FoundPartition(
+        directory=directory,
+        location=_location(entry.sd.location),
+        ours=VERSION_KEY in (entry.parameters or {}),
+    )
+
+
+def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str, str], before: Any = None) -> Any:
+    """The twin's entry; what is not ours in the parameters of ``before`` stays."""
+    types = _types()
+    kept = {
+        key: value
+        for key, value in ((before.parameters or {}) if before is not None else {}).items()
+        if not key.startswith("pydelta.") and key not in ("comment", "transient_lastDdlTime")
+    }
+    fixed = {"EXTERNAL": "TRUE", "external.table.purge": "false"} | ({"comment": twin.comment} if twin.comment else {})
+    return types.Table(
+        tableName=name,
+        dbName=database,
+        owner=before.owner if before is not None else "pydelta",
+        createTime=before.createTime if before is not None else int(time.time()),
+        lastAccessTime=0,
+        retention=0,
+        tableType="EXTERNAL_TABLE",
+        parameters=kept | fixed | dict(parameters),
+        partitionKeys=[_schema(column) for column in twin.partition_columns],
+        sd=_storage(twin, twin.location),
+    )
+
+
+def partition_entry(twin: Twin, database: str, name: str, directory: str, *, location: str | None = None) -> Any:
+    """A partition of the twin."""
+    types = _types()
+    values = {key.lower(): value for key, value in values_of_directory(directory).items()}
+    now = int(time.time())
+    return types.Partition(
+        dbName=database,
+        tableName=name,
+        values=[HIVE_NULL if (value := values[column.name]) is None else value for column in twin.partition_columns],
+        createTime=now,
+        lastAccessTime=0,
+        sd=_storage(twin, location or twin.partition_location(directory)),
+        parameters={VERSION_KEY: str(twin.version)} | _NO_STATISTICS,
+    )
+
+
+def hive_name(directory: str) -> str:
+    """A partition directory -> the metastore's own name of the partition: its columns are in lower case."""
+    parts = (part.partition("=") for part in directory.split("/"))
+    return "/".join(f"{key.lower()}={value}" for key, _, value in parts)
+
+
+def _schema(column: HiveColumn) -> Any:
+    return _types().FieldSchema(name=column.name, type=column.type, comment=column.comment)
+
+
+def _storage(twin: Twin, location: str) -> Any:
+    types = _types()
+    return types.StorageDescriptor(
+        cols=[_schema(column) for column in twin.columns],
+        location=location,
+        inputFormat=_INPUT,
+        outputFormat=_OUTPUT,
+        compressed=False,
+        numBuckets=-1,
+        serdeInfo=types.SerDeInfo(serializationLib=_SERDE, parameters={"serialization.format": "1"}),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )

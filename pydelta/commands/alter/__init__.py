@@ -1,0 +1,1 @@
+"""Change a table's definition: columns, properties, constraints, features."""

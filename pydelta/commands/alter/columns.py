@@ -1,0 +1,378 @@
+"""Plan a change of a table's columns. Pure; see ``alter_plan``.
+
+Protocol: "Change Metadata", "Column Mapping", "Type Widening", "Default Columns".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pydelta.commands.alter.clustering import clustering_paths
+from pydelta.commands.alter.dependants import GENERATION, IDENTITY, dependants, refuse_needed, refuse_type_change
+from pydelta.commands.alter.requests import (
+    AddColumns,
+    ChangeColumn,
+    DropColumns,
+    MustHold,
+    NewColumn,
+    Plan,
+    RenameColumn,
+    ReplaceColumns,
+)
+from pydelta.commands.change_feed import refuse_reserved_names
+from pydelta.commands.write.plan import check_columns
+from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import Metadata
+from pydelta.protocol.column_mapping import MODE, mapped_metadata
+from pydelta.protocol.schema import validate_names
+from pydelta.protocol.schema_edits import (
+    TYPE_CHANGES,
+    add_field,
+    change_type,
+    drop_field,
+    edit_field,
+    field_at,
+    fields_along,
+    move_field,
+    name_of,
+    parse_path,
+    resolve,
+)
+from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
+from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
+from pydelta.txn import Operation
+
+__all__ = ["add", "change", "drop", "new_field", "rename", "replace"]
+
+CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
+_STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+_UPGRADE: Final = f"ALTER TABLE … SET TBLPROPERTIES ('{MODE}' = 'name') makes it possible, without a rewrite."
+
+
+def add(snapshot: Snapshot, change: AddColumns) -> Plan:
+    """Add columns; rows that are there have null in them."""
+    schema = snapshot.schema
+    logged = []
+    for column in change.columns:
+        parent = resolve(schema, column.path[:-1])
+        field = new_field(column)
+        if not column.nullable:
+            raise SchemaError(
+                f"The new column {name_of(column.path)} is NOT NULL, and rows that are there would have null in it.",
+                hint="Add it without NOT NULL, fill it with UPDATE, then ALTER COLUMN … SET NOT NULL.",
+            )
+        if column.default is not None:
+            raise UnsupportedFeatureError(
+                f"The new column {name_of(column.path)} has a DEFAULT, which rows that are there would not have.",
+                features=("allowColumnDefaults",),
+                hint="Add the column without it, then ALTER COLUMN … SET DEFAULT for the rows to come.",
+            )
+        if any(key == GENERATION or key.startswith(IDENTITY) for key in field.metadata):
+            raise UnsupportedFeatureError(
+                f"The new column {name_of(column.path)} is generated, and rows that are there have no value in it.",
+                features=("generatedColumns",),
+                hint="Generated and identity columns are declared when a table is made.",
+            )
+        schema = add_field(schema, parent, field, column.position)
+        logged.append(_logged((*parent, field.name), field, column.position))
+    metadata = _with_schema(snapshot, schema)
+    return Plan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
+
+
+def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
+    """Drop columns without a rewrite: nothing reads them any more."""
+    schema, metadata = snapshot.schema, _metadata(snapshot)
+    paths: list[tuple[str, ...]] = []
+    for asked in change.paths:
+        try:
+            path = resolve(schema, asked)
+        except BindError:
+            if change.if_exists:
+                continue
+            raise
+        if path not in paths:
+            paths.append(path)
+    operation = Operation(name="DROP COLUMNS", parameters={"columns": [_shown(path) for path in paths]})
+    if not paths:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    _require_mapping(snapshot, "Columns can be dropped")
+    going = {path[0].lower() for path in paths if len(path) == 1}
+    rest = StructType(tuple(field for field in schema.fields if field.name.lower() not in going))
+    for path in paths:
+        needing = dependants(
+            rest,
+            metadata.configuration,
+            path,
+            partition_columns=snapshot.partition_columns,
+            clustering=clustering_paths(snapshot),
+        )
+        refuse_needed(path, needing, "dropped")
+        _require_field(schema, path, "dropped")
+    for path in paths:
+        try:
+            schema = drop_field(schema, resolve(schema, path))
+        except BindError:  # with the struct that it was in
+            continue
+    configuration = _stats_columns(metadata.configuration, lambda path: None if _below(path, paths) else path)
+    return Plan(metadata=_with_schema(snapshot, schema, configuration), operation=operation)
+
+
+def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
+    """Rename a column; files, partition values and clustering use the physical name and stay."""
+    schema, metadata = snapshot.schema, _metadata(snapshot)
+    path = resolve(schema, change.path)
+    new = (*path[:-1], change.name)
+    operation = Operation(
+        name="RENAME COLUMN", parameters={"oldColumnPath": _shown(path), "newColumnPath": _shown(new)}
+    )
+    _require_mapping(snapshot, "Columns can be renamed")
+    _require_field(schema, path, "renamed")
+    if new == path:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    siblings = _siblings(schema, path)
+    if any(name.lower() == change.name.lower() and name != path[-1] for name in siblings):
+        raise SchemaError(
+            f"{name_of(path)} cannot be renamed to {change.name!r}: there is already such a column.",
+            hint="Names compare ignoring case. Choose another one.",
+        )
+    refuse_needed(path, dependants(schema, metadata.configuration, path), "renamed")
+    schema = edit_field(schema, path, lambda field: field.replace(name=change.name))
+    partitions = tuple(
+        change.name if len(path) == 1 and column.lower() == path[0].lower() else column
+        for column in metadata.partition_columns
+    )
+
+    def renamed(column: tuple[str, ...]) -> tuple[str, ...]:
+        return (*new, *column[len(path) :]) if _below(column, [path]) else column
+
+    configuration = _stats_columns(metadata.configuration, renamed)
+    made = _with_schema(snapshot, schema, configuration).replace(partition_columns=partitions)
+    return Plan(metadata=made, operation=operation)
+
+
+def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
+    """Change type, nullability, comment, default or place of one column."""
+    schema, metadata = snapshot.schema, _metadata(snapshot)
+    path = resolve(schema, change.path)
+    must_hold: list[MustHold] = []
+    if change.data_type is not None:
+        schema = _retyped(snapshot, path, change.data_type)
+    others = (change.nullable, change.comment, change.position, change.default)
+    if change.drop_default or any(item is not None for item in others):
+        _require_field(schema, path, "changed but for its type")
+    if change.nullable is not None:
+        schema, rule = _with_nullability(schema, path, change.nullable)
+        must_hold += rule
+    if change.comment is not None:
+        schema = edit_field(schema, path, lambda field: _with(field, "comment", change.comment or None))
+    if change.default is not None or change.drop_default:
+        schema = _with_default(schema, path, None if change.drop_default else change.default)
+    if change.position is not None:
+        schema = move_field(schema, path, change.position)
+    logged = _logged(path, field_at(schema, path), change.position)
+    operation = Operation(name="CHANGE COLUMN", parameters=logged)
+    if schema == snapshot.schema:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    return Plan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(must_hold))
+
+
+def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
+    """Replace all columns: those of the same name stay the columns they are, new ones are null in old rows."""
+    old, metadata = snapshot.schema, _metadata(snapshot)
+    named = {column.path[0].lower() for column in change.columns}
+    gone = [field.name for field in old.fields if field.name.lower() not in named]
+    if gone:
+        _require_mapping(snapshot, f"REPLACE COLUMNS leaves out {', '.join(gone)}. Columns can be dropped")
+    dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in gone))).metadata if gone else metadata
+    fields: list[StructField] = []
+    widening = snapshot.properties.enable_type_widening
+    for column in change.columns:
+        there = old.field(column.path[0])
+        field = new_field(column)
+        if there is None:
+            if not column.nullable:
+                raise SchemaError(
+                    f"The new column {field.name} is NOT NULL, and rows that are there would have null in it.",
+                    hint="Leave NOT NULL out, fill the column with UPDATE, then ALTER COLUMN … SET NOT NULL.",
+                )
+            fields.append(field)
+            continue
+        if there.nullable and not column.nullable:
+            raise SchemaError(
+                f"REPLACE COLUMNS would make {there.name} NOT NULL, and now it is nullable.",
+                hint=f"ALTER TABLE … ALTER COLUMN {name_of((there.name,))} SET NOT NULL checks the rows first.",
+            )
+        retyped = change_type(StructType((there,)), (there.name,), field.data_type, widening=widening).fields[0]
+        if retyped.data_type != there.data_type:
+            refuse_type_change(snapshot, (there.name,))
+        comment = {"comment": column.comment} if column.comment is not None else {}
+        fields.append(retyped.replace(nullable=column.nullable, metadata={**retyped.metadata, **comment}))
+    schema = StructType(tuple(fields))
+    logged = [_logged((field.name,), field, None) for field in fields]
+    operation = Operation(name="REPLACE COLUMNS", parameters={"columns": [item["column"] for item in logged]})
+    if schema == old:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    return Plan(metadata=_with_schema(snapshot, schema, dropped.configuration), operation=operation)
+
+
+def new_field(column: NewColumn) -> StructField:
+    """Make the field of a new column: lengths of strings, comment and default in its metadata."""
+    metadata = dict(column.metadata)
+    if column.comment is not None:
+        metadata["comment"] = column.comment
+    if column.default is not None:
+        metadata[CURRENT_DEFAULT] = column.default
+    return sized_field(StructField(column.path[-1], column.data_type, column.nullable, metadata))
+
+
+def _metadata(snapshot: Snapshot) -> Metadata:
+    assert snapshot.metadata is not None
+    return snapshot.metadata
+
+
+def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str] | None = None) -> Metadata:
+    """The definition with another schema: names and types checked, ids given to what is new."""
+    old = _metadata(snapshot)
+    validate_names(schema, column_mapping=snapshot.column_mapping_mode != "none")
+    check_columns(schema)
+    if snapshot.properties.enable_change_data_feed:
+        refuse_reserved_names(schema.fields)
+    made = old.replace(schema_string=schema.to_json())
+    if configuration is not None:
+        made = made.replace(configuration=dict(configuration))
+    return mapped_metadata(made, old) if snapshot.column_mapping_mode != "none" else made
+
+
+def _require_mapping(snapshot: Snapshot, what: str) -> None:
+    if snapshot.column_mapping_mode == "none":
+        raise UnsupportedFeatureError(
+            f"{what} only in a table with column mapping: this one's files go by the columns' names.",
+            features=("columnMapping",),
+            hint=_UPGRADE,
+        )
+
+
+def _require_field(schema: StructType, path: tuple[str, ...], what: str) -> None:
+    if fields_along(schema, path)[-1] is None:
+        raise SchemaError(
+            f"{name_of(path)} is a part of {name_of(path[:-1])} and cannot be {what}.",
+            hint="Name a column, or a field of a struct.",
+        )
+
+
+def _below(path: Sequence[str], ancestors: Sequence[Sequence[str]]) -> bool:
+    """Whether a path is one of the others or below it, ignoring case."""
+    folded = [part.lower() for part in path]
+    return any(folded[: len(item)] == [part.lower() for part in item] for item in ancestors)
+
+
+def _siblings(schema: StructType, path: tuple[str, ...]) -> tuple[str, ...]:
+    level: DataType = field_at(schema, path[:-1]).data_type if len(path) > 1 else schema
+    return level.names if isinstance(level, StructType) else ()
+
+
+def _stats_columns(configuration: Mapping[str, str], change: Any) -> dict[str, str]:
+    """The properties with the columns that statistics are kept of changed one by one; None takes one away."""
+    if _STATS_COLUMNS not in configuration:
+        return dict(configuration)
+    texts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", configuration[_STATS_COLUMNS])
+    kept = [name_of(path) for text in texts if (path := change(parse_path(text.strip()))) is not None]
+    rest = {key: value for key, value in configuration.items() if key != _STATS_COLUMNS}
+    return {**rest, _STATS_COLUMNS: ",".join(kept)} if kept else rest
+
+
+def _with(field: StructField, key: str, value: Any) -> StructField:
+    """The field with one entry of its metadata set, or gone."""
+    rest = {name: item for name, item in field.metadata.items() if name != key}
+    return field.replace(metadata=rest if value is None else {**rest, key: value})
+
+
+def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> StructType:
+    """The schema with a column of another type; texts may lose or raise their limit."""
+    schema = snapshot.schema
+    there = field_at(schema, path)
+    declared = there.metadata.get(LENGTH)
+    wanted = data_type.name if isinstance(data_type, PrimitiveType) else ""
+    if declared is not None or SIZED.fullmatch(wanted):
+        if not _longer(str(declared) if declared is not None else None, wanted):
+            raise SchemaError(
+                f"{name_of(path)} is {declared or there.data_type} and cannot become {data_type}.",
+                hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
+            )
+        limit = wanted if SIZED.fullmatch(wanted) else None
+        return edit_field(schema, path, lambda field: _with(field, LENGTH, limit))
+    changed = change_type(schema, path, data_type, widening=snapshot.properties.enable_type_widening)
+    if changed != schema:
+        refuse_type_change(snapshot, path)
+    return changed
+
+
+def _longer(old: str | None, new: str) -> bool:
+    """Whether every text of a declared limit fits another one; None is a string without limit."""
+    if old is None:
+        return False
+    if new == "string" or old == new:
+        return True
+    before, after = SIZED.fullmatch(old), SIZED.fullmatch(new)
+    if before is None or after is None or after.group(1) != "varchar":
+        return False
+    return int(after.group(2)) >= int(before.group(2))
+
+
+def _with_nullability(
+    schema: StructType, path: tuple[str, ...], nullable: bool
+) -> tuple[StructType, tuple[MustHold, ...]]:
+    field = field_at(schema, path)
+    if field.nullable == nullable:
+        return schema, ()
+    rules: tuple[MustHold, ...] = ()
+    if not nullable:
+        along = fields_along(schema, path)
+        if any(item is None for item in along):
+            raise SchemaError(
+                f"{name_of(path)} is inside an array or map, and cannot be made NOT NULL.",
+                hint="NOT NULL is for columns and for fields of structs.",
+            )
+        missing = " OR ".join([*(f"{name_of(path[:end])} IS NULL" for end in range(1, len(path)))])
+        there = f"{name_of(path)} IS NOT NULL"
+        rules = (
+            MustHold(what=f"NOT NULL of {name_of(path)}", expression=f"{missing} OR {there}" if missing else there),
+        )
+    return edit_field(schema, path, lambda item: item.replace(nullable=nullable)), rules
+
+
+def _with_default(schema: StructType, path: tuple[str, ...], default: str | None) -> StructType:
+    field = field_at(schema, path)
+    if default is None:
+        return edit_field(schema, path, lambda item: _with(item, CURRENT_DEFAULT, None))
+    if len(path) > 1:
+        raise SchemaError(
+            f"{name_of(path)} is a field of {name_of(path[:-1])}, and only whole columns have a default.",
+            hint="Set a default for the whole column.",
+        )
+    if any(key == GENERATION or key.startswith(IDENTITY) for key in field.metadata):
+        raise SchemaError(
+            f"{name_of(path)} is a generated or identity column, so it has no default.", hint="Leave DEFAULT out."
+        )
+    if field.data_type == PrimitiveType("variant") and default.strip().lower() != "null":
+        raise SchemaError(f"{name_of(path)} is of type variant, whose default can only be NULL.", hint="Use NULL.")
+    return edit_field(schema, path, lambda item: _with(item, CURRENT_DEFAULT, default))
+
+
+def _shown(path: Sequence[str]) -> str:
+    """A path as the history shows it: backticks around names with a dot alone."""
+    return ".".join(f"`{part}`" if "." in part else part for part in path)
+
+
+def _logged(path: tuple[str, ...], field: StructField, position: Any) -> dict[str, Any]:
+    """A column as the history shows it."""
+    column = {
+        "name": _shown(path),
+        "type": field.data_type.to_dict(),
+        "nullable": field.nullable,
+        "metadata": {key: item for key, item in field.metadata.items() if key != TYPE_CHANGES},
+    }
+    return {"column": column} if position is None else {"column": column, "position": str(position)}

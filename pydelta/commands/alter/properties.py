@@ -1,0 +1,210 @@
+"""Plan a change of a table's properties, constraints or clustering. Pure; see ``alter_plan``.
+
+Protocol: "Change Metadata", "Table Features", "CHECK Constraints", "Clustered Table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydelta.commands.alter.clustering import (
+    CLUSTERING_FEATURES,
+    clustering_domain,
+    clustering_paths,
+    path_text,
+    plan_clustering,
+)
+from pydelta.commands.alter.dependants import CONSTRAINT_PREFIX
+from pydelta.commands.alter.requests import (
+    AddConstraint,
+    ClusterBy,
+    DropConstraint,
+    MustHold,
+    Plan,
+    SetComment,
+    SetProperties,
+    UnsetProperties,
+)
+from pydelta.commands.change_feed import refuse_reserved_names
+from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import Metadata, Protocol, encode_json
+from pydelta.protocol.column_mapping import MODE, check_mode_change, mapped_metadata, mode_of
+from pydelta.protocol.features import at_least, is_request, upgrade, with_feature
+from pydelta.protocol.schema_edits import suggestion
+from pydelta.settings import KEPT_PROPERTIES, TableProperties, check_property_names, refuse_kept_properties
+from pydelta.txn import Operation
+
+__all__ = [
+    "add_constraint",
+    "cluster_by",
+    "drop_constraint",
+    "set_comment",
+    "set_properties",
+    "unset_properties",
+]
+
+_FEATURE: Final = "delta.feature."
+_COMMENT: Final = "comment"
+
+
+def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
+    """Set properties, and add the features that they need."""
+    metadata, given = _metadata(snapshot), dict(change.properties)
+    for name in given:
+        _refuse_constraint(name)
+    refuse_kept_properties(given, metadata.configuration)
+    check_property_names(given)
+    operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(given)})
+    description = given.get(_COMMENT, metadata.description)
+    configuration = {**metadata.configuration, **{k: v for k, v in given.items() if not is_request(k)}}
+    if MODE in given:
+        check_mode_change(snapshot.column_mapping_mode, mode_of(given))
+    made = metadata.replace(configuration=configuration, description=description)
+    before = metadata
+    if snapshot.column_mapping_mode == "none":  # the property alone, without the feature, is not in force
+        before = metadata.replace(configuration={k: v for k, v in metadata.configuration.items() if k != MODE})
+    if mode_of(configuration) != "none":
+        made = mapped_metadata(made, before)
+    if TableProperties.parse(configuration).enable_change_data_feed:
+        refuse_reserved_names(snapshot.schema.fields)
+    protocol = _requested(_protocol(snapshot), given)
+    return Plan(
+        metadata=made,
+        operation=operation,
+        protocol=protocol,
+        changed=made != metadata or protocol != snapshot.protocol,
+    )
+
+
+def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
+    """The protocol that ``delta.feature.*`` and minimum versions ask for."""
+    for name, value in given.items():
+        if name.startswith(_FEATURE):
+            if value.strip().lower() not in ("supported", "enabled"):
+                raise InvalidArgumentError(f"{name} is {value!r}.", hint="Set it to 'supported'.")
+            protocol = with_feature(protocol, name.removeprefix(_FEATURE))
+    versions = {}
+    for key, now in (
+        ("delta.minReaderVersion", protocol.min_reader_version),
+        ("delta.minWriterVersion", protocol.min_writer_version),
+    ):
+        text = given.get(key, str(now))
+        if not text.isdigit():
+            raise InvalidArgumentError(f"{key} is {text!r}.", hint="Set it to a whole number.")
+        versions[key] = max(int(text), now)
+    return at_least(protocol, reader=versions["delta.minReaderVersion"], writer=versions["delta.minWriterVersion"])
+
+
+def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
+    """Remove properties; features stay in the protocol."""
+    metadata = _metadata(snapshot)
+    parameters = {"properties": encode_json(list(change.names)), "ifExists": change.if_exists}
+    operation = Operation(name="UNSET TBLPROPERTIES", parameters=parameters)
+    for name in change.names:
+        _refuse_constraint(name)
+        there = name in metadata.configuration or (name == _COMMENT and metadata.description is not None)
+        if not there and not change.if_exists:
+            raise UnknownSettingError(
+                f"The table has no property {name!r} to unset.",
+                hint=suggestion(name, sorted(metadata.configuration), what="properties"),
+            )
+        if name in KEPT_PROPERTIES and there:
+            raise InvalidArgumentError(f"{name} is managed by the engine and cannot be unset.", hint="Leave it out.")
+        if name == MODE:
+            check_mode_change(snapshot.column_mapping_mode, "none")
+    left = {key: value for key, value in metadata.configuration.items() if key not in change.names}
+    description = None if _COMMENT in change.names else metadata.description
+    made = metadata.replace(configuration=left, description=description)
+    return Plan(metadata=made, operation=operation, changed=made != metadata)
+
+
+def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:
+    """Set the table's description."""
+    metadata = _metadata(snapshot)
+    operation = Operation(
+        name="SET TBLPROPERTIES", parameters={"properties": encode_json({_COMMENT: change.text or ""})}
+    )
+    made = metadata.replace(description=change.text or None)
+    return Plan(metadata=made, operation=operation, changed=made != metadata)
+
+
+def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
+    """Add a condition for rows to come, and for those that are there."""
+    metadata = _metadata(snapshot)
+    name = change.name.strip().lower()
+    if not name or not change.expression.strip():
+        raise InvalidArgumentError("A constraint has a name and a condition.", hint="ADD CONSTRAINT name CHECK (…).")
+    key = CONSTRAINT_PREFIX + name
+    there = {item.lower(): item for item in metadata.configuration}
+    if key in there:
+        raise InvalidArgumentError(
+            f"The table already has a constraint {name!r}: {metadata.configuration[there[key]]}.",
+            hint=f"Choose another name, or drop it first: ALTER TABLE … DROP CONSTRAINT {name}.",
+        )
+    made = metadata.replace(configuration={**metadata.configuration, key: change.expression})
+    operation = Operation(name="ADD CONSTRAINT", parameters={"name": change.name, "expr": change.expression})
+    rule = MustHold(what=f"CHECK constraint {name!r} ({change.expression})", expression=change.expression)
+    return Plan(metadata=made, operation=operation, must_hold=(rule,))
+
+
+def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
+    """Drop a constraint: new rows need not satisfy it."""
+    metadata = _metadata(snapshot)
+    wanted = (CONSTRAINT_PREFIX + change.name.strip()).lower()
+    key = next((item for item in metadata.configuration if item.lower() == wanted), None)
+    if key is None:
+        names = [
+            item.removeprefix(CONSTRAINT_PREFIX)
+            for item in metadata.configuration
+            if item.startswith(CONSTRAINT_PREFIX)
+        ]
+        if not change.if_exists:
+            raise InvalidArgumentError(
+                f"The table has no constraint {change.name!r} to drop.",
+                hint=suggestion(change.name, names, what="constraints"),
+            )
+        operation = Operation(name="DROP CONSTRAINT", parameters={"name": change.name, "existed": "false"})
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    parameters = {"name": change.name, "expr": metadata.configuration[key], "existed": "true"}
+    left = {item: value for item, value in metadata.configuration.items() if item != key}
+    return Plan(
+        metadata=metadata.replace(configuration=left),
+        operation=Operation(name="DROP CONSTRAINT", parameters=parameters),
+    )
+
+
+def cluster_by(snapshot: Snapshot, change: ClusterBy) -> Plan:
+    """Change the columns that OPTIMIZE orders rows by; files stay where they are until then."""
+    metadata = _metadata(snapshot)
+    before = clustering_paths(snapshot)
+    domain = plan_clustering(metadata, change.columns or ()) or clustering_domain(snapshot.schema, ())
+    old = ",".join(path_text(path) for path in before)
+    operation = Operation(
+        name="CLUSTER BY",
+        parameters={"oldClusteringColumns": old, "newClusteringColumns": ",".join(change.columns or ())},
+    )
+    there = snapshot.domain_metadata.get(domain.domain)
+    same = domain == there if there is not None else not change.columns
+    protocol = _protocol(snapshot) if same else upgrade(_protocol(snapshot), CLUSTERING_FEATURES)
+    return Plan(metadata=metadata, operation=operation, protocol=protocol, clustering=domain, changed=not same)
+
+
+def _refuse_constraint(name: str) -> None:
+    if name.lower().startswith(CONSTRAINT_PREFIX):
+        short = name[len(CONSTRAINT_PREFIX) :]
+        raise InvalidArgumentError(
+            f"{name} is a constraint, not a property to set or unset: the rows have to be checked.",
+            hint=f"ALTER TABLE … ADD CONSTRAINT {short} CHECK (…), or DROP CONSTRAINT {short}.",
+        )
+
+
+def _metadata(snapshot: Snapshot) -> Metadata:
+    assert snapshot.metadata is not None
+    return snapshot.metadata
+
+
+def _protocol(snapshot: Snapshot) -> Protocol:
+    assert snapshot.protocol is not None
+    return snapshot.protocol

@@ -1,0 +1,77 @@
+"""Give every file row ids, in the commit that turns row tracking on for a table that has rows.
+
+Files keep their names and bytes; their ``add`` is said again with the first row's id. Protocol: "Row Tracking".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from pydelta.commands.change.hidden_rows import physical_rows
+from pydelta.errors import TableNotFoundError, error_context
+from pydelta.log import DeltaLog
+from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
+from pydelta.protocol.actions import Action, AddFile, encode_json
+from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+
+__all__ = ["enable_row_tracking", "row_ids_for_all"]
+
+_ENABLED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
+
+
+def enable_row_tracking(
+    log: DeltaLog, *, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
+) -> int | None:
+    """Give every row an id that it keeps, from now on.
+
+    Rows that are there count as last changed by the version that this makes.
+
+    Args:
+        log: The table.
+        begin: Starts the transaction.
+
+    Returns:
+        The version made; None where the table tracks its rows already.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        StorageError: A file does not say how many rows it has, and could not be asked.
+        DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
+
+    Protocol: "Row Tracking".
+    """
+    with error_context(table=log.uri):
+        txn = begin(log)
+        snapshot = txn.snapshot
+        metadata = snapshot.metadata
+        if metadata is None:
+            raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")
+        if snapshot.properties.enable_row_tracking:
+            return None
+        actions = row_ids_for_all(log, txn)
+        txn.update_metadata(metadata.replace(configuration={**metadata.configuration, **_ENABLED}))
+        operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(dict(_ENABLED))})
+        return txn.commit(actions, operation).version
+
+
+def row_ids_for_all(log: DeltaLog, txn: OptimisticTransaction) -> list[Action]:
+    """Add again the files whose rows have no ids, so that the commit gives them ids; every file counts as read."""
+    snapshot = txn.snapshot
+    txn.read_whole_table(exactly=True)
+    live = with_row_ids(snapshot.files, snapshot.files.core)
+    without = snapshot.files.adds(live.filter(live[BASE_ROW_ID].is_null()))
+    return [_counted(log, add).replace(data_change=False) for add in without]
+
+
+def _counted(log: DeltaLog, add: AddFile) -> AddFile:
+    """The action with ``numRecords``, which ids are given out by; what else the statistics say stays as it is."""
+    try:
+        fields = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        fields = {}
+    if "numRecords" in fields:
+        return add
+    rows = physical_rows(add, store=log.store, root=log.uri, options=log.options)
+    return add.replace(stats=msgspec.json.encode({**fields, "numRecords": rows}).decode())

@@ -1,0 +1,149 @@
+"""Find the files and rows that a bound condition is about, within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from pydelta.commands.change.hidden_rows import VectorOutput, live_rows
+from pydelta.commands.change.reconcile import RowCounts, check_rows
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
+from pydelta.errors import TableNotFoundError, UnsafeOperationError
+from pydelta.log import Snapshot
+from pydelta.predicate import FALSE, Expr, columns, is_partition_only
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.roaring import Positions
+from pydelta.protocol.row_sets import RowSet
+from pydelta.txn import OptimisticTransaction
+
+__all__ = [
+    "Touched",
+    "counted",
+    "existing_table",
+    "find_rows",
+    "read_candidates",
+    "refuse_append_only",
+    "touched_files",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """Files in which rows matched. The condition was evaluated for this, and is not evaluated again.
+
+    Args:
+        frame: The files, as rows of the file table.
+        adds: The same as actions.
+        rows: By the file's place, the rows that matched; None where all rows of all files are meant.
+    """
+
+    frame: pl.DataFrame
+    adds: list[AddFile] = field(repr=False)
+    rows: Mapping[int, RowSet] | None
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows matched; None where all are meant and none was looked at."""
+        return None if self.rows is None else sum(len(rows) for rows in self.rows.values())
+
+    def positions(self) -> Mapping[int, Positions]:
+        """Return the rows that matched as their positions, eight bytes each: for deletion vectors."""
+        return {place: rows.positions() for place, rows in (self.rows or {}).items()}
+
+
+def existing_table(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot if it is of a table whose rows can change.
+
+    Raises:
+        TableNotFoundError: There is no table.
+    """
+    if snapshot.version < 0:
+        raise TableNotFoundError(
+            f"There is no Delta table at {snapshot.table_uri}.",
+            hint="Create it first, or check the path.",
+            table=snapshot.table_uri,
+        )
+    return snapshot
+
+
+def refuse_append_only(snapshot: Snapshot, what: str) -> None:
+    """Check that rows of the table may be removed.
+
+    Raises:
+        UnsafeOperationError: ``delta.appendOnly`` is on. ``what`` says what was meant: "no row can be deleted".
+    """
+    if snapshot.properties.append_only:
+        raise UnsafeOperationError(
+            f"This table is append-only (delta.appendOnly=true), so {what}.",
+            hint="Set delta.appendOnly to false first, if you really want to change rows.",
+            table=snapshot.table_uri,
+        )
+
+
+def read_candidates(txn: OptimisticTransaction, conditions: Sequence[Expr], *, time_zone: str) -> pl.DataFrame:
+    """Find the files that may hold a row for which all conditions are true, and record them as read.
+
+    Where no row can satisfy them, nothing is read, whatever others write meanwhile.
+    """
+    if FALSE in conditions:
+        return txn.snapshot.files.core.head(0)
+    partitions = tuple(txn.snapshot.partition_columns)
+    of_partition = [part for part in conditions if columns(part) and is_partition_only(part, partitions)]
+    of_data = [part for part in conditions if part not in of_partition]
+    return txn.read_files(partition_filters=of_partition, data_filters=of_data, time_zone=time_zone)
+
+
+def find_rows(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition) -> Touched:
+    """Find the rows for which a condition is true, once for everything that becomes of them."""
+    candidates = read_candidates(txn, condition.conjuncts, time_zone=engine.time_zone())
+    matched = engine.match_rows(txn.snapshot, candidates, condition) if candidates.height else {}
+    return touched_files(txn.snapshot, candidates, matched)
+
+
+def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping[int, RowSet]) -> Touched:
+    """Take the files with a row that matched, of those that were searched.
+
+    Args:
+        snapshot: The table.
+        candidates: The files that were searched.
+        matched: The rows that matched, by the file's place among them.
+    """
+    places = sorted(matched)
+    frame = candidates[places]
+    rows = {number: matched[place] for number, place in enumerate(places)}
+    return Touched(frame=frame, adds=snapshot.files.adds(frame), rows=rows)
+
+
+def counted(
+    txn: OptimisticTransaction,
+    touched: Touched,
+    *,
+    written: RewriteOutput = NOTHING_WRITTEN,
+    hidden: VectorOutput | None = None,
+    updates: bool,
+) -> RowCounts:
+    """Count the rows of a DELETE or an UPDATE, and check that the numbers add up.
+
+    Args:
+        txn: The transaction, not committed yet.
+        touched: What matched.
+        written: What was written.
+        hidden: What was hidden; None where the touched files were rewritten.
+        updates: The rows that matched live on with new values.
+
+    Raises:
+        RowsDoNotAddUpError: They do not add up: nothing may be committed.
+    """
+    matched = written.num_rows if touched.num_rows is None else touched.num_rows
+    feed = txn.snapshot.properties.enable_change_data_feed and (updates or hidden is None)
+    counts = RowCounts(
+        live=live_rows(touched.adds, txn.log),
+        deleted=0 if updates else matched,
+        updated=matched if updates else 0,
+        written=written.num_rows,
+        hidden=None if hidden is None else hidden.num_deleted_rows,
+        changes=written.num_changes if feed else None,
+    )
+    return check_rows(counts, lambda: live_rows(touched.adds, txn.log, by_footer=True), table=txn.snapshot.table_uri)

@@ -1,0 +1,237 @@
+"""Hide rows by deletion vectors: make the actions, rewrite no data file.
+
+::
+
+    files + positions --old vector read, united--> every row deleted --> remove
+                                              `--> others: vectors into one file --> remove + add with the new vector
+
+Protocol: "Deletion Vectors", "Writer Requirement for Deletion Vectors", "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pydelta.errors import StorageError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
+from pydelta.protocol.actions import AddFile, RemoveFile
+from pydelta.protocol.features import supports
+from pydelta.protocol.roaring import Positions, ascending
+from pydelta.storage import Store
+
+__all__ = ["VectorOutput", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
+
+_TAIL_BYTES: Final = 64 * 1024
+_FOOTER_BYTES: Final = 8
+_READERS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorOutput:
+    """What hides some rows, not committed yet.
+
+    Args:
+        removes: One for each file touched.
+        adds: The files with their new vectors; a file without a live row left has none.
+        files_written: Deletion vector files, relative to the table: what a failed command deletes again.
+        num_deleted_rows: Rows that were live and are not any more.
+        num_removed_files: Files left without a live row, and
+        removed_bytes: their size.
+    """
+
+    removes: tuple[RemoveFile, ...] = ()
+    adds: tuple[AddFile, ...] = ()
+    files_written: tuple[str, ...] = ()
+    num_deleted_rows: int = 0
+    num_removed_files: int = 0
+    removed_bytes: int = 0
+
+    @property
+    def actions(self) -> tuple[RemoveFile | AddFile, ...]:
+        """All actions, for the commit."""
+        return (*self.removes, *self.adds)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """Counts of vectors under the names that the history uses."""
+        before = {remove.path for remove in self.removes if remove.deletion_vector is not None}
+        return {
+            "numDeletionVectorsAdded": len(self.adds),
+            "numDeletionVectorsRemoved": len(before),
+            "numDeletionVectorsUpdated": len(before & {add.path for add in self.adds}),
+        }
+
+
+def writes_vectors(snapshot: Snapshot) -> bool:
+    """Tell whether changes of the table's rows are to be written as deletion vectors."""
+    enabled = snapshot.properties.enable_deletion_vectors
+    return enabled and snapshot.protocol is not None and supports(snapshot.protocol, "deletionVectors")
+
+
+def mark_deleted(
+    snapshot: Snapshot,
+    store: Store,
+    adds: Sequence[AddFile],
+    positions: Mapping[int, Positions],
+    *,
+    options: Mapping[str, str] | None = None,
+    data_change: bool = True,
+) -> VectorOutput:
+    """Hide rows of files. Writes the vectors; commits nothing.
+
+    Args:
+        snapshot: The version that the files are of.
+        store: The table's.
+        adds: Files of the snapshot.
+        positions: For places in ``adds``, the rows to delete, counted from 0 with deleted rows. Places without a row
+            are left out.
+        options: Storage options for files that lie outside the table.
+        data_change: False where the rows live on in other files of the same commit.
+
+    Raises:
+        LogCorruptedError: A vector that is in force is damaged.
+        StorageError: The store refused; nothing is left behind.
+    """
+    touched = [place for place in sorted(positions) if len(positions[place])]
+    root = snapshot.table_uri
+    marked = [place for place in touched if adds[place].deletion_vector is not None]
+    vectors = [vector for place in marked if (vector := adds[place].deletion_vector) is not None]
+    before = dict(zip(marked, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True))
+    now_ms = time.time_ns() // 1_000_000
+    removes: list[RemoveFile] = []
+    kept: list[tuple[AddFile, int]] = []
+    united: list[Positions] = []
+    hidden: dict[int, Positions] = {}
+    deleted = removed_files = removed_bytes = 0
+    for place in touched:
+        old = before.get(place, np.empty(0, dtype=np.uint64))
+        hidden[place] = ascending(np.concatenate([old, positions[place].astype(np.uint64)]))
+        deleted += len(hidden[place]) - len(old)
+    counts = _row_counts(
+        [adds[place] for place in touched],
+        store=store,
+        root=root,
+        options=options,
+        least=[max(len(hidden[place]), int(hidden[place][-1])) + 1 for place in touched],
+    )
+    for place, count in zip(touched, counts, strict=True):
+        add, rows = adds[place], hidden[place]
+        removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))
+        if len(rows) >= count:
+            removed_files, removed_bytes = removed_files + 1, removed_bytes + add.size
+        else:
+            kept.append((add, count))
+            united.append(rows)
+    described, written = write_vectors(united, store=store, random_folders=snapshot.properties.randomize_file_prefixes)
+    return VectorOutput(
+        removes=tuple(removes),
+        adds=tuple(
+            add.replace(deletion_vector=vector, stats=loose_stats(add.stats, count), data_change=data_change)
+            for (add, count), vector in zip(kept, described, strict=True)
+        ),
+        files_written=tuple(written),
+        num_deleted_rows=deleted,
+        num_removed_files=removed_files,
+        removed_bytes=removed_bytes,
+    )
+
+
+def loose_stats(stats: str | None, num_records: int) -> str:
+    """Make the statistics of a file with a vector: the row count includes hidden rows, and bounds are not tight.
+
+    Numbers stay as they are written: a decimal would lose digits on the way through a float. Pure.
+    """
+    try:
+        fields = msgspec.json.decode(stats or "{}", type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        fields = {}
+    changed: dict[str, Any] = {**fields, "numRecords": num_records, "tightBounds": False}
+    return msgspec.json.encode(changed).decode()
+
+
+def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False) -> int:
+    """Count the rows in data files that no deletion vector hides.
+
+    Args:
+        adds: The files.
+        log: Of their table.
+        by_footer: Ask the files themselves, whatever their statistics say.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    hidden = sum(add.deletion_vector.cardinality for add in adds if add.deletion_vector is not None)
+    return sum(_row_counts(adds, store=log.store, root=log.uri, options=log.options, by_footer=by_footer)) - hidden
+
+
+def physical_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> int:
+    """Count the rows in a data file, hidden ones too: from its statistics, or else from its footer.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    return _row_counts([add], store=store, root=root, options=options)[0]
+
+
+def _row_counts(
+    adds: Sequence[AddFile],
+    *,
+    store: Store,
+    root: str,
+    options: Mapping[str, str] | None,
+    by_footer: bool = False,
+    least: Sequence[int] | None = None,
+) -> list[int]:
+    """Rows in each file; the footers that are needed are read side by side.
+
+    With ``least``, a number that is smaller for its file is not taken from the statistics alone: a file that is thrown
+    away because of it would take along rows that a wrong number does not know.
+    """
+
+    def footer(add: AddFile) -> int:
+        return _footer_rows(add, store=store, root=root, options=options)
+
+    counts = [None if by_footer else _recorded_rows(add) for add in adds]
+    if least is not None:
+        pairs = zip(counts, least, strict=True)
+        counts = [None if count is not None and count < needed else count for count, needed in pairs]
+    missing = [place for place, count in enumerate(counts) if count is None]
+    found = dict.fromkeys(missing, 0)
+    if missing:
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(missing))) as pool:
+            found = dict(zip(missing, pool.map(footer, [adds[place] for place in missing]), strict=True))
+    return [found[place] if count is None else count for place, count in enumerate(counts)]
+
+
+def _recorded_rows(add: AddFile) -> int | None:
+    try:
+        count = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw]).get("numRecords")
+        return None if count is None else msgspec.json.decode(count, type=int)
+    except msgspec.DecodeError:
+        return None
+
+
+def _footer_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None) -> int:
+    holder, path = place_of(add.path, store=store, root=root, options=options)
+    tail = holder.read_range(path, max(0, add.size - _TAIL_BYTES), min(add.size, _TAIL_BYTES))
+    length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
+    if length > len(tail):
+        tail = holder.read_range(path, max(0, add.size - length), length)
+    try:
+        return int(pq.read_metadata(pa.BufferReader(b"PAR1" + tail[-length:])).num_rows)
+    except pa.ArrowInvalid as error:
+        raise StorageError(
+            f"The footer of {add.path!r} cannot be read, so its rows cannot be counted: {error}",
+            hint="The file is damaged. Restore it from a backup, or restore a version before it.",
+            table=root,
+        ) from error

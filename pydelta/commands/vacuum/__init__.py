@@ -1,0 +1,1 @@
+"""Find and delete the files that no retained version needs."""

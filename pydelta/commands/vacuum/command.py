@@ -1,0 +1,464 @@
+"""Delete a table's files that no retained version needs (VACUUM).
+
+::
+
+    log ---------------> needed: live files, unexpired tombstones, change data, published manifests --+
+    listing, or inventory, or removals of the log --> files older than the cut-off -- minus --> doomed
+    VACUUM START -> bulk deletion, parallel, the newest commits looked at again -> VACUUM END
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.vacuum.clone_notes import noted_clones
+from pydelta.commands.vacuum.delete import Deletion, delete_files
+from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader
+from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, list_batches
+from pydelta.commands.vacuum.lite import plan_lite, read_clean_version, removed_files, write_clean_version
+from pydelta.commands.vacuum.marks import START_VERSION
+from pydelta.commands.vacuum.needed import Needed, find_needed
+from pydelta.commands.vacuum.nested import left_empty, tables_among
+from pydelta.commands.vacuum.plan import (
+    Names,
+    checksums_of,
+    directories_above,
+    folders_of,
+    in_partitions,
+    names_of,
+    outside,
+    split_checksums,
+)
+from pydelta.commands.vacuum.result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
+from pydelta.errors import (
+    BindError,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    InvalidArgumentError,
+    StorageError,
+    StoragePermissionError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    error_context,
+)
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.commit_info import commit_info
+from pydelta.predicate import Expr, is_partition_only, parse_predicate
+from pydelta.protocol.features import ensure_writable
+from pydelta.storage.pages import PAGE_KEYS, paged
+from pydelta.txn import Operation, start_transaction
+from pydelta.txn.staged import VACUUM_END, VACUUM_START
+
+__all__ = ["VacuumOptions", "VacuumProgress", "VacuumResult", "vacuum"]
+
+_HOUR_MS: Final = 3_600_000
+_ATTEMPTS: Final = 5
+_SHOWN: Final = 5
+_CLOCKS_DIFFER_MS: Final = 60_000
+
+
+def vacuum(
+    log: DeltaLog,
+    *,
+    retention_hours: float | None = None,
+    dry_run: bool = False,
+    mode: VacuumMode = "full",
+    inventory: Inventory | None = None,
+    where: Expr | str | None = None,
+    enforce_retention: bool = True,
+    progress: Callable[[VacuumProgress], None] | None = None,
+    now_ms: int | None = None,
+    options: VacuumOptions | None = None,
+) -> VacuumResult:
+    """Delete the files that are older than the retention and that no version since then needs.
+
+    What a version that was current at any time since the cut-off reads stays: its files, their deletion vectors, its
+    change data. So do the files of published symlink manifests, files younger than the cut-off (a writer may be about
+    to commit them), what lies in directories that begin with ``_`` or ``.``, and other Delta tables below this one.
+    A run that was interrupted is taken up by the next one.
+
+    Args:
+        log: The table.
+        retention_hours: How far back versions stay readable; None for the table's
+            ``delta.deletedFileRetentionDuration`` (a week).
+        dry_run: Only say what would go.
+        mode: ``full`` lists the table; ``lite`` takes from the log what was removed, and does not see files that
+            were never committed; ``inventory`` reads a list.
+        inventory: For ``inventory``; giving one chooses that mode. A stale one makes it delete less, never more.
+        where: Condition over partition columns: only files in directories of these partitions.
+        enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
+        progress: Told now and then how far it has got.
+        now_ms: The clock, epoch milliseconds; None for now.
+        options: How to go about it.
+
+    Returns:
+        What was deleted, or would be.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        UnsupportedFeatureError: The table needs a feature that this engine cannot write.
+        UnsafeOperationError: The retention is below the table's.
+        CannotVacuumLiteError: The log no longer tells everything that LITE would have to delete.
+        InvalidArgumentError, ParseError, BindError, SchemaMismatchError: Arguments that cannot be right, an inventory
+            that is none or is of another place.
+        StoragePermissionError, StorageError: Files could not be deleted; the message says how many were.
+
+    Protocol: "Add File and Remove File", "Vacuum Protocol Check".
+    """
+    with error_context(table=log.uri):
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        snapshot = log.update()
+        if snapshot.version < 0 or snapshot.protocol is None:
+            raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+        ensure_writable(snapshot.protocol, table=log.uri)
+        mode = _mode(mode, inventory)
+        enforced = enforce_retention and log.settings.retention_check
+        retention_ms = _retention_ms(retention_hours, snapshot, enforced=enforced)
+        run = _Run(
+            log=log,
+            snapshot=snapshot,
+            mode=mode,
+            inventory=inventory,
+            where=_condition(where, snapshot),
+            cutoff_ms=now - retention_ms,
+            retention_ms=retention_ms,
+            specified_ms=None if retention_hours is None else retention_ms,
+            enforced=enforced,
+            now_ms=now,
+            options=options or VacuumOptions(),
+            tell=progress or (lambda state: None),
+        )
+        return run.run(dry_run=dry_run)
+
+
+def _mode(mode: VacuumMode, inventory: Inventory | None) -> VacuumMode:
+    if mode not in ("full", "lite", "inventory"):
+        raise InvalidArgumentError(f"There is no VACUUM mode {mode!r}.", hint="Use full, lite or inventory.")
+    if inventory is not None and mode == "lite":
+        raise InvalidArgumentError(
+            "VACUUM LITE uses only the log, so it takes no inventory.",
+            hint="Leave out LITE, or USING INVENTORY.",
+        )
+    if inventory is None and mode == "inventory":
+        raise InvalidArgumentError("There is no inventory to read.", hint="Give one, or choose another mode.")
+    return "inventory" if inventory is not None else mode
+
+
+def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) -> int:
+    own = snapshot.properties.deleted_file_retention_ms
+    if hours is None:
+        return own
+    if not math.isfinite(hours) or hours < 0:
+        raise InvalidArgumentError(f"The retention is {hours} hours.", hint="Give 0 or more.")
+    chosen = round(hours * _HOUR_MS)
+    if enforced and chosen < own:
+        least = -(-own // _HOUR_MS)
+        raise UnsafeOperationError(
+            f"A retention of {hours:g} hours is below the table's own, {least} hours: versions that are still read, "
+            "and files that a running writer is about to commit, would lose their files.",
+            hint=f"Retain {least} hours or more. If nothing reads or writes the table, turn the check off with "
+            "spark.databricks.delta.retentionDurationCheck.enabled=false (or spark.pydelta.vacuum.retentionCheck).",
+        )
+    return chosen
+
+
+def _condition(where: Expr | str | None, snapshot: Snapshot) -> Expr | None:
+    if where is None:
+        return None
+    if not snapshot.partition_columns:
+        raise InvalidArgumentError(
+            "The table has no partition columns, so there are no partitions to choose.", hint="Leave the WHERE out."
+        )
+    condition = parse_predicate(where, snapshot.schema) if isinstance(where, str) else where
+    if not is_partition_only(condition, snapshot.partition_columns):
+        raise BindError(
+            f"The condition {where} reads a column that is not a partition column.",
+            hint=f"The partition columns are: {', '.join(snapshot.partition_columns)}.",
+        )
+    return condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What goes, before anything is deleted."""
+
+    doomed: pl.DataFrame
+    checksums: pl.DataFrame
+    empty: tuple[str, ...]
+    result: VacuumResult
+    clean_version: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One VACUUM with its arguments settled."""
+
+    log: DeltaLog
+    snapshot: Snapshot
+    mode: VacuumMode
+    inventory: Inventory | None
+    where: Expr | None
+    cutoff_ms: int
+    retention_ms: int
+    specified_ms: int | None
+    enforced: bool
+    now_ms: int
+    options: VacuumOptions
+    tell: Callable[[VacuumProgress], None]
+
+    def run(self, *, dry_run: bool) -> VacuumResult:
+        """Find, then delete between two commits."""
+        self.tell(VacuumProgress(phase="needed"))
+        found = self._find()
+        total = int(found.doomed["size"].sum() or 0)
+        if dry_run:
+            self.tell(self._progress(found, "done"))
+            removed = len(found.empty)
+            return replace(found.result, dry_run=True, bytes=total, removed_directories=removed)
+        return self._delete(found, total)
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def _find(self) -> _Found:
+        clones = noted_clones(self.log)
+        needed = find_needed(self.log, self.snapshot, cutoff_ms=self.cutoff_ms, clones=clones)
+        found = self._find_unneeded(needed)
+        if not clones:
+            return found
+        shown = ", ".join(clone.uri for clone in clones[:_SHOWN]) + (", …" if len(clones) > _SHOWN else "")
+        text = f"Shallow clones read files of this table, so these files are kept: {shown}."
+        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
+
+    def _find_unneeded(self, needed: Needed) -> _Found:
+        names = names_of(self.snapshot)
+        if self.mode == "lite":
+            return self._find_in_log(needed, names)
+        sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
+        reader = None
+        if self.inventory is not None:
+            reader = InventoryReader(self.inventory, root=self.log.uri, needed=needed, now_ms=self.now_ms)
+            batches: Iterator[ListedBatch] = reader.batches()
+        else:
+            folders = folders_of(self.where, self.snapshot) if self.where is not None else None
+            ranges = key_ranges(needed.sample, ranges=self.options.list_workers, folders=folders)
+            batches = list_batches(self.log.store, ranges=ranges, enter=names.enters)
+        for batch in batches:
+            sieve.take(batch)
+            self.tell(
+                VacuumProgress(
+                    phase="listing",
+                    listed=sieve.listed,
+                    kept=sieve.listed - sieve.doomed_rows,
+                    doomed=sieve.doomed_rows,
+                    doomed_bytes=sieve.doomed_bytes,
+                )
+            )
+        clean = None
+        if reader is None and self.where is None:
+            expired = needed.timeline.before(self.cutoff_ms)
+            clean = expired[-1] if expired and not needed.held_back else None
+        return self._found(needed, sieve, clean_version=clean, reader=reader)
+
+    def _find_in_log(self, needed: Needed, names: Names) -> _Found:
+        clean = read_clean_version(self.log.store)
+        versions = plan_lite(needed.timeline, clean_version=clean, cutoff_ms=self.cutoff_ms)
+        removed = removed_files(self.log, versions, needed.timeline)
+        sieve = Sieve(names=names, needed=needed, cutoff_ms=self.cutoff_ms)
+        sieve.take(ListedBatch(files=removed))
+        kept = removed.filter(needed.others.may_hold(removed["path"]) & ~needed.live.may_hold(removed["path"]))
+        last = versions.last if kept.is_empty() else int(kept["version"].min()) - 1  # type: ignore[arg-type]
+        advanced = last if self.where is None and last >= versions.first else None
+        return self._found(needed, sieve, clean_version=advanced)
+
+    def _found(
+        self, needed: Needed, sieve: Sieve, *, clean_version: int | None, reader: InventoryReader | None = None
+    ) -> _Found:
+        warnings, age_ms = ((), None) if reader is None else self._finished(reader, needed)
+        sifted, listed = sieve.result(), sieve.listed
+        doomed, empty = sifted.doomed, pl.Series(sifted.empty, dtype=pl.String).to_frame("path")
+        if self.where is not None:
+            doomed = in_partitions(doomed, self.snapshot, self.where)
+            inside = empty.with_columns(partition=pl.col("path").str.strip_prefix("_change_data/"))
+            empty = in_partitions(inside, self.snapshot, self.where)
+        tables, asked = self._tables_inside(doomed, needed, listed)
+        doomed, empty = outside(doomed, tables), outside(empty, tables)
+        files, checksums = split_checksums(doomed)
+        if self.log.uri.startswith("file:"):  # where Hadoop keeps them; a log or an inventory need not name them
+            checksums = pl.concat([checksums, checksums_of(files)]).unique("path")
+        store = paged(self.log.store)
+        removes = self.options.remove_empty_directories and store is not None and store.has_directories
+        folders = empty["path"].to_list() if removes else []
+        if folders and reader is not None and store is not None:
+            gone = pl.concat([files["path"], checksums["path"]])
+            folders = left_empty(store, folders, gone=gone, cutoff_ms=self.cutoff_ms)
+        directories = len(sifted.directories) + 1
+        result = VacuumResult(
+            root=self.log.uri,
+            mode=self.mode,
+            dry_run=False,
+            version=self.snapshot.version,
+            cutoff_ms=self.cutoff_ms,
+            retention_ms=self.retention_ms,
+            files=files,
+            listed=listed,
+            directories=directories,
+            list_requests=sieve.requests + asked,
+            listing_requests=max(1, -(-listed // PAGE_KEYS)),
+            directory_requests=directories + listed // PAGE_KEYS,
+            inventory_age_ms=age_ms,
+            noncurrent_files=reader.noncurrent_files if reader and reader.tells_versions else None,
+            noncurrent_bytes=reader.noncurrent_bytes if reader and reader.tells_versions else None,
+            delete_markers=reader.delete_markers if reader and reader.tells_versions else None,
+            warnings=warnings,
+        )
+        return _Found(
+            doomed=files,
+            checksums=checksums,
+            empty=tuple(folders),
+            result=result,
+            clean_version=clean_version,
+        )
+
+    def _finished(self, reader: InventoryReader, needed: Needed) -> tuple[tuple[str, ...], int | None]:
+        created = self.snapshot.metadata.created_time if self.snapshot.metadata else None
+        return reader.finish(has_files=bool(needed.live), created_ms=created)
+
+    def _tables_inside(self, doomed: pl.DataFrame, needed: Needed, listed: int) -> tuple[frozenset[str], int]:
+        """Other tables above files that are to go, as far as no listing has shown them; requests that took.
+
+        A listing of a file system does not follow links, and a log may be one.
+        """
+        store = paged(self.log.store)
+        if self.mode == "full" and store is not None and not store.has_directories:
+            return frozenset(), 0
+        return tables_among(
+            self.log.store,
+            directories_above(doomed["path"]),
+            files=max(listed, needed.sample.count),
+            workers=self.options.list_workers,
+        )
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    def _delete(self, found: _Found, total_bytes: int) -> VacuumResult:
+        before_ms = time.time_ns() // 1_000_000
+        start = self._record(
+            VACUUM_START,
+            {
+                "retentionCheckEnabled": self.enforced,
+                "defaultRetentionMillis": self.snapshot.properties.deleted_file_retention_ms,
+                "specifiedRetentionMillis": self.specified_ms,
+            },
+            {"numFilesToDelete": found.doomed.height, "sizeOfDataToDelete": total_bytes},
+        )
+        state = Deletion()
+
+        def on_deleted(current: Deletion) -> None:
+            self.tell(self._progress(found, "deleting", current))
+
+        try:
+            ahead_ms = self._ahead_ms(before_ms, start)
+            if ahead_ms > _CLOCKS_DIFFER_MS:
+                found = self._by_the_stores_clock(ahead_ms)
+            if found.doomed.height or found.checksums.height:
+                state = delete_files(
+                    self.log,
+                    found.doomed,
+                    version=self.snapshot.version,
+                    options=self.options,
+                    on_deleted=on_deleted,
+                    uncounted=found.checksums,
+                    state=state,
+                )
+            removed = self._remove_directories(found)
+        except BaseException:
+            self._record_failure(start, found, state)
+            raise
+        failed = bool(state.failed or state.untouched)
+        end = self._record_end(start, found, state.files + removed, "FAILED" if failed else "COMPLETED")
+        self.tell(self._progress(found, "done", state))
+        if failed:
+            raise self._incomplete(found, state)
+        if found.clean_version is not None and not state.spared:
+            write_clean_version(self.log.store, found.clean_version)
+        return replace(
+            found.result,
+            deleted=state.files,
+            removed_directories=removed,
+            bytes=state.bytes,
+            delete_requests=state.requests,
+            start_version=start,
+            end_version=end,
+        )
+
+    def _ahead_ms(self, before_ms: int, start: int) -> int:
+        """How far this machine's clock is ahead of the store's at least, by the commit that was made since a time."""
+        try:
+            info = commit_info(self.log.store, start)
+        except StorageError:
+            return 0
+        return 0 if info is None else before_ms - info.modification_time_ms
+
+    def _by_the_stores_clock(self, ahead_ms: int) -> _Found:
+        """What goes if this machine's clock is put right: files are as old as the store says."""
+        found = replace(self, now_ms=self.now_ms - ahead_ms, cutoff_ms=self.cutoff_ms - ahead_ms)._find()
+        text = (
+            f"The clock of this machine is {ahead_ms // 60_000} minutes ahead of the store's: files are as old as the "
+            "store says."
+        )
+        return replace(found, result=replace(found.result, warnings=(*found.result.warnings, text)))
+
+    def _remove_directories(self, found: _Found) -> int:
+        store = paged(self.log.store)
+        return len(store.remove_directories(list(found.empty))) if store is not None and found.empty else 0
+
+    def _record_end(self, start: int, found: _Found, gone: int, status: str) -> int:
+        metrics = {"numDeletedFiles": gone, "numVacuumedDirectories": found.result.directories}
+        return self._record(VACUUM_END, {"status": status, START_VERSION: start}, metrics)
+
+    def _record_failure(self, start: int, found: _Found, state: Deletion) -> None:
+        """Say in the history that it broke off, if that can still be said; what broke it off is what is raised."""
+        try:
+            self._record_end(start, found, state.files, "FAILED")
+        except DeltaError:
+            return
+
+    def _record(self, name: str, parameters: Mapping[str, object], metrics: Mapping[str, str | int]) -> int:
+        """A commit that changes nothing. No other commit is in its way for good."""
+        operation = Operation(name=name, parameters=parameters, metrics=metrics)
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return start_transaction(self.log).commit([], operation, blind_append=True).version
+            except DeltaConcurrentModificationException:
+                continue
+        return start_transaction(self.log).commit([], operation, blind_append=True).version
+
+    def _incomplete(self, found: _Found, state: Deletion) -> StorageError:
+        shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])
+        left = len(state.failed) + state.untouched
+        message = (
+            f"VACUUM deleted {state.files} files ({state.bytes} bytes), and {left} of {found.doomed.height} are still "
+            f"there. {shown}{'; …' if len(state.failed) > _SHOWN else ''}"
+        )
+        if state.denied:
+            return StoragePermissionError(
+                message, hint="Give this user or key permission to delete, then run it again."
+            )
+        return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
+
+    def _progress(self, found: _Found, phase: str, state: Deletion | None = None) -> VacuumProgress:
+        return VacuumProgress(
+            phase=phase,
+            listed=found.result.listed,
+            kept=found.result.listed - found.doomed.height,
+            doomed=found.doomed.height,
+            deleted=state.files if state else 0,
+            doomed_bytes=int(found.doomed["size"].sum() or 0),
+            deleted_bytes=state.bytes if state else 0,
+        )

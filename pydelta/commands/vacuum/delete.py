@@ -1,0 +1,188 @@
+"""Delete files in bulk: a thousand per request, several requests at once, rate-limited, retried on request.
+
+Before files are deleted the newest commits are looked at: what has become live meanwhile (a RESTORE) stays.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.vacuum.needed import files_of_commits
+from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.commands.vacuum.result import VacuumOptions
+from pydelta.log import DeltaLog
+
+__all__ = ["Deletion", "delete_files"]
+
+_KEYS: Final = 1000
+_LOOK_AGAIN_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 20.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Deletion:
+    """How a deletion went. Checksum files beside data files are not counted.
+
+    Args:
+        files: Deleted.
+        bytes: Their size.
+        spared: Left alone since a commit made them live meanwhile.
+        requests: Sent to the store.
+        failed: Paths that are still there, and why.
+        denied: The store refused for want of permission.
+        untouched: Files that were not tried any more after that.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    spared: int = 0
+    requests: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    denied: bool = False
+    untouched: int = 0
+
+
+def delete_files(
+    log: DeltaLog,
+    doomed: pl.DataFrame,
+    *,
+    version: int,
+    options: VacuumOptions,
+    on_deleted: Callable[[Deletion], None] = lambda state: None,
+    uncounted: pl.DataFrame | None = None,
+    state: Deletion | None = None,
+) -> Deletion:
+    """Delete files of a table.
+
+    A request that the store refuses for want of permission ends the run, unless others of it succeeded; any other
+    failure stops no other file.
+
+    Args:
+        log: The table.
+        doomed: Columns ``path`` and ``size``.
+        version: Of the table when they were found to be needed by nothing.
+        options: How.
+        on_deleted: Called after each request, by one thread at a time.
+        uncounted: Files that go as well and are not counted.
+        state: What to count in, so that it is known even if this raises.
+    """
+    state = state or Deletion()
+    lock = threading.Lock()
+    stop = threading.Event()
+    watch = _Watch(log, version)
+    pace = _Pace(options)
+
+    def run(chunk: pl.DataFrame) -> None:
+        if stop.is_set():
+            with lock:
+                state.untouched += int(chunk["counted"].sum())
+            return
+        left = watch.without_live(chunk)
+        spared = int(chunk["counted"].sum()) - int(left["counted"].sum())
+        paths = left["path"].to_list()
+        requests, attempt, denied = 0, 0, False
+        failed: tuple[tuple[str, str], ...] = ()
+        while paths:
+            pace.wait(len(paths))
+            report = log.store.delete_many(paths)
+            requests += 1
+            attempt += 1
+            failed, denied = report.failed, report.denied
+            if not failed or not report.retryable or attempt >= options.attempts:
+                break
+            paths = [path for path, _ in failed]
+            options.sleep(_pause(attempt))
+        gone = left.filter(~pl.col("path").is_in(pl.Series([path for path, _ in failed], dtype=pl.String).implode()))
+        if denied and left.height and not gone.height:
+            stop.set()
+        with lock:
+            state.requests += requests
+            state.failed += failed
+            state.denied = state.denied or denied
+            counted = gone.filter(pl.col("counted"))
+            state.files += counted.height
+            state.bytes += int(counted["size"].sum() or 0)
+            state.spared += spared
+            on_deleted(state)
+
+    def run_or_stop(chunk: pl.DataFrame) -> None:
+        try:
+            run(chunk)
+        except BaseException:
+            stop.set()  # here, since the next chunk may begin before the caller knows
+            raise
+
+    parts = [doomed.select("path", "size", counted=pl.lit(value=True))]
+    if uncounted is not None:
+        parts.append(uncounted.select("path", "size", counted=pl.lit(value=False)))
+    chunks = list(pl.concat(parts).iter_slices(_KEYS))
+    with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
+        try:
+            for future in [pool.submit(run_or_stop, chunk) for chunk in chunks if chunk.height]:
+                future.result()
+        except BaseException:
+            stop.set()  # the pool waits for what is under way, and begins nothing more
+            raise
+    return state
+
+
+def _pause(attempt: int) -> float:
+    """Seconds before the next attempt, twice as long each time, somewhat at random."""
+    return float(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * (0.5 + random.random() / 2))
+
+
+class _Pace:
+    """So many files a second, all threads together."""
+
+    def __init__(self, options: VacuumOptions) -> None:
+        self._rate = options.deletes_per_second
+        self._sleep = options.sleep
+        self._lock = threading.Lock()
+        self._free_at = time.monotonic()
+
+    def wait(self, files: int) -> None:
+        """Wait for one's turn."""
+        if not self._rate:
+            return
+        with self._lock:
+            now = time.monotonic()
+            begin = max(now, self._free_at)
+            self._free_at = begin + files / self._rate
+        if begin > now:
+            self._sleep(begin - now)
+
+
+class _Watch:
+    """What has become live since a version, looked at again now and then."""
+
+    def __init__(self, log: DeltaLog, version: int) -> None:
+        self._log = log
+        self._version = version
+        self._places = PlainPaths(log.uri)
+        self._live = pl.Series([], dtype=pl.String)
+        self._looked_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def without_live(self, chunk: pl.DataFrame) -> pl.DataFrame:
+        """The files that no commit since then has added."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
+                newest = self._log.update().version
+                since = range(self._version + 1, newest + 1)
+                for commit in files_of_commits(self._log, since, adds=True, all_of_them=True):
+                    added = commit.files.filter(pl.col("kind") != "remove")
+                    paths = [self._places.of_files(added), self._places.maybe_of_files(added)]
+                    self._live = pl.concat([self._live, *paths])
+                self._version = newest
+                self._looked_at = time.monotonic()
+            live = self._live
+        return chunk.filter(~pl.col("path").is_in(live.implode())) if len(live) else chunk

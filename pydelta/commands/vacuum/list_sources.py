@@ -1,0 +1,329 @@
+"""Open an inventory: a Delta table, Parquet or CSV files, a frame. Read here, without Spark.
+
+::
+
+    inventory_from_delta(log)  from_parquet(uri)  from_csv(uri)  from_frame(frame)  -> Inventory -> VACUUM
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from pyarrow.lib import ArrowException
+
+from pydelta.commands.vacuum.list_rows import (
+    INVENTORY_COLUMNS,
+    Inventory,
+    InventoryReader,
+    check_columns,
+    version_columns,
+)
+from pydelta.errors import InvalidArgumentError, SchemaMismatchError, StorageError, TableNotFoundError
+from pydelta.inventory.places import place_of as bucket_of
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.vector_files import place_of, read_deleted_rows
+from pydelta.predicate import Column, Compare, Expr, Literal, StartsWith, parse_predicate
+from pydelta.protocol.schema import physical_name, to_polars_dtype
+from pydelta.storage import Store, normalize_uri, open_store
+from pydelta.storage.ranges import open_stream
+from pydelta.storage.uris import scheme_of
+
+__all__ = [
+    "INVENTORY_COLUMNS",
+    "Inventory",
+    "InventoryReader",
+    "check_columns",
+    "from_csv",
+    "from_frame",
+    "from_parquet",
+    "inventory_columns",
+    "inventory_from_delta",
+]
+
+_BATCH_ROWS: Final = 200_000
+_CSV_BYTES: Final = 16 * 1024 * 1024
+_AS_OF: Final = "inventory_date"
+_COLUMNS: Final = ("path", "bucket", "key", "length", "isDir", "modificationTime", _AS_OF)
+
+
+def from_frame(
+    frame: pl.DataFrame,
+    *,
+    as_of_ms: int | None = None,
+    description: str = "The inventory",
+    encoded: bool | None = None,
+) -> Inventory:
+    """Make an inventory of a frame in memory.
+
+    Args:
+        frame: Its rows.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        description: What it is called in messages.
+        encoded: Whether paths are URI-encoded; None to find out.
+
+    Raises:
+        SchemaMismatchError: It is none.
+    """
+    check_columns(frame.schema, description=description)
+    return Inventory(
+        description=description,
+        frames=lambda root: iter([inventory_columns(frame)]),
+        as_of_ms=as_of_ms,
+        encoded=encoded,
+    )
+
+
+def is_inventory_column(name: str) -> bool:
+    """Whether an inventory is read for a column of this name."""
+    return name in _COLUMNS or bool(version_columns([name]))
+
+
+def inventory_columns(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns that count, by our names; the date of a row's delivery becomes ``asOf``."""
+    found = frame.select([name for name in frame.columns if is_inventory_column(name)])
+    found = found.rename(dict(version_columns(found.columns)))
+    kind = found.schema.get(_AS_OF)
+    if isinstance(kind, pl.Datetime):
+        return found.with_columns(asOf=pl.col(_AS_OF).dt.epoch("ms")).drop(_AS_OF)
+    return found.drop(_AS_OF, strict=False)
+
+
+# --- a Delta table -----------------------------------------------------------------------------------------------
+
+
+def inventory_from_delta(
+    log: DeltaLog, *, version: int | None = None, where: str | None = None, as_of_ms: int | None = None
+) -> Inventory:
+    """Open a Delta table as an inventory: with ``path``, or with ``bucket`` and ``key`` as S3 Inventory has.
+
+    Of the latter only files that may hold keys under the vacuumed table are read, by partition and statistics. Its
+    ``inventory_date``, if there is one, is when a row's list was made.
+
+    Args:
+        log: The inventory table.
+        version: One of its versions; None for the newest.
+        where: SQL that rules out files of it.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        SchemaMismatchError: It is not an inventory.
+        ParseError, BindError: ``where`` cannot be used.
+    """
+    snapshot = log.snapshot(version=version)
+    if snapshot.metadata is None:
+        raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
+    description = f"The inventory table {log.uri}"
+    check_columns(_schema_of(snapshot), description=description)
+    condition = parse_predicate(where, snapshot.schema) if where is not None else None
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        conditions = [*([condition] if condition is not None else []), *_under(root, snapshot)]
+        files = snapshot.files.select(None, conditions)
+        for rows in files.iter_slices(64):
+            yield from _read_files(log, snapshot, rows)
+
+    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=_encoded(snapshot))
+
+
+def _schema_of(snapshot: Snapshot) -> pl.Schema:
+    """The table's columns as a frame of them has them."""
+    fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
+    return pl.Schema({field.name: to_polars_dtype(field.data_type) for field in fields})
+
+
+def _encoded(snapshot: Snapshot) -> bool | None:
+    return False if snapshot.schema.field("path") is None else None  # keys are plain
+
+
+def _under(root: str, snapshot: Snapshot) -> list[Expr]:
+    """What is true of rows under a table's root, where the inventory has buckets and keys."""
+    if snapshot.schema.field("path") is not None or scheme_of(root) == "memory":
+        return []
+    place = bucket_of(root)
+    found: list[Expr] = [Compare("=", Column(("bucket",)), Literal(place.bucket, "string"))]
+    if place.key:
+        found.append(StartsWith(Column(("key",)), place.key + "/"))
+    return found
+
+
+def _read_files(log: DeltaLog, snapshot: Snapshot, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    partitions = snapshot.files.partition_frame(rows)
+    fields = [field for field in snapshot.schema.fields if is_inventory_column(field.name)]
+    stored = {physical_name(field): field.name for field in fields if field.name not in snapshot.partition_columns}
+    schema = _schema_of(snapshot)
+    for number, add in enumerate(snapshot.files.adds(rows)):
+        store, path = place_of(add.path, store=log.store, root=log.uri, options=log.options)
+        deleted = pl.Series([], dtype=pl.UInt64)
+        if add.deletion_vector is not None:
+            (positions,) = read_deleted_rows([add.deletion_vector], store=log.store, root=log.uri, options=log.options)
+            deleted = pl.Series(positions, dtype=pl.UInt64)
+        values = [
+            pl.lit(partitions[name][number], dtype=schema[name]).alias(name)
+            for name in snapshot.partition_columns
+            if name in schema
+        ]
+        for frame in _parquet_batches(store, path, set(stored).__contains__):
+            kept = frame.filter(~pl.col("row").is_in(deleted.implode())) if len(deleted) else frame
+            named = kept.drop("row").rename(stored, strict=False)
+            absent = [pl.lit(None, dtype=schema[name]).alias(name) for name in stored.values() if name not in named]
+            yield inventory_columns(named.with_columns(*absent, *values))
+
+
+def _parquet_batches(store: Store, path: str, wanted: Callable[[str], bool]) -> Iterator[pl.DataFrame]:
+    """Rows of a Parquet file, some columns of it as far as it has them, and ``row``, their positions from 0."""
+    try:
+        file = pq.ParquetFile(pa.PythonFile(open_stream(store, path), mode="r"))
+        present = [name for name in file.schema_arrow.names if wanted(name)]
+        first = 0
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=present):
+            frame: Any = pl.from_arrow(batch)
+            position = pl.int_range(first, first + batch.num_rows, dtype=pl.UInt64, eager=True)
+            first += batch.num_rows
+            yield frame.with_columns(position.alias("row"))
+    except ArrowException as error:
+        raise StorageError(
+            f"{store.root}/{path} cannot be read as Parquet: {error}", hint="Write the inventory again."
+        ) from error
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def from_parquet(
+    uri: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    as_of_ms: int | None = None,
+    encoded: bool | None = None,
+) -> Inventory:
+    """Open a Parquet file, or a folder of them, as an inventory.
+
+    Args:
+        uri: Where it lies.
+        options: Storage options, Hadoop names.
+        as_of_ms: When it was made, epoch milliseconds; None: its rows tell.
+        encoded: Whether paths are URI-encoded; None to find out.
+    """
+    return _from_files(uri, (".parquet",), _parquet_rows, options, as_of_ms, encoded)
+
+
+def from_csv(
+    uri: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    as_of_ms: int | None = None,
+    encoded: bool | None = None,
+) -> Inventory:
+    """Open CSV files as an inventory; their first lines name the columns; ``.csv.gz`` too. See ``from_parquet``."""
+    return _from_files(uri, (".csv", ".csv.gz"), _csv_rows, options, as_of_ms, encoded)
+
+
+def _from_files(
+    uri: str,
+    endings: tuple[str, ...],
+    read: Callable[[Store, str, str], Iterator[pl.DataFrame]],
+    options: Mapping[str, str] | None,
+    as_of_ms: int | None,
+    encoded: bool | None,
+) -> Inventory:
+    description = f"The inventory {uri}"
+
+    def frames(root: str) -> Iterator[pl.DataFrame]:
+        del root
+        store, paths = _files(uri, options, endings)
+        for path in paths:
+            yield from map(inventory_columns, read(store, path, description))
+
+    return Inventory(description=description, frames=frames, as_of_ms=as_of_ms, encoded=encoded)
+
+
+def _parquet_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:
+    for frame in _parquet_batches(store, path, is_inventory_column):
+        check_columns(frame.schema, description=description)
+        yield frame
+
+
+def _csv_rows(store: Store, path: str, description: str) -> Iterator[pl.DataFrame]:
+    return (_typed(texts, description) for texts in _csv_batches(store, path))
+
+
+def _csv_batches(store: Store, path: str) -> Iterator[pl.DataFrame]:
+    """Rows of a CSV file with a line of names, the columns that count as texts; what is empty is null."""
+    shape = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    blocks = pyarrow.csv.ReadOptions(block_size=_CSV_BYTES)
+    try:
+        with _unpacked(store, path) as stream:
+            names = pyarrow.csv.open_csv(stream, parse_options=shape).schema.names
+        present = [name for name in names if is_inventory_column(name)]
+        texts = pyarrow.csv.ConvertOptions(
+            include_columns=present,
+            column_types=dict.fromkeys(present, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        with _unpacked(store, path) as stream:
+            for batch in pyarrow.csv.open_csv(stream, parse_options=shape, read_options=blocks, convert_options=texts):
+                frame: Any = pl.from_arrow(batch)
+                yield frame
+    except (ArrowException, OSError) as error:
+        raise StorageError(
+            f"{store.root}/{path} cannot be read as CSV: {error}", hint="Write the inventory again."
+        ) from error
+
+
+def _unpacked(store: Store, path: str) -> Any:
+    stream = pa.PythonFile(open_stream(store, path), mode="r")
+    return pa.CompressedInputStream(stream, "gzip") if path.endswith(".gz") else stream
+
+
+def _files(uri: str, options: Mapping[str, str] | None, endings: tuple[str, ...]) -> tuple[Store, list[str]]:
+    """The file, or the files of a folder whose names end so."""
+    normal = normalize_uri(uri)
+    if normal.endswith(endings):
+        folder, _, name = normal.rpartition("/")
+        store = open_store(folder, options)
+        plain = unquote(name) if scheme_of(normal) == "file" else name
+        if store.head(plain) is not None:
+            return store, [plain]
+    store = open_store(normal, options)
+    paths = sorted(
+        info.path
+        for info in store.list_all()
+        if info.path.endswith(endings) and not info.path.rpartition("/")[2].startswith(("_", "."))
+    )
+    if not paths:
+        raise InvalidArgumentError(
+            f"There is no {' or '.join(endings)} file at {uri}.", hint="Name the inventory's file, or its folder."
+        )
+    return store, paths
+
+
+def _typed(texts: pl.DataFrame, description: str) -> pl.DataFrame:
+    """Texts of a CSV file -> the inventory's types.
+
+    Raises:
+        SchemaMismatchError: A column is missing, or a text is none of its type.
+    """
+    flags = {"true": True, "false": False, "1": True, "0": False}
+    casts = {
+        "length": pl.col("length").cast(pl.Int64, strict=False),
+        "modificationTime": pl.col("modificationTime").cast(pl.Int64, strict=False),
+        "isDir": pl.col("isDir").str.to_lowercase().replace_strict(flags, default=None, return_dtype=pl.Boolean),
+    }
+    typed = texts.with_columns(cast.alias(name) for name, cast in casts.items() if name in texts.columns)
+    check_columns(typed.schema, description=description)
+    for name in casts:
+        bad = texts.filter(texts[name].is_not_null() & typed[name].is_null() & (texts[name] != ""))
+        if bad.height:
+            raise SchemaMismatchError(
+                f"{description} is not an inventory: {name} is {bad[name][0]!r} for {bad.row(0)[0]!r}.",
+                hint="length and modificationTime are whole numbers (bytes, epoch milliseconds), isDir true or false.",
+            )
+    return typed

@@ -1,0 +1,248 @@
+"""List a store's files in batches of columns; on object stores key ranges are listed in parallel.
+
+::
+
+    known keys -> bounds -> one listing a range, each in a thread -> batches -> Sieve: what is needed stays
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import polars as pl
+
+from pydelta.commands.vacuum.path_index import PathIndexBuilder, PathSample, compact
+from pydelta.commands.vacuum.plan import (
+    LISTED_SCHEMA,
+    Kept,
+    Names,
+    directories_above,
+    doomed_files,
+    nested_tables,
+    outside,
+)
+from pydelta.commands.vacuum.result import DOOMED_SCHEMA
+from pydelta.storage import ListPage, Store, pages_of
+
+__all__ = ["KeyRange", "ListedBatch", "Sieve", "Sifted", "key_bounds", "key_ranges", "list_batches"]
+
+_BATCH_ROWS: Final = 50_000
+_KEYS_A_RANGE: Final = 2_000
+_HIGHEST: Final = "\U0010ffff"
+
+KeyRange: TypeAlias = tuple[str, str]
+"""After which key, and up to which one; empty for no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedBatch:
+    """Some files, and the directories met on the way, with their times; how many requests it took."""
+
+    files: pl.DataFrame
+    directories: tuple[tuple[str, int], ...] = ()
+    requests: int = 0
+
+
+def key_bounds(known: pl.Series, *, count: int, ranges: int) -> list[str]:
+    """Choose keys that cut a table's keys into ranges of about equal size, by what the log knows of them.
+
+    Args:
+        known: Some of the keys.
+        count: How many there are in all.
+        ranges: How many there may be.
+
+    Returns:
+        At most ``ranges - 1`` keys, ascending; none for a small table.
+    """
+    wanted = min(ranges, count // _KEYS_A_RANGE, len(known))
+    if wanted < 2:
+        return []
+    ordered = known.sort()
+    return list(dict.fromkeys(ordered[len(ordered) * number // wanted] for number in range(1, wanted)))
+
+
+def key_ranges(known: PathSample, *, ranges: int, folders: Sequence[str] | None = None) -> list[KeyRange]:
+    """Choose ranges of keys to list in parallel.
+
+    Args:
+        known: Keys that the log knows of.
+        ranges: How many there may be; folders get one each at least.
+        folders: Only what lies in these; None for everything.
+    """
+    paths = known.paths
+    if folders is None:
+        bounds = key_bounds(paths, count=known.count, ranges=ranges)
+        return list(zip(["", *bounds], [*bounds, ""], strict=True))
+    found: list[KeyRange] = []
+    for folder in sorted(set(folders)):
+        inside = paths.filter(paths.str.starts_with(folder + "/"))
+        count = known.count * len(inside) // max(1, len(paths))
+        bounds = key_bounds(inside, count=count, ranges=ranges // len(folders))
+        found += zip([folder + "/", *bounds], [*bounds, f"{folder}/{_HIGHEST}"], strict=True)
+    return found
+
+
+def list_batches(
+    store: Store, *, ranges: Sequence[KeyRange] = (("", ""),), enter: Callable[[str], bool] | None = None
+) -> Iterator[ListedBatch]:
+    """List everything below a store's root, or some key ranges where the store supports them.
+
+    Args:
+        store: Any.
+        ranges: After which key and up to which one, empty for no bound; each is listed by a thread of its own.
+        enter: Whether a walk goes into a directory.
+
+    Raises:
+        StorageError: A listing failed; what was given until then is not all there is.
+    """
+    if not getattr(store, "has_key_ranges", False):
+        yield from _batches(pages_of(store, enter=enter))
+        return
+    if len(ranges) <= 1:
+        for after, before in ranges:
+            yield from _batches(pages_of(store, after=after, before=before, enter=enter))
+        return
+    found: queue.Queue[ListedBatch | BaseException | None] = queue.Queue(maxsize=2 * len(ranges))
+    stop = threading.Event()
+
+    def put(item: ListedBatch | BaseException | None) -> bool:
+        while not stop.is_set():
+            try:
+                found.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def run(after: str, before: str) -> None:
+        try:
+            for batch in _batches(pages_of(store, after=after, before=before, enter=enter)):
+                if not put(batch):
+                    return
+            put(None)
+        except BaseException as error:  # noqa: BLE001 -- raised again by the consumer
+            put(error)
+
+    threads = [threading.Thread(target=run, args=bound, daemon=True) for bound in ranges]
+    for thread in threads:
+        thread.start()
+    try:
+        running = len(threads)
+        while running:
+            item = found.get()
+            if item is None:
+                running -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                yield item
+    finally:
+        stop.set()
+
+
+def _batches(pages: Iterator[ListPage]) -> Iterator[ListedBatch]:
+    paths: list[str] = []
+    sizes: list[int] = []
+    times: list[int] = []
+    directories: list[tuple[str, int]] = []
+    requests = 0
+
+    def batch() -> ListedBatch:
+        frame = pl.DataFrame({"path": paths, "size": sizes, "modification_time": times}, schema=LISTED_SCHEMA)
+        return ListedBatch(files=frame, directories=tuple(directories), requests=requests)
+
+    for page in pages:
+        requests += 1
+        paths += page.paths
+        sizes += page.sizes
+        times += page.times_ms
+        directories += zip(page.directories, page.directory_times_ms, strict=True)
+        if len(paths) + len(directories) >= _BATCH_ROWS:
+            yield batch()
+            paths, sizes, times, directories, requests = [], [], [], [], 0
+    if requests:
+        yield batch()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sifted:
+    """What a sieve holds when everything went through it.
+
+    Args:
+        doomed: Files that may go; columns as ``DOOMED_SCHEMA``.
+        directories: Directories of the table that were met, on a file system or above a file.
+        empty: Those of a file system in which nothing stays and nothing has happened since the cut-off, the
+            deepest first.
+    """
+
+    doomed: pl.DataFrame
+    directories: frozenset[str]
+    empty: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Sieve:
+    """Lets listed files through that nothing needs; only those, and hashes of young ones, are held in memory.
+
+    Args:
+        names: Of the table.
+        needed: Paths that must stay.
+        cutoff_ms: Epoch milliseconds.
+        requests, listed, doomed_rows, doomed_bytes: What has gone through until now.
+    """
+
+    names: Names
+    needed: Kept
+    cutoff_ms: int
+    requests: int = 0
+    listed: int = 0
+    doomed_rows: int = 0
+    doomed_bytes: int = 0
+    _likely: list[pl.DataFrame] = field(default_factory=list)
+    _young: PathIndexBuilder = field(default_factory=PathIndexBuilder)
+    _visible: set[str] = field(default_factory=set)
+    _held: set[str] = field(default_factory=set)
+    _walked: dict[str, int] = field(default_factory=dict)
+    _nested: set[str] = field(default_factory=set)
+
+    def take(self, batch: ListedBatch) -> None:
+        """Sift one more batch."""
+        files = batch.files
+        likely = doomed_files(files, self.needed, cutoff_ms=self.cutoff_ms, names=self.names)
+        young = files.filter(pl.col("modification_time") >= self.cutoff_ms)["path"]
+        self._young.add(young.filter(~self.needed.may_hold(young)))  # an inventory may hold an older row of the file
+        self.requests += batch.requests
+        self.listed += files.height
+        self.doomed_rows += likely.height
+        self.doomed_bytes += int(likely["size"].sum() or 0)
+        if likely.height:
+            self._likely.append(compact(likely))
+        self._nested |= nested_tables(files["path"])
+        self._visible |= self._shown(directories_above(files["path"]) - self._visible)
+        if batch.directories:
+            self._walked.update(batch.directories)
+            self._nested |= nested_tables(pl.Series([path for path, _ in batch.directories], dtype=pl.String))
+        if self._walked:
+            stays = files.join(likely.select("path"), on="path", how="anti")
+            self._held |= directories_above(stays["path"])
+
+    def _shown(self, directories: set[str]) -> set[str]:
+        frame = pl.DataFrame({"path": sorted(directories)}, schema={"path": pl.String})
+        return set(frame.filter(~self.names.is_hidden(pl.col("path") + "/x"))["path"])
+
+    def result(self) -> Sifted:
+        """Return what may be deleted: other tables' files and directory markers are left out."""
+        likely = pl.concat(self._likely) if self._likely else pl.DataFrame(schema=DOOMED_SCHEMA)
+        doomed = outside(likely.filter(~self._young.index().may_hold(likely["path"])), self._nested)
+        markers = pl.col("path").is_in(pl.Series(sorted(self._visible), dtype=pl.String).implode())
+        doomed = doomed.filter(~((pl.col("size") == 0) & markers)).unique("path", keep="any", maintain_order=True)
+        shown = pl.DataFrame({"path": sorted(self._shown(set(self._walked)))}, schema={"path": pl.String})
+        own = outside(shown, self._nested)["path"].to_list()
+        empty = [path for path in own if path not in self._held and self._walked[path] < self.cutoff_ms]
+        empty = [path for path in empty if path not in self._nested]
+        empty.sort(key=lambda path: (-path.count("/"), path))
+        return Sifted(doomed=doomed, directories=frozenset(self._visible.union(own)), empty=tuple(empty))

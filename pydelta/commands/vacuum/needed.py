@@ -1,0 +1,290 @@
+"""Find the files that VACUUM must keep: all that a version reads that was current since the cut-off.
+
+::
+
+    live files of the newest version, tombstones that have not expired, deletion vectors of both
+    commits since the cut-off: what they removed (it was live until then), their change data
+    published manifests: what their readers read
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+import polars as pl
+
+from pydelta.commands.vacuum.path_index import PathIndex, PathIndexBuilder, PathSample
+from pydelta.commands.vacuum.paths import PlainPaths
+from pydelta.errors import DeltaError, ObjectNotFoundError, UnsafeOperationError
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.history import monotonised_times_ms
+from pydelta.manifests import named_files
+from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
+from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.storage.whole import read_listed
+
+__all__ = [
+    "CommitTimeline",
+    "CommittedFiles",
+    "Needed",
+    "files_of_commits",
+    "find_needed",
+]
+
+_READERS: Final = 16
+_SAMPLE: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTimeline:
+    """When versions were committed, as far as the log tells.
+
+    Args:
+        versions: Ascending.
+        times_ms: Of their commit files, moved forward where a clock went back.
+        newest: The table's newest version when it was looked at.
+    """
+
+    versions: tuple[int, ...]
+    times_ms: tuple[int, ...]
+    newest: int
+
+    @classmethod
+    def of(cls, log: DeltaLog, newest: int) -> CommitTimeline:
+        """Make the timeline from the log directory's listing, up to a version."""
+        times = monotonised_times_ms(sorted(log.held().commits.items()))
+        known = {version: at for version, at in times.items() if version <= newest}
+        return cls(versions=tuple(known), times_ms=tuple(known.values()), newest=newest)
+
+    def since(self, cutoff_ms: int) -> tuple[int, ...]:
+        """Return versions committed at or after a time."""
+        return self.versions[bisect.bisect_left(self.times_ms, cutoff_ms) :]
+
+    def before(self, cutoff_ms: int) -> tuple[int, ...]:
+        """Return versions committed before a time."""
+        return self.versions[: bisect.bisect_left(self.times_ms, cutoff_ms)]
+
+    def is_retained(self, version: int, cutoff_ms: int) -> bool:
+        """Tell whether a version was the newest one at or after a time, so that all its files must stay."""
+        if version == self.newest:
+            return True
+        if version + 1 not in self.versions:
+            return False
+        return self.times_ms[self.versions.index(version + 1)] >= cutoff_ms
+
+
+class _Vector(msgspec.Struct, gc=False):
+    kind: str = msgspec.field(name="storageType")
+    body: str = msgspec.field(name="pathOrInlineDv")
+    size: int = msgspec.field(name="sizeInBytes", default=0)
+
+
+class _File(msgspec.Struct, gc=False):
+    path: str
+    size: int | None = None
+    vector: _Vector | None = msgspec.field(default=None, name="deletionVector")
+
+
+class _Line(msgspec.Struct, gc=False):
+    remove: _File | None = None
+    cdc: _File | None = None
+
+
+class _LineWithAdd(_Line, gc=False):
+    add: _File | None = None
+
+
+_LINES: Final = msgspec.json.Decoder(_Line, strict=False)
+_LINES_WITH_ADDS: Final = msgspec.json.Decoder(_LineWithAdd, strict=False)
+_FILES_SCHEMA: Final[dict[str, pl.DataType]] = {
+    "kind": pl.String(),
+    "path": pl.String(),
+    "vector": pl.String(),
+    "size": pl.Int64(),
+    "vector_size": pl.Int64(),
+}
+
+
+_Row: TypeAlias = tuple[str, str, str | None, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedFiles:
+    """The file actions of one commit.
+
+    Args:
+        version: Its version.
+        files: ``kind`` (``add``, ``remove``, ``cdc``), ``path`` as the log spells it, ``vector`` (id of its deletion
+            vector, without an offset), ``size`` and ``vector_size`` (bytes).
+    """
+
+    version: int
+    files: pl.DataFrame
+
+
+def files_of_commits(
+    log: DeltaLog, versions: Iterable[int], *, adds: bool = False, all_of_them: bool = False
+) -> list[CommittedFiles]:
+    """Read the file actions of some commits and nothing else of them; several are read at once.
+
+    Args:
+        log: The table.
+        versions: Which.
+        adds: With the files that they add.
+        all_of_them: Whether one that is gone is an error; else log clean-up may have taken it.
+
+    Raises:
+        ObjectNotFoundError: One is gone and must not be.
+        LogCorruptedError: One is damaged.
+        StorageError: One could not be read to its end.
+    """
+    wanted = list(versions)
+    if not wanted:
+        return []
+    listed = {info.path: info for info in log.store.list_from(commit_file(min(wanted)), prefix=LOG_DIR)}
+
+    def read(version: int) -> CommittedFiles | None:
+        path = f"{LOG_DIR}/{commit_file(version)}"
+        try:
+            data = read_listed(log.store, listed[path]) if path in listed else log.store.read(path)
+        except ObjectNotFoundError:
+            if all_of_them:
+                raise
+            return None
+        try:
+            rows = list(_rows((_LINES_WITH_ADDS if adds else _LINES).decode_lines(data)))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            rows = list(_rows_of_actions(log.actions(version)))  # which says what is wrong, or can read it
+        frame = pl.DataFrame(rows, schema=_FILES_SCHEMA, orient="row")
+        return CommittedFiles(version=version, files=frame if adds else frame.filter(pl.col("kind") != "add"))
+
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:  # it starts no more than it needs
+        return [found for found in pool.map(read, wanted) if found is not None]
+
+
+def _rows(lines: Sequence[_Line]) -> Iterable[_Row]:
+    for line in lines:
+        added = line.add if isinstance(line, _LineWithAdd) else None
+        for kind, file in (("add", added), ("remove", line.remove), ("cdc", line.cdc)):
+            if file is not None:
+                vector = file.vector
+                text = vector.kind + vector.body if vector else None
+                yield kind, file.path, text, file.size, vector.size if vector else None
+
+
+def _rows_of_actions(actions: Iterable[object]) -> Iterable[_Row]:
+    for action in actions:
+        if isinstance(action, AddCDCFile):
+            yield "cdc", action.path, None, action.size, None
+        elif isinstance(action, (AddFile, RemoveFile)):
+            vector = action.deletion_vector
+            text = vector.storage_type + vector.path_or_inline_dv if vector else None
+            yield action.kind, action.path, text, action.size, vector.size_in_bytes if vector else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What must stay: plain paths under the table's root, held as hashes, so that it costs little whatever the table.
+
+    Args:
+        live: Those of the newest version.
+        others: Of versions before it that are retained, of published manifests and of shallow clones; and those that
+            locations outside of the root may mean, see ``PlainPaths.maybe``.
+        held_back: How many files only published manifests or shallow clones name.
+        sample: Some of all paths that the log knows, tombstones that have expired among them.
+        timeline: The commits that the log holds.
+    """
+
+    live: PathIndex
+    others: PathIndex
+    held_back: int
+    sample: PathSample
+    timeline: CommitTimeline
+
+    def may_hold(self, paths: pl.Series) -> pl.Series:
+        """Tell of each path whether it must stay; see ``PathIndex``."""
+        return self.live.may_hold(paths) | self.others.may_hold(paths)
+
+
+def find_needed(log: DeltaLog, snapshot: Snapshot, *, cutoff_ms: int, clones: Sequence[DeltaLog] = ()) -> Needed:
+    """Find the files that versions read which were current at or after a time, and those of published manifests.
+
+    Args:
+        log: The table.
+        snapshot: Its newest version.
+        cutoff_ms: Epoch milliseconds.
+        clones: Tables that name files of this one; what versions of theirs read counts likewise.
+
+    Raises:
+        LogCorruptedError: A commit is damaged: what it removed is not known, so nothing may go.
+        UnsafeOperationError: A clone cannot be read.
+        StorageError: The store failed.
+
+    Protocol: "Add File and Remove File" (tombstones), "Add CDC File".
+    """
+    places = PlainPaths(log.uri)
+    timeline = CommitTimeline.of(log, snapshot.version)
+    live, others, sample = PathIndexBuilder(), PathIndexBuilder(), PathSample(_SAMPLE)
+    for kind, files in _named_by(log, snapshot, timeline, cutoff_ms):
+        paths = places.of_files(files)
+        if kind is not _Named.RETAINED:
+            sample.add(paths)
+        if kind is _Named.EXPIRED:
+            continue
+        (live if kind is _Named.LIVE else others).add(paths)
+        others.add(places.maybe_of_files(files))
+    of_newest, retained = live.index(), others.index()
+    named = named_files(log, snapshot, is_retained=lambda version: timeline.is_retained(version, cutoff_ms))
+    lines = [places.under(named.locations), *(_named_by_clone(clone, places, cutoff_ms) for clone in clones)]
+    extra = pl.concat(lines).unique()
+    extra = extra.filter(~(of_newest.may_hold(extra) | retained.may_hold(extra)))
+    others.add(extra)
+    others.add(places.maybe(named.locations))
+    return Needed(live=of_newest, others=others.index(), held_back=len(extra), sample=sample, timeline=timeline)
+
+
+class _Named(enum.Enum):
+    """Why a log names files."""
+
+    LIVE = enum.auto()
+    RETAINED = enum.auto()
+    EXPIRED = enum.auto()
+
+
+def _named_by(
+    log: DeltaLog, snapshot: Snapshot, timeline: CommitTimeline, cutoff_ms: int
+) -> Iterator[tuple[_Named, pl.DataFrame]]:
+    """Files and vectors (``path vector``) that a log names: live ones, tombstones, and commits since the cut-off."""
+    for batch in snapshot.files.path_batches():
+        yield _Named.LIVE, batch.rename({"dv_id": "vector"})
+    for batch in snapshot.files.tombstone_batches():
+        # A tombstone that says no time (null, and no filter lets it pass) has expired, unless its commit is read below.
+        retained = batch["deletion_timestamp"] >= cutoff_ms
+        files = batch.select("path", vector="dv_id")
+        yield _Named.EXPIRED, files
+        yield _Named.RETAINED, files.filter(retained)
+    for commit in files_of_commits(log, timeline.since(cutoff_ms)):
+        yield _Named.RETAINED, commit.files
+
+
+def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.Series:
+    """The files under a source's root that a shallow clone needs."""
+    found = [pl.Series([], dtype=pl.String)]
+    try:
+        snapshot = clone.update()
+        for kind, files in _named_by(clone, snapshot, CommitTimeline.of(clone, snapshot.version), cutoff_ms):
+            if kind is not _Named.EXPIRED:
+                elsewhere = files.filter(files["path"].str.contains(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)"))
+                found += [places.of_files(elsewhere), places.maybe_of_files(elsewhere)]
+    except DeltaError as error:
+        raise UnsafeOperationError(
+            f"The shallow clone {clone.uri} reads files of this table, but which ones is not known: {error.message}",
+            hint="Make it readable from here. If it no longer exists, delete its note in _pydelta/clones.",
+        ) from error
+    return pl.concat(found)

@@ -1,0 +1,1 @@
+"""Plan and run a write: append, overwrite, replaceWhere."""

@@ -1,0 +1,426 @@
+"""Write rows into a table in at most one commit.
+
+::
+
+    plan (pure) -> rows that go, by predicate or partition -> source writes files -> add + remove in one commit
+    the commit fails      staged files are removed again, and the error says how many there were
+    its outcome is open   staged files stay: they may be part of a version
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final, Protocol
+
+import polars as pl
+
+from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_of_write
+from pydelta.commands.change.candidates import counted, find_rows, read_candidates
+from pydelta.commands.change.reconcile import RowCounts, reconcile
+from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.optimize.command import compact_after_write
+from pydelta.commands.write.matches import MatchingSource, Replaced, replace_matches
+from pydelta.commands.write.options import StatementCondition, WriteMode, WriteOptions
+from pydelta.commands.write.plan import WriteKind, WritePlan, plan_write
+from pydelta.errors import (
+    CommitStateUnknownError,
+    DeltaError,
+    InvalidArgumentError,
+    MetadataChangedException,
+    UnsafeOperationError,
+    UnsupportedFeatureError,
+    error_context,
+)
+from pydelta.log import DeltaLog
+from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile, DomainMetadata, Metadata
+from pydelta.protocol.features import required_protocol, upgrade
+from pydelta.protocol.identity import only_marks_moved, with_marks
+from pydelta.protocol.partitions import typed_frame
+from pydelta.protocol.schema import StructField, StructType, parse_schema, physical_name
+from pydelta.settings import Settings
+from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+
+__all__ = [
+    "RowSource",
+    "WriteMode",
+    "WriteOptions",
+    "WriteResult",
+    "WriteTarget",
+    "lost_identity_race",
+    "plan_write",
+    "with_given_values",
+    "write_table",
+]
+
+_MOST_PARTITIONS_NAMED: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTarget:
+    """Where rows go and what they have to satisfy.
+
+    Args:
+        table_uri: Root of the table.
+        plan: The plan, with schema, partition columns and properties.
+        predicate: Every row must satisfy it (``replaceWhere``), or None.
+        options: For compression, file sizes and the like.
+        settings: The session's settings.
+        record_inserts: Write the rows a second time, into change files, because others of the commit are there.
+        condition: The predicate as it was bound to find the rows that go: the check of the new ones sees its clock.
+    """
+
+    table_uri: str
+    plan: WritePlan
+    predicate: str | StatementCondition | None
+    options: WriteOptions
+    settings: Settings
+    record_inserts: bool = False
+    condition: BoundCondition | None = None
+
+
+class RowSource(Protocol):
+    """Rows that can be written to files."""
+
+    @property
+    def schema(self) -> StructType:
+        """Schema of the rows."""
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """Write the rows under the target's root; nothing but the returned files may count as written.
+
+        Raises:
+            SchemaError, ConstraintViolatedError: A row does not fit the table.
+            StorageError: The store refused. Files of the failed write are removed as far as possible.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """What a write did. ``version`` is None when it was skipped. Sizes in bytes, time in milliseconds."""
+
+    version: int | None
+    num_files: int = 0
+    num_rows: int = 0
+    num_bytes: int = 0
+    num_removed_files: int = 0
+    execution_time_ms: int = 0
+    committed: Committed | None = field(default=None, repr=False)
+
+    @property
+    def skipped(self) -> bool:
+        """Whether nothing was committed: mode ignore, or a ``txnVersion`` that had landed before."""
+        return self.version is None
+
+
+def write_table(
+    log: DeltaLog,
+    source: RowSource,
+    options: WriteOptions,
+    engine: Engine,
+    settings: Settings,
+    *,
+    managed: bool = False,
+    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+) -> WriteResult:
+    """Write rows to a table, and create it where there is none.
+
+    Args:
+        log: The table.
+        source: The rows.
+        options: Mode, partitioning and the rest.
+        engine: Needed for ``replaceWhere`` and to clean up.
+        settings: The session's settings.
+        managed: Whether the table's files belong to the catalog.
+        begin: Starts a transaction. Another one begins when a writer that won has given out the identity values that
+            this one meant to: the rows are then written once more, with others.
+
+    Returns:
+        The new version and what it holds; ``skipped`` when nothing was committed.
+
+    Raises:
+        TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        SchemaError: The data does not fit the table; see ``plan_write``.
+        ConstraintViolatedError: A row breaks NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
+        UnsafeOperationError: Rows would go from an append-only table.
+        DeltaConcurrentModificationException: Another transaction won; nothing of this one is in the log.
+        CommitStateUnknownError: It may or may not have landed; staged files are kept.
+        StorageError: The store refused; no version was made.
+
+    Protocol: "Add File and Remove File", "Change Metadata", "Transaction Identifiers".
+    """
+    started = time.monotonic()
+    with error_context(table=log.uri):
+        for attempt in range(1, settings.commit_max_attempts + 1):
+            txn = begin(log)
+            try:
+                return _write_once(txn, source, options, engine, settings, started, managed=managed)
+            except MetadataChangedException:
+                if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
+                    raise  # else: the same rows again, with fresh identity values
+        raise AssertionError("unreachable")
+
+
+def _write_once(
+    txn: OptimisticTransaction,
+    source: RowSource,
+    options: WriteOptions,
+    engine: Engine,
+    settings: Settings,
+    started: float,
+    *,
+    managed: bool,
+) -> WriteResult:
+    app_id, version = options.txn_app_id, options.txn_version
+    if app_id is not None and version is not None and not txn.commit_once(app_id, version):
+        return WriteResult(version=None)
+    plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
+    if plan.kind is WriteKind.SKIP:
+        return WriteResult(version=None)
+    return _Write(txn, source, options, engine, settings, plan, started).run()
+
+
+def with_given_values(metadata: Metadata | None, marks: Mapping[str, int]) -> Metadata | None:
+    """The definition with the marks of its identity columns at the values that a write has given out."""
+    if metadata is None or not marks:
+        return metadata
+    return metadata.replace(schema_string=with_marks(parse_schema(metadata.schema_string), marks).to_json())
+
+
+def lost_identity_race(log: DeltaLog, read: Metadata | None) -> bool:
+    """Whether other writers took the identity values that this one meant to give, and changed nothing else."""
+    now = log.update().metadata
+    return read is not None and now is not None and bool(now != read) and only_marks_moved(read, now)
+
+
+@dataclass(slots=True)
+class _Write:
+    """One write under way."""
+
+    txn: OptimisticTransaction
+    source: RowSource
+    options: WriteOptions
+    engine: Engine
+    settings: Settings
+    plan: WritePlan
+    started: float
+
+    def run(self) -> WriteResult:
+        snapshot, plan = self.txn.snapshot, self.plan
+        exists = snapshot.version >= 0
+        redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
+        clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
+        condition = None
+        if plan.kind is WriteKind.REPLACE_WHERE:
+            assert self.options.replace_where is not None
+            given = StatementCondition.as_given(self.options.replace_where)
+            condition = self.engine.bind_condition(snapshot, given)
+            self._refuse_data_columns(condition)
+        if plan.kind is not WriteKind.APPEND:
+            self._refuse_append_only()
+        gone = Replaced()
+        if condition is not None:
+            gone = self._rows_that_go(condition)
+        elif plan.kind is WriteKind.REPLACE_MATCHES:
+            gone = self._replace_matches()
+            if not gone.source_rows and plan.metadata is None and self.options.txn_app_id is None:
+                return WriteResult(version=None)  # no row of the data, so none of the table is matched
+        staged = list(gone.kept.files)
+        try:
+            target = WriteTarget(
+                table_uri=snapshot.table_uri,
+                plan=plan,
+                predicate=self.options.replace_where if self.options.replace_where_check else None,
+                options=self.options,
+                settings=self.settings,
+                record_inserts=bool(gone.kept.changes),
+                condition=condition,
+            )
+            written = self.source.write(target)
+            staged += written.files
+            if exists and plan.kind is WriteKind.OVERWRITE:
+                gone = Replaced(files=snapshot.files.adds(self.txn.read_files()))
+            elif plan.kind is WriteKind.DYNAMIC:
+                gone = Replaced(files=snapshot.files.adds(self._files_of_partitions(written.adds)))
+            if gone.source_rows is not None:  # what was matched is what was written
+                feed = written.num_changes if gone.kept.changes else None
+                counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
+                reconcile(counts, table=snapshot.table_uri)
+            committed = self._commit(written, gone, clustering)
+        except CommitStateUnknownError as error:
+            error.hint = f"{error.hint or ''} {_count(len(staged))} written for it and kept.".strip()
+            raise
+        except DeltaError as error:
+            if not self.txn.surely_not_landed:
+                raise  # committed, and something failed afterwards: the files are part of the version
+            self._discard(staged, gone)
+            if staged:
+                error.hint = f"{error.hint or ''} {_count(len(staged))} staged; no version was made of them.".strip()
+            raise
+        except Exception:  # the rows themselves could not be computed, after some were copied
+            if self.txn.surely_not_landed:
+                self._discard(staged, gone)
+            raise
+        self.engine.committed(committed.snapshot)
+        if isinstance(self.engine, RearrangingEngine) and self.options.data_change:
+            new = (*written.adds, *gone.kept.adds)
+            compact_after_write(self.txn.log, self.engine, self.settings, committed, new)
+        return WriteResult(
+            version=committed.version,
+            num_files=len(written.adds) + len(gone.kept.adds),
+            num_rows=written.num_rows,
+            num_bytes=sum(add.size for add in (*written.adds, *gone.kept.adds)),
+            num_removed_files=len(gone.files) + gone.hidden.num_removed_files,
+            execution_time_ms=_elapsed_ms(self.started),
+            committed=committed,
+        )
+
+    def _replace_matches(self) -> Replaced:
+        """``replaceUsing`` and ``replaceOn``: what becomes of the rows that the data matches."""
+        if not isinstance(self.source, MatchingSource):
+            raise UnsupportedFeatureError(
+                "replaceUsing and replaceOn need the engine in the session.",
+                features=("replaceUsing", "replaceOn"),
+                hint="Call pydelta.enable(spark) first.",
+            )
+        matching = self.source.matching(self.txn.snapshot, self.options)
+        return replace_matches(self.txn, self.engine, matching)
+
+    def _discard(self, staged: Sequence[AddFile | AddCDCFile], gone: Replaced) -> None:
+        """Delete what was written for a commit that surely did not land."""
+        self.engine.discard(self.txn.snapshot, staged)
+        if gone.hidden.files_written:
+            self.txn.log.store.delete_many(gone.hidden.files_written)
+
+    def _refuse_data_columns(self, condition: BoundCondition) -> None:
+        """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""
+        partitions = self.txn.snapshot.partition_columns
+        others = condition.references - set(partitions)
+        if others and not self.settings.replace_where_data_columns:
+            raise InvalidArgumentError(
+                f"replaceWhere names {', '.join(sorted(others))}, and the table is partitioned by "
+                f"{', '.join(partitions) or 'nothing'}.",
+                hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
+                "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",
+            )
+
+    def _refuse_append_only(self) -> None:
+        """Before any row is written; the transaction would refuse the commit anyway."""
+        snapshot = self.txn.snapshot
+        if snapshot.version >= 0 and snapshot.properties.append_only and self.options.data_change:
+            raise UnsafeOperationError(
+                "This table is append-only (delta.appendOnly=true), and an overwrite would remove rows from it.",
+                hint="Write with mode append, or set delta.appendOnly to false first.",
+            )
+
+    def _rows_that_go(self, condition: BoundCondition) -> Replaced:
+        """``replaceWhere``: files that go, and files with those of their rows that stay."""
+        snapshot = self.txn.snapshot
+        partitions = tuple(snapshot.partition_columns)
+        if {name.lower() for name in condition.references} <= {name.lower() for name in partitions}:
+            candidates = read_candidates(self.txn, condition.conjuncts, time_zone=self.engine.time_zone())
+            doomed = self.engine.match_partitions(snapshot, candidates, condition)
+            self.txn.mark_read(doomed)
+            return Replaced(files=snapshot.files.adds(doomed))
+        touched = find_rows(self.txn, self.engine, condition)
+        if not touched.rows:
+            return Replaced(num_rows=0)
+        kept = self.engine.write_without(snapshot, touched.frame, touched.rows)
+        try:
+            counted(self.txn, touched, written=kept, updates=False)
+        except DeltaError:
+            self.engine.discard(snapshot, kept.files)
+            raise
+        return Replaced(files=touched.adds, kept=kept, num_rows=touched.num_rows)
+
+    def _files_of_partitions(self, adds: tuple[AddFile, ...]) -> pl.DataFrame:
+        """Live files in the partitions that the new files belong to, compared by typed values.
+
+        These partitions count as read, so that rows which a concurrent writer adds to them are a conflict; of very
+        many partitions, the whole table does.
+        """
+        snapshot = self.txn.snapshot
+        fields = [item for name in snapshot.partition_columns if (item := snapshot.schema.field(name)) is not None]
+        if not adds:
+            return snapshot.files.core.head(0)
+        names = [physical_name(item) for item in fields]
+        types = StructType(tuple(item.replace(name=physical_name(item)) for item in fields))
+        texts = {name: [add.partition_values.get(name) for add in adds] for name in names}
+        zone = self.engine.time_zone()
+        new = typed_frame(pl.DataFrame(texts, schema=dict.fromkeys(names, pl.String)).unique(), types, time_zone=zone)
+        filters = [_any_of(new, fields)] if new.height <= _MOST_PARTITIONS_NAMED else []
+        live = self.txn.read_files(partition_filters=filters, time_zone=zone)
+        old = typed_frame(live.select(pl.col(f"pv:{name}").alias(name) for name in names), types, time_zone=zone)
+        matching = old.with_row_index("__position").join(new, on=names, how="semi", nulls_equal=True)
+        return live[matching["__position"].sort().to_list()]
+
+    def _commit(
+        self,
+        written: RewriteOutput,
+        gone: Replaced,
+        clustering: DomainMetadata | None,
+    ) -> Committed:
+        now_ms = time.time_ns() // 1_000_000
+        metadata = with_given_values(self.plan.metadata or self.txn.snapshot.metadata, written.marks)
+        if metadata is not None:
+            self.txn.update_metadata(metadata)
+        if self.plan.metadata is not None and clustering is not None:
+            base = self.txn.snapshot.protocol or required_protocol(self.plan.metadata)
+            self.txn.update_protocol(upgrade(base, CLUSTERING_FEATURES))
+        changes = self.options.data_change
+        actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *gone.kept.adds)]
+        actions += [*written.changes, *gone.kept.changes] if changes else []
+        actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in gone.files]
+        actions += gone.hidden.actions
+        if clustering is not None:
+            actions.append(clustering)
+        operation = Operation(
+            name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
+        )
+        return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata)
+
+    def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
+        kept = gone.kept
+        metrics: dict[str, int] = {
+            "numFiles": len(written.adds) + len(kept.adds),
+            "numOutputRows": written.num_rows + kept.num_rows,
+            "numOutputBytes": sum(add.size for add in (*written.adds, *kept.adds)),
+        }
+        if self.plan.kind is not WriteKind.APPEND:
+            metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
+            metrics["numRemovedBytes"] = sum(add.size for add in gone.files) + gone.hidden.removed_bytes
+        if kept.adds:
+            metrics["numCopiedRows"] = kept.num_rows
+        if self.plan.kind is WriteKind.REPLACE_MATCHES:
+            metrics |= {"numDeletedRows": gone.num_rows or 0, **gone.hidden.metrics}
+        return metrics
+
+
+def _any_of(partitions: pl.DataFrame, fields: Sequence[StructField]) -> Expr:
+    """The condition that a row is in one of the partitions.
+
+    Args:
+        partitions: Typed values, a column a field.
+        fields: The partition columns.
+    """
+    alternatives = []
+    for row in partitions.iter_rows():
+        equal: list[Expr] = [
+            Compare("<=>", Column((item.name,)), Literal(value, str(item.data_type)))
+            if value is not None
+            else IsNull(Column((item.name,)))
+            for item, value in zip(fields, row, strict=True)
+        ]
+        alternatives.append(reduce(And, equal))
+    return reduce(Or, alternatives)
+
+
+def _count(files: int) -> str:
+    return "1 file was" if files == 1 else f"{files} files were"
+
+
+def _elapsed_ms(started: float) -> int:
+    return int((time.monotonic() - started) * 1000)

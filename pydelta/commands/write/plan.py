@@ -1,0 +1,406 @@
+"""Plan a write: what it does to the table's rows, and the table's new definition. Pure.
+
+::
+
+    no table  -> CREATE      schema of the data, properties from the options and the session's defaults
+    a table   -> SKIP        ignore, or a txnVersion that already landed
+              -> APPEND      schema checked, or merged
+              -> OVERWRITE   every file goes; with overwriteSchema, or a replace, the definition goes too
+              -> REPLACE_WHERE   rows of a condition go
+              -> REPLACE_MATCHES rows that some row of the data matches go
+              -> DYNAMIC     partitions that the data has rows for go
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydelta.commands.alter.dependants import refuse_type_change
+from pydelta.commands.change_feed import refuse_reserved_names
+from pydelta.commands.write.matches import key_columns
+from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.errors import (
+    InvalidArgumentError,
+    SchemaError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import Metadata
+from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of
+from pydelta.protocol.evolution import with_nullable_parts
+from pydelta.protocol.identity import check_identities, refuse_explicit
+from pydelta.protocol.schema import (
+    ArrayType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    check_write_compatible,
+    merge_schemas,
+    parse_schema,
+    to_arrow_type,
+    validate_names,
+)
+from pydelta.protocol.schema_edits import TYPE_CHANGES, map_fields
+from pydelta.settings import Settings, TableProperties
+
+__all__ = [
+    "WriteKind",
+    "WritePlan",
+    "check_columns",
+    "evolved_metadata",
+    "new_metadata",
+    "plan_write",
+    "stored_schema",
+]
+
+_PARTITIONABLE_NOT: Final = ("binary", "void", "variant")
+_SESSION_METADATA: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "__")
+
+
+class WriteKind(enum.Enum):
+    """What happens to the rows that are there."""
+
+    SKIP = "skip"
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    REPLACE_WHERE = "replace where"
+    REPLACE_MATCHES = "replace matches"
+    DYNAMIC = "dynamic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """What a write will do.
+
+    Args:
+        kind: What happens to the rows that are there.
+        schema: The table's schema after the commit.
+        partition_columns: Likewise, in the schema's spelling.
+        metadata: The new definition, or None where it stays.
+        configuration: Table properties after the commit.
+        operation: Name for the history.
+        parameters: Parameters for the history.
+    """
+
+    kind: WriteKind
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    metadata: Metadata | None
+    configuration: Mapping[str, str]
+    operation: str
+    parameters: Mapping[str, Any]
+
+    @property
+    def properties(self) -> TableProperties:
+        """The properties, parsed."""
+        return TableProperties.parse(self.configuration)
+
+
+def plan_write(
+    snapshot: Snapshot, data: StructType, options: WriteOptions, settings: Settings, *, managed: bool = False
+) -> WritePlan:
+    """Decide what a write does. Pure, but for the id and time of a new table.
+
+    Args:
+        snapshot: The table; version -1 where there is none.
+        data: Schema of the rows to write.
+        options: What the caller asked for.
+        settings: The session's settings, for the properties of a new table.
+        managed: Whether the table's files belong to the catalog; for the history of a create.
+
+    Raises:
+        TableAlreadyExistsError: A table is there and the mode refuses that.
+        TableNotFoundError: The mode replaces a table and none is there.
+        SchemaMismatchError: The data does not fit; shows both schemas and names the differing columns.
+        SchemaError: Columns that the format cannot hold.
+        InvalidArgumentError: Partition columns that differ from the table's.
+        UnsafeOperationError: Values for a column whose values are always generated.
+        UnsupportedFeatureError: A column type that cannot be written; named.
+    """
+    exists = snapshot.version >= 0
+    if exists and options.mode in (WriteMode.ERROR_IF_EXISTS, WriteMode.CREATE):
+        raise TableAlreadyExistsError(
+            f"There is a Delta table at {snapshot.table_uri}, at version {snapshot.version}.",
+            hint="Write with mode append, overwrite or ignore, or choose another location.",
+        )
+    if not exists and options.mode is WriteMode.REPLACE:
+        raise TableNotFoundError(
+            f"There is no Delta table at {snapshot.table_uri} to replace.", hint="Use create, or createOrReplace."
+        )
+    if exists and options.mode is WriteMode.IGNORE:
+        return _plan(WriteKind.SKIP, snapshot, None, options, managed)
+    data = stored_schema(data)
+    if not exists:
+        if options.replace_using is not None:
+            key_columns(options.replace_using, data, data)
+        return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options, managed)
+    if options.mode.replaces_table or (options.mode is WriteMode.OVERWRITE and options.overwrite_schema):
+        definition = _definition(snapshot, data, options, settings)
+        return _plan(WriteKind.OVERWRITE, snapshot, definition, options, managed)
+    refuse_explicit(snapshot.schema, data)
+    _check_partitioning(snapshot, options)
+    kind = WriteKind.APPEND
+    if options.mode is WriteMode.OVERWRITE:
+        kind = WriteKind.OVERWRITE
+        if options.replace_where is not None:
+            kind = WriteKind.REPLACE_WHERE
+        elif options.replaces_matches:
+            kind = WriteKind.REPLACE_MATCHES
+        elif options.dynamic and snapshot.partition_columns:
+            kind = WriteKind.DYNAMIC
+    return _plan(kind, snapshot, _evolved(snapshot, data, options), options, managed)
+
+
+def _plan(
+    kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, options: WriteOptions, managed: bool
+) -> WritePlan:
+    final = metadata or snapshot.metadata
+    assert final is not None
+    operation, parameters = _describe(snapshot, final, options, managed)
+    return WritePlan(
+        kind=kind,
+        schema=parse_schema(final.schema_string),
+        partition_columns=final.partition_columns,
+        metadata=metadata,
+        configuration=final.configuration,
+        operation=operation,
+        parameters=parameters,
+    )
+
+
+def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions, managed: bool) -> tuple[str, dict[str, Any]]:
+    """Operation name and parameters, as Delta users read them in the history."""
+    names = {
+        WriteMode.CREATE: "CREATE TABLE AS SELECT",
+        WriteMode.REPLACE: "REPLACE TABLE AS SELECT",
+        WriteMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
+    }
+    if options.mode in names:
+        return names[options.mode], {
+            "isManaged": managed,
+            "description": final.description or "",
+            "partitionBy": list(final.partition_columns),
+            "properties": dict(final.configuration),
+        }
+    parameters: dict[str, Any] = {"mode": options.mode.value}
+    if options.replace_where is not None:
+        parameters["predicate"] = str(options.replace_where)
+    if options.replace_using is not None:
+        parameters["replaceUsingCols"] = f"({','.join(options.replace_using)})"
+    if options.replace_on is not None:
+        parameters["replaceOnCond"] = str(options.replace_on)
+    if options.dynamic and snapshot.version >= 0:
+        parameters["isDynamicPartitionOverwrite"] = True
+    asked = options.partition_by if options.partition_by is not None else ()
+    parameters["partitionBy"] = list(final.partition_columns if snapshot.version < 0 else asked)
+    if options.merge_schema:
+        parameters["canMergeSchema"] = True
+    if options.overwrite_schema:
+        parameters["canOverwriteSchema"] = True
+    return "WRITE", parameters
+
+
+def stored_schema(data: StructType) -> StructType:
+    """The data's schema as a table would keep it: nullable, without what sessions and other tables leave on fields.
+
+    Raises:
+        UnsupportedFeatureError: A type that a Delta table cannot hold, with the column's name.
+        SchemaError: Names that the format does not take.
+    """
+    schema = with_nullable_parts(map_fields(data, _stored_field))
+    assert isinstance(schema, StructType)
+    check_columns(schema)
+    return schema
+
+
+def _stored_field(field: StructField) -> StructField:
+    kept = {key: value for key, value in field.metadata.items() if not key.startswith(("delta.", *_SESSION_METADATA))}
+    if (length := field.metadata.get("__CHAR_VARCHAR_TYPE_STRING")) is not None:
+        kept["__CHAR_VARCHAR_TYPE_STRING"] = length
+    return field.replace(metadata=kept)
+
+
+def check_columns(schema: StructType) -> None:
+    """Nothing, when the format can hold columns of these types.
+
+    Raises:
+        UnsupportedFeatureError: A type that it cannot, with the column's name.
+    """
+    for field in schema.fields:
+        try:
+            to_arrow_type(field.data_type)
+        except UnsupportedFeatureError as error:
+            raise UnsupportedFeatureError(
+                f"Column {field.name!r} is {field.data_type}: {error.message}", features=error.features, hint=error.hint
+            ) from error
+
+
+def new_metadata(
+    schema: StructType,
+    *,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    settings: Settings,
+    description: str | None = None,
+    name: str | None = None,
+    replaced: Metadata | None = None,
+) -> Metadata:
+    """The definition of a new table, or one that takes the place of ``replaced`` and keeps its id.
+
+    Args:
+        schema: Its columns.
+        partition_columns: Names ignoring case; the schema's spelling is kept.
+        properties: Table properties; they go before the session's defaults.
+        settings: For those defaults.
+        description: Comment on the table.
+        name: Name in the definition.
+        replaced: The definition that was there.
+
+    Raises:
+        SchemaError: No columns left beside the partition columns, names that Parquet does not take, a partition
+            column that is not there or is of a type that cannot be one.
+        InvalidArgumentError: A column mapping mode that there is not.
+    """
+    configuration = {**settings.default_properties, **(properties or {})}
+    validate_names(schema, column_mapping=mode_of(configuration) != "none")
+    if TableProperties.parse(configuration).enable_change_data_feed:
+        refuse_reserved_names(schema.fields)
+    partitions = tuple(_partition_field(schema, column).name for column in partition_columns)
+    if len({column.lower() for column in partitions}) < len(partitions):
+        raise SchemaError(f"A partition column is named twice: {', '.join(partitions)}.", hint="Name each once.")
+    if schema.fields and len(partitions) == len(schema.fields):
+        raise SchemaError(
+            "Every column is a partition column, and data files need at least one other.", hint="Add a column."
+        )
+    made = Metadata(
+        id=replaced.id if replaced else str(uuid.uuid4()),
+        name=name,
+        description=description,
+        schema_string=schema.to_json(),
+        partition_columns=partitions,
+        configuration=configuration,
+        created_time=time.time_ns() // 1_000_000,
+    )
+    check_identities(schema, partitions)
+    return mapped_metadata(made, replaced, fresh=True)
+
+
+def _partition_field(schema: StructType, column: str) -> StructField:
+    field = schema.field(column)
+    if field is None:
+        raise SchemaError(
+            f"The partition column {column!r} is not among the columns.",
+            hint=f"The columns are: {', '.join(schema.names)}.",
+        )
+    data_type = field.data_type
+    if isinstance(data_type, (StructType, ArrayType, MapType)) or (
+        isinstance(data_type, PrimitiveType) and data_type.name in _PARTITIONABLE_NOT
+    ):
+        raise SchemaError(
+            f"Column {field.name!r} is {data_type}, and a table cannot be partitioned by that.",
+            hint="Partition by a column of a simple type.",
+        )
+    return field
+
+
+def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptions, settings: Settings) -> Metadata:
+    """Definition of a table made by this write: a new one, or one in the place of the old."""
+    old = snapshot.metadata if snapshot else None
+    if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps properties, name and comment
+        partitions = options.partition_by if options.partition_by is not None else _kept_partitions(old, data)
+        made = new_metadata(
+            data,
+            partition_columns=partitions,
+            properties={**(options.properties or {}), MODE: mode_of(old.configuration)},
+            settings=Settings(),
+            replaced=old,
+        )
+        kept = old.replace(schema_string=made.schema_string, partition_columns=made.partition_columns)
+        return mapped_metadata(kept, old, fresh=True)
+    return new_metadata(
+        data,
+        partition_columns=options.partition_by or (),
+        properties=options.properties,
+        settings=settings,
+        description=options.description,
+        replaced=old,
+    )
+
+
+def _kept_partitions(old: Metadata, data: StructType) -> tuple[str, ...]:
+    """An overwriteSchema that says nothing of partitioning keeps it, where the columns are still there."""
+    missing = [column for column in old.partition_columns if data.field(column) is None]
+    if missing:
+        raise InvalidArgumentError(
+            f"The new schema lacks the partition column {', '.join(missing)}, and partitionBy was not called.",
+            hint="Call .partitionBy(...) with the new partitioning.",
+        )
+    return old.partition_columns
+
+
+def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Metadata | None:
+    """The definition with the data's new columns, or None where it stays as it is."""
+    assert snapshot.metadata is not None
+    if not options.merge_schema:
+        check_write_compatible(snapshot.schema, data)
+        return None
+    made = evolved_metadata(snapshot, data)
+    check_write_compatible(parse_schema(made.schema_string), data)
+    return None if made == snapshot.metadata else made
+
+
+def evolved_metadata(snapshot: Snapshot, data: StructType) -> Metadata:
+    """The table's definition with what the data brings: new columns at the end, wider types where they are enabled.
+
+    Args:
+        snapshot: The table.
+        data: Schema of the rows, as ``stored_schema`` gives it.
+
+    Raises:
+        SchemaMismatchError: A column whose types cannot be brought together.
+        SchemaError: A name that cannot be a column's.
+        UnsafeOperationError: A column that would be widened, and that a constraint, a generated column or the
+            partitioning needs as it is.
+
+    Protocol: "Column Mapping", "Type Widening".
+    """
+    old, schema = snapshot.metadata, snapshot.schema
+    assert old is not None
+    merged = merge_schemas(schema, data, allow_widening=snapshot.properties.enable_type_widening)
+    if merged == schema:
+        return old
+    mapped = snapshot.column_mapping_mode != "none"
+    validate_names(merged, column_mapping=mapped)
+    check_columns(merged)
+    if snapshot.properties.enable_change_data_feed:
+        refuse_reserved_names(merged.fields)
+    for field in schema.fields:
+        after = merged.field(field.name)
+        if after is not None and json.dumps(after.to_dict()).count(TYPE_CHANGES) > json.dumps(field.to_dict()).count(
+            TYPE_CHANGES
+        ):
+            refuse_type_change(snapshot, (field.name,))
+    made = old.replace(schema_string=merged.to_json())
+    return mapped_metadata(made, old) if mapped else made
+
+
+def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
+    if options.partition_by is None:
+        return
+    asked = [column.lower() for column in options.partition_by]
+    if asked != [column.lower() for column in snapshot.partition_columns]:
+        raise SchemaMismatchError(
+            f"The table is partitioned by ({', '.join(snapshot.partition_columns)}), "
+            f"and the write asks for ({', '.join(options.partition_by)}).",
+            hint="Leave partitionBy out, or replace the partitioning with mode overwrite and overwriteSchema.",
+        )

@@ -1,0 +1,282 @@
+"""Read the actions and columns of one complete checkpoint: classic, multi-part, or V2 with or without sidecars.
+
+::
+
+    CheckpointFiles --> parts and sidecars (footers only) --> protocol, metadata, txn, domains   eagerly
+                                                          --> core columns of the adds           on first use, kept
+                                                          --> statistics, tombstones             on demand, by row
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from pydelta.errors import LogCorruptedError
+from pydelta.log.checkpoint.parquet_rows import ParquetRows, plain, struct_fields
+from pydelta.log.checkpoint.stats_text import struct_stats_to_json
+from pydelta.log.checkpoint.stats_typed import Leaf, read_typed_stats
+from pydelta.log.columns import ADD_FIELDS, REMOVE_FIELDS, TOMBSTONE_SCHEMA, add_frame, core_schema, remove_frame
+from pydelta.log.segment import CheckpointFiles
+from pydelta.protocol.actions import (
+    Action,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    Sidecar,
+    decode_action,
+    decode_commit,
+)  # fmt: skip
+from pydelta.protocol.paths import SIDECAR_DIR
+from pydelta.protocol.stats import parse_stats_columns
+from pydelta.storage.interface import Store
+from pydelta.storage.whole import read_listed
+
+__all__ = ["Checkpoint", "read_checkpoint"]
+
+_STATE_KINDS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
+_ADD_REST: Final = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
+_ROW_BITS: Final = 40
+
+
+class Checkpoint:
+    """The state at a checkpoint's version.
+
+    Args:
+        version: Its version.
+        parts: The Parquet files that can hold file actions.
+        state: Protocol, metadata, set-transactions and domain metadata.
+        inline: File actions of a JSON checkpoint.
+        sidecar_names: Names in ``_sidecars`` of the files that it points to.
+        name: Path of its first file, for messages.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: int,
+        name: str,
+        parts: Sequence[ParquetRows],
+        state: Sequence[Action],
+        inline: Sequence[AddFile | RemoveFile] = (),
+        sidecar_names: Sequence[str] = (),
+    ) -> None:
+        self.version = version
+        self.name = name
+        self.parts = tuple(parts)
+        self.state = tuple(state)
+        self.inline = tuple(inline)
+        self.sidecar_names = tuple(sidecar_names)
+        self._lock = threading.Lock()
+        self._cores: dict[tuple[str, ...], pl.DataFrame] = {}
+        self._tombstones: pl.DataFrame | None = None
+
+    def core(self, partition_names: Sequence[str]) -> pl.DataFrame:
+        """Return core columns of all adds in the Parquet files. Read once for each set of partition columns.
+
+        Raises:
+            LogCorruptedError: A file is damaged.
+        """
+        key = tuple(partition_names)
+        with self._lock:
+            found = self._cores.get(key)
+            if found is None:
+                frames = list(self.core_batches(partition_names))
+                found = pl.concat(frames) if frames else pl.DataFrame(schema=core_schema(partition_names))
+                self._cores = {key: found}
+            return found
+
+    def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Return ``core`` in parts that are not kept."""
+        fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
+        for number, part in enumerate(self.parts):
+            for rows, structs in part.structs("add", fields):
+                yield add_frame(structs, _locators(number, rows), partition_names)
+
+    def tombstone_batches(self) -> Iterator[pl.DataFrame]:
+        """Return ``tombstones`` in parts that are not kept."""
+        for number, part in enumerate(self.parts):
+            for rows, structs in part.structs("remove", REMOVE_FIELDS):
+                yield remove_frame(structs, _locators(number, rows))
+
+    def tombstones(self) -> pl.DataFrame:
+        """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
+        with self._lock:
+            if self._tombstones is None:
+                frames = list(self.tombstone_batches())
+                self._tombstones = pl.concat(frames) if frames else pl.DataFrame(schema=TOMBSTONE_SCHEMA)
+            return self._tombstones
+
+    def stats(self, locators: npt.NDArray[np.uint64]) -> pl.Series:
+        """Read statistics of some rows as JSON text, in their order: ``stats``, else ``stats_parsed``."""
+        result: list[pl.Series] = []
+        order: list[npt.NDArray[np.int64]] = []
+        for part, rows, positions in self._by_part(locators):
+            text = _part_stats(part, rows)
+            result.append(text)
+            order.append(positions)
+        if not result:
+            return pl.Series("stats", [], dtype=pl.String)
+        position = np.concatenate(order)
+        return pl.concat(result)[np.argsort(position)].alias("stats")
+
+    def stats_columns(self, locators: npt.NDArray[np.uint64], leaves: Sequence[Leaf]) -> pl.DataFrame:
+        """Return typed statistics of some rows, in their order; columns as ``parse_stats_columns``.
+
+        Read from ``stats_parsed`` where it has the columns; texts are read for the other rows only.
+        """
+        frames: list[pl.DataFrame] = []
+        order: list[npt.NDArray[np.int64]] = []
+        for part, rows, positions in self._by_part(locators):
+            typed = read_typed_stats(part, rows, leaves)
+            if typed is None:
+                frames.append(parse_stats_columns(_part_stats(part, rows), leaves))
+                order.append(positions)
+                continue
+            unknown = typed["numRecords"].is_null().to_numpy()
+            frames.append(typed.filter(~unknown))
+            order.append(positions[~unknown])
+            if unknown.any():
+                frames.append(parse_stats_columns(_part_stats(part, rows[unknown]), leaves))
+                order.append(positions[unknown])
+        if not frames:
+            return parse_stats_columns(pl.Series("stats", [], dtype=pl.String), leaves)
+        position = np.concatenate(order)
+        return pl.concat(frames, how="vertical_relaxed")[np.argsort(position)]
+
+    def adds(self, locators: npt.NDArray[np.uint64]) -> list[AddFile]:
+        """Read whole ``add`` actions of some rows, in their order, without statistics."""
+        found: list[tuple[int, AddFile]] = []
+        for part, rows, positions in self._by_part(locators):
+            present = [name for name in _ADD_REST if part.has("add", name)]
+            fields = ["path", "partitionValues", "size", "modificationTime", *present]
+            for at, structs in part.take("add", fields, rows):
+                for index, value in zip(at, structs.to_pylist(), strict=True):
+                    body = plain(value) | {"dataChange": True}
+                    body.setdefault("partitionValues", {})
+                    found.append((int(positions[index]), msgspec.convert(body, AddFile, strict=False)))
+        found.sort(key=lambda pair: pair[0])
+        return [add for _, add in found]
+
+    def integers(self, locators: npt.NDArray[np.uint64], fields: Sequence[str]) -> pl.DataFrame:
+        """Read whole-number fields of the ``add`` of some rows, in their order; null where there is none."""
+        frames: list[pl.DataFrame] = []
+        order: list[npt.NDArray[np.int64]] = []
+        schema = dict.fromkeys(fields, pl.Int64())
+        for part, rows, positions in self._by_part(locators):
+            present = [name for name in fields if part.has("add", name)]
+            pieces = part.take("add", present, rows) if present else iter([(np.arange(len(rows)), None)])
+            for at, structs in pieces:
+                children = {} if structs is None else struct_fields(structs)
+                nothing = pl.repeat(None, len(at), dtype=pl.Int64, eager=True)
+                columns = [
+                    pl.Series(name, children[name].cast(pa.int64())) if name in children else nothing.alias(name)
+                    for name in fields
+                ]
+                frames.append(pl.DataFrame(columns, schema=schema))
+                order.append(positions[at])
+        if not frames:
+            return pl.DataFrame(schema=schema)
+        return pl.concat(frames)[np.argsort(np.concatenate(order))]
+
+    def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Tell which of ascending locators lie in a part, as row indexes in it."""
+        low, high = np.searchsorted(locators, [np.uint64(part << _ROW_BITS), np.uint64((part + 1) << _ROW_BITS)])
+        return (locators[low:high] - np.uint64(part << _ROW_BITS)).astype(np.int64)
+
+    def _by_part(
+        self, locators: npt.NDArray[np.uint64]
+    ) -> Iterator[tuple[ParquetRows, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Each part that is concerned, the ascending rows in it, and where in ``locators`` they stand."""
+        order = np.argsort(locators, kind="stable")
+        ordered = locators[order]
+        numbers = (ordered >> np.uint64(_ROW_BITS)).astype(np.int64)
+        rows = (ordered & np.uint64((1 << _ROW_BITS) - 1)).astype(np.int64)
+        for number in np.unique(numbers):
+            low, high = np.searchsorted(numbers, [number, number + 1])
+            yield self.parts[int(number)], rows[low:high], order[low:high]
+
+
+def _locators(part: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    return rows.astype(np.uint64) | np.uint64(part << _ROW_BITS)
+
+
+def _part_stats(part: ParquetRows, rows: npt.NDArray[np.int64]) -> pl.Series:
+    text = pl.repeat(None, len(rows), dtype=pl.String, eager=True)
+    if part.has("add", "stats"):
+        pieces: list[Any] = []
+        for _, structs in part.take("add", ["stats"], rows):
+            pieces.append(struct_fields(structs)["stats"])
+        series = pl.from_arrow(pa.chunked_array(pieces, type=pieces[0].type)) if pieces else text
+        assert isinstance(series, pl.Series)
+        text = series.cast(pl.String)
+    absent = np.flatnonzero(text.is_null().to_numpy()).astype(np.int64)
+    if len(absent) and part.has("add", "stats_parsed"):
+        parsed = [
+            struct_stats_to_json(struct_fields(structs)["stats_parsed"])
+            for _, structs in part.take("add", ["stats_parsed"], rows[absent])
+        ]
+        if parsed:
+            text = text.scatter(absent, pl.concat(parsed))
+    return text
+
+
+def read_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+    """Open a checkpoint and read what is not about files.
+
+    Raises:
+        LogCorruptedError: A file of it (a sidecar included) is missing, truncated or no checkpoint.
+
+    Protocol: "Checkpoints", "V2 Spec", "Sidecar Files".
+    """
+    parts: list[ParquetRows] = []
+    state: list[Action] = []
+    inline: list[AddFile | RemoveFile] = []
+    sidecars: list[Sidecar] = []
+    for info in files.files:
+        if info.path.endswith(".json"):
+            actions: Sequence[Action] = decode_commit(read_listed(store, info), source=info.path)
+        else:
+            part = ParquetRows(store, info.path, info.size)
+            parts.append(part)
+            actions = _state_actions(part)
+        for action in actions:
+            if isinstance(action, Sidecar):
+                sidecars.append(action)
+            elif isinstance(action, (AddFile, RemoveFile)):
+                inline.append(action)
+            elif isinstance(action, (Protocol, Metadata, SetTransaction, DomainMetadata)):
+                state.append(action)
+    names = [unquote(sidecar.path).rsplit("/", 1)[-1] for sidecar in sidecars]
+    for name, sidecar in zip(names, sidecars, strict=True):
+        parts.append(ParquetRows(store, f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes))
+    return Checkpoint(
+        version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecar_names=names
+    )
+
+
+def _state_actions(part: ParquetRows) -> list[Action]:
+    actions: list[Action] = []
+    for kind in _STATE_KINDS:
+        for body in part.objects(kind):
+            try:
+                action = decode_action({kind: body})
+            except msgspec.ValidationError as error:
+                raise LogCorruptedError(
+                    f"{part.path} holds a {kind} action that is not valid: {error}",
+                    hint="Restore the checkpoint from a backup of _delta_log.",
+                ) from error
+            if action is not None:
+                actions.append(action)
+    return actions

@@ -1,0 +1,342 @@
+"""Write a checkpoint of a snapshot, read it back, compare it, and only then point ``_last_checkpoint`` at it.
+
+::
+
+    classic:  N.checkpoint.parquet            state rows, adds, removes
+    v2:       N.checkpoint.<uuid>.parquet     state rows, sidecar rows --> _sidecars/<uuid>.parquet  adds, removes
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pydelta.errors import LogCorruptedError, StorageError
+from pydelta.log.checkpoint.hint import HINT_PATH, CheckpointHint, encode_hint, read_hint
+from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
+from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
+from pydelta.log.replay import State, apply_actions
+from pydelta.log.segment import CheckpointFiles, read_listing
+from pydelta.log.snapshot import Snapshot
+from pydelta.protocol.actions import action_to_dict
+from pydelta.protocol.features import supports
+from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, checkpoint_file, v2_checkpoint_file
+from pydelta.storage.interface import Store
+
+__all__ = ["CheckpointResult", "write_checkpoint"]
+
+SIDECAR_ACTIONS: Final = 500_000
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointResult:
+    """What was written.
+
+    Args:
+        version: Of the snapshot.
+        name: Path of the checkpoint's main file.
+        num_actions: Rows in all files.
+        num_adds: Live files.
+        num_removes: Tombstones kept.
+        size_bytes: Of all files.
+        sidecars: Paths of the sidecar files.
+    """
+
+    version: int
+    name: str
+    num_actions: int
+    num_adds: int
+    num_removes: int
+    size_bytes: int
+    sidecars: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """Counts while rows go out."""
+
+    adds: int = 0
+    removes: int = 0
+    main: str | None = None
+    """The file that makes a checkpoint of it, from when it may be there."""
+    sidecars: list[str] = field(default_factory=list)
+
+
+def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = None) -> CheckpointResult:
+    """Write the checkpoint of a snapshot; memory use does not grow with the number of files beyond the core columns.
+
+    Args:
+        store: Bound to the table's root.
+        snapshot: Any version from 0 on.
+        now_ms: The clock, epoch milliseconds, for the expiry of tombstones; None for now.
+
+    Raises:
+        LogCorruptedError: What was read back differs from the snapshot. The files written are deleted again.
+        StorageError: The store failed, and ``_last_checkpoint`` is as it was. A checkpoint that may be there is left
+            alone: it is whole, and another process may have cleaned the log up behind it by now.
+
+    Protocol: "Checkpoints", "Last Checkpoint File".
+    """
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    existing = _existing(store, snapshot)
+    if existing is not None:
+        _point_at(store, existing)
+        return existing
+    rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
+    tally = _Tally()
+    try:
+        if _is_v2(snapshot):
+            result = _write_v2(store, snapshot, rows, tally, now)
+        else:
+            result = _write_classic(store, snapshot, rows, tally)
+        _verify(store, snapshot, result.name, num_removes=result.num_removes)
+    except BaseException as error:
+        if tally.main is None or isinstance(error, LogCorruptedError):
+            _discard(store, tally)
+        raise
+    _point_at(store, result)
+    return result
+
+
+def _discard(store: Store, tally: _Tally) -> None:
+    """Delete what is no checkpoint; its sidecars only once nothing names them. Failing must not hide why."""
+    with suppress(StorageError):
+        if tally.main is not None and store.delete_many([tally.main]).failed:
+            return
+        if tally.sidecars:
+            store.delete_many(tally.sidecars)
+
+
+def _is_v2(snapshot: Snapshot) -> bool:
+    protocol = snapshot.protocol
+    policy = snapshot.properties.checkpoint_policy
+    return policy == "v2" and protocol is not None and supports(protocol, "v2Checkpoint")
+
+
+def _state_rows(state: State) -> list[tuple[str, dict[str, Any]]]:
+    actions = [state.protocol, state.metadata, *state.set_transactions.values(), *state.domain_metadata.values()]
+    return [pair for action in actions if action is not None for pair in action_to_dict(action).items()]
+
+
+def _state_table(rows: Sequence[tuple[str, Mapping[str, Any]]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([{kind: _for_arrow(body)} for kind, body in rows], schema=schema)
+
+
+def _for_arrow(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps as lists of pairs, which is what Arrow takes for them."""
+    result: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in ("configuration", "options", "tags") and isinstance(value, dict):
+            result[name] = list(value.items())
+        elif isinstance(value, dict):
+            result[name] = _for_arrow(value)
+        else:
+            result[name] = value
+    return result
+
+
+def _file_tables(rows: FileRows, schema: pa.Schema, tally: _Tally) -> Iterator[pa.Table]:
+    """Tables of the whole schema, each with adds or removes alone."""
+    for kind, arrays in (("add", rows.adds()), ("remove", rows.removes())):
+        for array in arrays:
+            columns = [
+                array if name == kind else pa.nulls(len(array), schema.field(name).type) for name in schema.names
+            ]
+            if kind == "add":
+                tally.adds += len(array)
+            else:
+                tally.removes += len(array)
+            yield pa.Table.from_arrays(columns, schema=schema)
+
+
+class _ParquetOut:
+    """One Parquet file through a store's writer: it appears whole at ``close`` or not at all."""
+
+    def __init__(self, store: Store, path: str, schema: pa.Schema) -> None:
+        self._stream: BinaryIO = store.open_writer(path)
+        self._writer = pq.ParquetWriter(self._stream, schema, compression="snappy")
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._stream.close()
+
+    def abort(self) -> None:
+        self._writer.is_open = False  # else it writes a footer when it is collected
+        abort = getattr(self._stream, "abort", None)
+        if abort is not None:
+            abort()
+
+
+def _write_file(store: Store, path: str, schema: pa.Schema, tables: Iterator[pa.Table], tally: _Tally) -> None:
+    out = _ParquetOut(store, path, schema)
+    try:
+        for table in tables:
+            out.write(table)
+        tally.main = path
+        out.close()
+    except BaseException:
+        out.abort()
+        raise
+
+
+def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally) -> CheckpointResult:
+    state = _state_rows(snapshot.state)
+    types = {kind: STATE_TYPES[kind] for kind in ("txn", "metaData", "protocol", "domainMetadata")}
+    schema = pa.schema(list((rows.types() | types).items()))
+    path = f"{LOG_DIR}/{checkpoint_file(snapshot.version)}"
+
+    def tables() -> Iterator[pa.Table]:
+        yield _state_table(state, schema)
+        yield from _file_tables(rows, schema, tally)
+
+    _write_file(store, path, schema, tables(), tally)
+    return CheckpointResult(
+        version=snapshot.version,
+        name=path,
+        num_actions=len(state) + tally.adds + tally.removes,
+        num_adds=tally.adds,
+        num_removes=tally.removes,
+        size_bytes=_size(store, path),
+    )
+
+
+def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, now_ms: int) -> CheckpointResult:
+    schema = pa.schema(list(rows.types().items()))
+    sidecars: list[dict[str, Any]] = []
+    tables = _file_tables(rows, schema, tally)
+    following = next(tables, pa.Table.from_pylist([], schema=schema))
+    while following is not None:
+        name = f"{uuid.uuid4()}.parquet"
+        path = f"{SIDECAR_DIR}/{name}"
+        tally.sidecars.append(path)
+        out = _ParquetOut(store, path, schema)
+        written = 0
+        try:
+            while following is not None and written < SIDECAR_ACTIONS:
+                out.write(following)
+                written += following.num_rows
+                following = next(tables, None)
+            out.close()
+        except BaseException:
+            out.abort()
+            raise
+        sidecars.append({"path": name, "sizeInBytes": _size(store, path), "modificationTime": now_ms})
+    state: list[tuple[str, Mapping[str, Any]]] = [("checkpointMetadata", {"version": snapshot.version})]
+    state += _state_rows(snapshot.state)
+    state += [("sidecar", body) for body in sidecars]
+    main = pa.schema(list(STATE_TYPES.items()))
+    path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
+    _write_file(store, path, main, iter([_state_table(state, main)]), tally)
+    return CheckpointResult(
+        version=snapshot.version,
+        name=path,
+        num_actions=len(state) + tally.adds + tally.removes,
+        num_adds=tally.adds,
+        num_removes=tally.removes,
+        size_bytes=_size(store, path) + sum(body["sizeInBytes"] for body in sidecars),
+        sidecars=tuple(tally.sidecars),
+    )
+
+
+def _size(store: Store, path: str) -> int:
+    info = store.head(path)
+    if info is None:
+        raise LogCorruptedError(
+            f"{path} disappeared right after it was written.",
+            hint="Another process cleans up this log, or the store loses writes: check it before trusting it.",
+        )
+    return info.size
+
+
+def _existing(store: Store, snapshot: Snapshot) -> CheckpointResult | None:
+    """A classic checkpoint of the version that is there already and is right: it is never written over.
+
+    What replaces it could fail to verify, and the commits before it may be gone.
+    """
+    path = f"{LOG_DIR}/{checkpoint_file(snapshot.version)}"
+    info = store.head(path)
+    if info is None or _is_v2(snapshot):
+        return None
+    try:
+        found = _verify(store, snapshot, path)
+    except LogCorruptedError as error:
+        _logger.warning("%s is written anew: %s", path, error.message, extra={"table": snapshot.table_uri})
+        return None
+    num_removes = found.tombstones().height
+    return CheckpointResult(
+        version=snapshot.version,
+        name=path,
+        num_actions=len(found.state) + snapshot.num_files + num_removes,
+        num_adds=snapshot.num_files,
+        num_removes=num_removes,
+        size_bytes=info.size,
+    )
+
+
+def _verify(store: Store, snapshot: Snapshot, name: str, *, num_removes: int | None = None) -> Checkpoint:
+    """Read a checkpoint from the store and compare state, number and bytes of files, and tombstones.
+
+    Raises:
+        LogCorruptedError: It cannot be read, or holds something else than the snapshot; says what.
+    """
+    info = store.head(name)
+    files: Sequence[CheckpointFiles] = read_listing([info]).checkpoints if info is not None else ()
+    if not files:
+        raise _differs(snapshot, name, "number of files of it", 1, 0)
+    found = read_checkpoint(store, files[0])
+    state = apply_actions(State(), found.state)
+    expected = snapshot.state
+    for part in ("protocol", "metadata", "set_transactions", "domain_metadata"):
+        if getattr(state, part) != getattr(expected, part):
+            raise _differs(snapshot, name, part, getattr(expected, part), getattr(state, part))
+    core = found.core(())
+    for what, meant, read in (
+        ("number of live files", snapshot.num_files, core.height),
+        ("bytes of live files", snapshot.size_bytes, int(core["size"].sum())),
+        ("number of tombstones", num_removes, found.tombstones().height),
+    ):
+        if meant is not None and meant != read:
+            raise _differs(snapshot, name, what, meant, read)
+    return found
+
+
+def _differs(snapshot: Snapshot, name: str, what: str, meant: object, read: object) -> LogCorruptedError:
+    return LogCorruptedError(
+        f"The checkpoint {name} does not read back correctly: {what} should be {meant}, found {read}.",
+        hint="It is not used and the table is as it was. Check the store, and report this with the log's files.",
+        version=snapshot.version,
+    )
+
+
+def _point_at(store: Store, result: CheckpointResult) -> None:
+    """Put ``_last_checkpoint``, unless it already names a newer checkpoint. A failure costs a listing, no more."""
+    known = read_hint(store)
+    if known is not None and known.version > result.version and _exists(store, known.version):
+        return
+    hint = CheckpointHint(
+        version=result.version,
+        size=result.num_actions,
+        size_in_bytes=result.size_bytes,
+        num_of_add_files=result.num_adds,
+    )
+    store.put(HINT_PATH, encode_hint(hint))
+
+
+def _exists(store: Store, version: int) -> bool:
+    try:
+        listed = store.list_from(f"{version:020d}", prefix=LOG_DIR)
+        return any(checkpoint.version == version for checkpoint in read_listing(listed).checkpoints)
+    except StorageError:
+        return False

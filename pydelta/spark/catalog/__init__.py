@@ -1,0 +1,1 @@
+"""Find tables by name, and keep their entries in the session's catalog."""

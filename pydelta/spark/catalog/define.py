@@ -1,0 +1,223 @@
+"""Define a table: commit it to its log and make its entry in the catalog.
+
+::
+
+                      no entry, no table     no entry, a table at the location     an entry
+    CREATE            both are made          the entry, if the columns agree       refused
+    … IF NOT EXISTS   both are made          the entry, if the columns agree       left as it is
+    REPLACE           refused                refused                               new definition, entry follows
+    CREATE OR REPLACE both are made          new definition, entry made            new definition, entry follows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.errors import (
+    DeltaEnvironmentError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    error_context,
+)
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.spark.catalog.entries import create_entry, name_of, session_identifier
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.catalog.objects import default_place
+from pydelta.spark.change.rules import check_definition
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, settings_of
+from pydelta.storage.uris import normalize_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["define_table", "enter"]
+
+
+def define_table(
+    spark: SparkSession,
+    parts: Sequence[str] | None,
+    definition: TableDefinition,
+    *,
+    mode: CreateMode,
+    location: str | None = None,
+) -> DeltaLog:
+    """Create or replace a table.
+
+    Args:
+        spark: The session.
+        parts: Its name; None for a table that has a location alone. ``("delta", path)`` is a location too.
+        definition: What it is to be; no columns stand for those of the table at the location.
+        mode: What to do in each case.
+        location: Where its files go; None for the place that the catalog gives, where DROP TABLE deletes them.
+
+    Returns:
+        Its log.
+
+    Raises:
+        TableAlreadyExistsError: The name is taken, or so is the place that the catalog gives.
+        TableNotFoundError: Nothing to replace; no columns and no table at the location.
+        SchemaMismatchError, InvalidArgumentError: The table at the location is another one than the one described.
+        BindError, ParseError: A generation expression, default or constraint that does not resolve.
+        DeltaEnvironmentError: The table was made and the catalog refused its entry.
+    """
+    entry = look_up(spark, tuple(parts)) if parts is not None else None
+    if isinstance(entry, DeltaEntry) and entry.by_path:
+        if location is not None and normalize_uri(location) != normalize_uri(entry.location):
+            raise InvalidArgumentError(
+                f"The table is named by its path {entry.location!r}, but location says {location!r}.",
+                hint="Give one of the two.",
+            )
+        parts, location, entry = None, entry.location, None
+    replaces = mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
+    if parts is not None:
+        if _is_taken(spark, parts, entry, replaces=replaces):
+            if mode is CreateMode.CREATE_IF_NOT_EXISTS:
+                assert isinstance(entry, DeltaEntry)
+                return log_for_path(spark, entry.location)
+            raise TableAlreadyExistsError(
+                f"{name_of(parts)} exists already.",
+                hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose "
+                "another name.",
+            )
+        if mode is CreateMode.REPLACE and entry is None:
+            raise TableNotFoundError(
+                f"There is no table {name_of(parts)} to replace.", hint="Say CREATE OR REPLACE (createOrReplace)."
+            )
+    elif location is None:
+        raise InvalidArgumentError(
+            "A new table needs a location or a name.", hint="Call .location(path) or .tableName(name)."
+        )
+    place, managed = _place(spark, parts, entry if isinstance(entry, DeltaEntry) else None, location)
+    log = log_for_path(spark, place)
+    with error_context(table=log.uri):
+        before = log.update()
+        if before.version >= 0 and parts is not None and not replaces:
+            if managed:
+                raise TableAlreadyExistsError(
+                    f"There is a Delta table at {log.uri} already, where the catalog puts {name_of(parts)}, and no "
+                    "entry names it.",
+                    hint="Give it a name with an explicit location, which DROP TABLE then leaves alone; or remove it.",
+                )
+            _refuse_another(before, definition)
+        elif before.version < 0 and not definition.schema.fields and location is not None:
+            raise TableNotFoundError(
+                f"There is no Delta table at {log.uri}, and no columns were given for a new one.",
+                hint="Give the columns, or the location of a table.",
+            )
+        else:
+            check_definition(spark, definition.schema, definition.properties)
+            result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed)
+            if result.committed is not None:
+                SparkEngine(spark).committed(result.committed.snapshot)
+    if parts is not None:
+        enter(spark, parts, log.update(), managed=managed, replace=replaces)
+    return log
+
+
+def enter(
+    spark: SparkSession, parts: Sequence[str], snapshot: Snapshot, *, managed: bool | None, replace: bool = False
+) -> None:
+    """Make the entry of a table that was just made, or let an older one follow.
+
+    Raises:
+        TableAlreadyExistsError: The name was taken meanwhile, by a table at another place.
+        DeltaEnvironmentError: The catalog refused; it says what to do, since the table is there.
+    """
+    try:
+        create_entry(spark, parts, snapshot, managed=managed, replace=replace)
+        now = look_up(spark, tuple(parts))
+    except (Py4JError, PySparkException) as error:
+        raise DeltaEnvironmentError(
+            f"The table was made at {snapshot.table_uri}, and the catalog refused its entry {name_of(parts)}: "
+            f"{_cause(error)}",
+            hint=f"When the catalog works again: CREATE TABLE {name_of(parts)} USING delta LOCATION "
+            f"'{snapshot.table_uri}'.",
+            table=snapshot.table_uri,
+        ) from error
+    if isinstance(now, DeltaEntry) and normalize_uri(now.location) != normalize_uri(snapshot.table_uri):
+        raise TableAlreadyExistsError(
+            f"{name_of(parts)} was made by another session meanwhile, at {now.location}.",
+            hint=f"The table made here is at {snapshot.table_uri}; give it another name.",
+            table=snapshot.table_uri,
+        )
+
+
+def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, replaces: bool) -> bool:
+    """Whether a Delta table has the name, and is not to be replaced.
+
+    Raises:
+        TableAlreadyExistsError: Something else has the name.
+    """
+    if isinstance(entry, DeltaEntry):
+        if entry.twin:
+            raise TableAlreadyExistsError(
+                f"{name_of(parts)} is what Trino and Presto read of the Delta table at {entry.location}.",
+                hint="Choose another name; the twin belongs to catalog_sync.",
+            )
+        return not replaces
+    jvm = Jvm.of(spark)
+    permanent = isinstance(entry, ViewEntry) and len(entry.qualifier) == 3
+    if permanent or jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
+        raise TableAlreadyExistsError(
+            f"{name_of(parts)} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+        )
+    return False
+
+
+def _place(
+    spark: SparkSession, parts: Sequence[str] | None, entry: DeltaEntry | None, location: str | None
+) -> tuple[str, bool]:
+    """Where the files go, and whether the catalog owns them."""
+    jvm = Jvm.of(spark)
+    if entry is not None:
+        if location is not None and normalize_uri(jvm.qualify(location)) != normalize_uri(entry.location):
+            raise UnsafeOperationError(
+                f"{name_of(parts or ())} is at {entry.location}, but the new definition says {location}.",
+                hint="Leave the location out, or drop the table first: its files stay where it is external.",
+                table=entry.location,
+            )
+        return entry.location, entry.managed
+    if location is not None:
+        return jvm.qualify(location), False
+    assert parts is not None
+    return default_place(jvm, session_identifier(jvm, parts)), True
+
+
+def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
+    """Nothing, when a definition is that of the table that is there or says less."""
+    assert there.metadata is not None
+    schema, partition_columns = definition.schema, definition.partition_columns
+    old = [(item.name.lower(), item.data_type, item.nullable) for item in there.schema.fields]
+    new = [(item.name.lower(), item.data_type, item.nullable) for item in schema.fields]
+    partitions = [name.lower() for name in partition_columns]
+    if schema.fields and (old != new or partitions != [name.lower() for name in there.partition_columns]):
+        raise SchemaMismatchError(
+            f"The Delta table at {there.table_uri} has other columns than the ones given.\n"
+            f"Its columns (partitioned by {list(there.partition_columns)}):\n{there.schema.tree()}\n"
+            f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
+            hint="Leave the columns out to take the table as it is, or give the ones that it has.",
+        )
+    other = {
+        key: value for key, value in definition.properties.items() if there.metadata.configuration.get(key) != value
+    }
+    if other:
+        raise InvalidArgumentError(
+            f"The Delta table at {there.table_uri} does not have {', '.join(f'{k}={v}' for k, v in other.items())}.",
+            hint="Leave the properties out, and set them afterwards with ALTER TABLE … SET TBLPROPERTIES.",
+        )
+
+
+def _cause(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage()) if java is not None else str(error)
+    return text.strip().split("\n", 1)[0]

@@ -1,0 +1,1 @@
+"""Bind and run DELETE, UPDATE and MERGE in Spark."""

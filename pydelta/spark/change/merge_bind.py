@@ -1,0 +1,220 @@
+"""Resolve the condition and clauses of a merge once, before any row is read.
+
+::
+
+    table's rows x source's rows     the condition, WHEN MATCHED
+    source's rows                    WHEN NOT MATCHED
+    table's rows                     WHEN NOT MATCHED BY SOURCE
+
+What comes out refers to columns by their ids: those of the source stay as they are, and ``TableColumns`` gives them to
+each later scan of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
+from pydelta.commands.engine import Assignments
+from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.protocol.types import StructType
+from pydelta.spark.change.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
+from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BoundClause", "BoundMerge", "bind_merge", "bind_pairing", "qualified"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundClause:
+    """A clause whose expressions were resolved.
+
+    Args:
+        clause: As the user has it.
+        condition: None for all rows of its kind.
+        values: What it sets; None for DELETE.
+    """
+
+    clause: MergeClause
+    condition: BoundExpression | None
+    values: BoundAssignments | None
+
+    @property
+    def sets(self) -> frozenset[str]:
+        """Names of the columns that it sets."""
+        return frozenset() if self.values is None else self.values.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundMerge:
+    """A merge whose expressions were resolved.
+
+    Args:
+        condition: Which row of the table goes with which row of the source.
+        clauses: In their order.
+        columns: The table's columns that any of it reads.
+    """
+
+    condition: BoundExpression
+    clauses: tuple[BoundClause, ...]
+    columns: TableColumns
+
+    def numbers(self, *, on: ClauseOn | None = None, action: ClauseAction | None = None) -> list[int]:
+        """Places of the clauses of a kind."""
+        return [
+            number
+            for number, item in enumerate(self.clauses)
+            if on in (None, item.clause.on) and action in (None, item.clause.action)
+        ]
+
+    def first_of(self, on: ClauseOn) -> Column:
+        """Number of the first clause of a kind whose condition is true; null without one."""
+        chosen = F.lit(None).cast("int")
+        for number in reversed(self.numbers(on=on)):
+            condition = self.clauses[number].condition
+            holds = F.lit(True) if condition is None else condition.column
+            chosen = F.when(holds, F.lit(number)).otherwise(chosen)
+        return chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Binder:
+    moment: Moment
+    table: DataFrame
+    source: DataFrame
+    schema: StructType
+    alias: str
+    source_alias: str
+
+    def condition(self, frame: DataFrame, column: Column, what: str) -> BoundExpression:
+        return bind_pairing(self.moment, frame, column, what, aliases="give table and source an alias")
+
+    def clause(self, clause: MergeClause, frame: DataFrame) -> BoundClause:
+        where = f"{clause.on.value} {clause.action.value.upper()}"
+        condition = None
+        if clause.condition is not None:
+            what = f"The condition of {where}"
+            condition = self.condition(frame, to_column(clause.condition, what), what)
+        if clause.action is ClauseAction.DELETE:
+            return BoundClause(clause=clause, condition=condition, values=None)
+        given = self.same_names() if clause.assignments is None else clause.assignments
+        inserts = clause.on is ClauseOn.NOT_MATCHED
+        values = bind_assignments(
+            frame.sparkSession,
+            self.schema,
+            given,
+            frame,
+            moment=self.moment,
+            qualifiers=[self.alias],
+            where=where,
+            inserts=inserts,
+        )
+        refuse_numbered(self.schema, values.columns, inserts=inserts)
+        return BoundClause(clause=clause, condition=condition, values=values)
+
+    def same_names(self) -> Assignments:
+        """Each column of the table from that of its name in the source; one of the very same spelling comes first."""
+        known = {name.lower(): name for name in self.source.columns} | {name: name for name in self.source.columns}
+        found = {field.name: known.get(field.name, known.get(field.name.lower())) for field in self.schema.fields}
+        return [(_quoted(own), qualified(self.source_alias, its)) for own, its in found.items() if its is not None]
+
+
+def bind_merge(
+    moment: Moment,
+    table: DataFrame,
+    source: DataFrame,
+    condition: Any,
+    clauses: Sequence[MergeClause],
+    *,
+    schema: StructType,
+    alias: str,
+    source_alias: str,
+) -> BoundMerge:
+    """Resolve a merge.
+
+    Args:
+        moment: The command's.
+        table: A scan of the table under ``alias``.
+        source: The source under ``source_alias``. It is not run.
+        condition: SQL text or a Column.
+        clauses: In their order.
+        schema: The table's, as it is afterwards.
+        alias: Name by which conditions and values may qualify the table.
+        source_alias: Likewise.
+
+    Raises:
+        ParseError, BindError: A condition or value that does not fit.
+        InvalidArgumentError: One that is not deterministic or holds a subquery; a column that is set twice.
+        SchemaMismatchError: A value of a type that its column cannot hold.
+        UnsafeOperationError: An identity column is set.
+    """
+    binder = _Binder(moment=moment, table=table, source=source, schema=schema, alias=alias, source_alias=source_alias)
+    both = table.join(source)
+    pairs = binder.condition(both, to_column(condition, "The condition of a merge"), "The merge condition")
+    frames = {ClauseOn.MATCHED: both, ClauseOn.NOT_MATCHED: source, ClauseOn.NOT_MATCHED_BY_SOURCE: table}
+    bound = tuple(binder.clause(clause, frames[clause.on]) for clause in clauses)
+    columns = TableColumns(table)
+    columns.used_in(pairs)
+    for item in bound:
+        columns.used_in(
+            *([item.condition] if item.condition else ()), *(item.values.expressions if item.values else ())
+        )
+    return BoundMerge(condition=pairs, clauses=bound, columns=columns)
+
+
+def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *, aliases: str) -> BoundExpression:
+    """Resolve a condition over rows of the table, of a source, or of both.
+
+    Args:
+        moment: The command's.
+        frame: The rows. They are not read.
+        column: As the user wrote it.
+        what: What it is, for messages.
+        aliases: What helps where table and source have a column of the same name.
+
+    Raises:
+        ParseError, BindError: It does not fit.
+        InvalidArgumentError: It is not deterministic or holds a subquery.
+    """
+    try:
+        bound = bind_condition(moment, frame, column)
+    except ParseException as error:
+        raise ParseError(
+            f"{what} does not parse: {_first_line(error)}",
+            hint="Write it as in a WHERE clause, without the word WHERE.",
+        ) from error
+    except AnalysisException as error:
+        shown = [item for item in frame.columns if not item.startswith("__pydelta")]
+        raise BindError(
+            f"{what} does not fit: {_first_line(error)}",
+            hint=f"The columns there are: {', '.join(shown)}. Where both have one, {aliases}.",
+        ) from error
+    if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
+        raise InvalidArgumentError(f"{what} holds a subquery.", hint="Join its result into the source first.")
+    if not bound.expression.deterministic():
+        raise InvalidArgumentError(
+            f"{what} is not deterministic: {bound.sql}.", hint="Compute such a value into a source column."
+        )
+    return bound
+
+
+def _quoted(text: str) -> str:
+    return "`" + text.replace("`", "``") + "`"
+
+
+def qualified(alias: str, column: str) -> Column:
+    """A column by its name under an alias: one bound to a DataFrame is ambiguous once that is joined twice."""
+    return F.col(f"{_quoted(alias)}.{_quoted(column)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,117 @@
+"""Ask Spark about the SQL in a table's definition: does a default fit, which rows break a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import functions as F
+
+from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.protocol.types import DataType, StructType
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.types import from_spark, to_spark_schema
+from pydelta.spark.write.columns import ddl, json_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["check_default", "check_definition", "rows_against"]
+
+_GENERATION: Final = "delta.generationExpression"
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_CONSTRAINT: Final = "delta.constraints."
+
+
+def check_definition(spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
+    """Check that the SQL in a new table's definition can be computed for its rows.
+
+    Args:
+        spark: The session.
+        schema: The table's columns: generation expressions and defaults.
+        properties: For CHECK constraints.
+
+    Raises:
+        ParseError: A text is not an expression.
+        BindError: It names a column that is not there, or a generation expression names a generated column.
+        InvalidArgumentError: It is not deterministic, holds a subquery, or a default is none of its column's type.
+    """
+    constraints = {key: text for key, text in properties.items() if key.lower().startswith(_CONSTRAINT)}
+    generated = {field.name: str(text) for field in schema.fields if (text := field.metadata.get(_GENERATION))}
+    for field in schema.fields:
+        if field.metadata.get(_DEFAULT) is not None:
+            check_default(spark, str(field.metadata[_DEFAULT]), field.data_type)
+    if not constraints and not generated:
+        return
+    rows = spark.createDataFrame([], to_spark_schema(schema))
+    given = StructType(tuple(field for field in schema.fields if field.name not in generated))
+    plain = spark.createDataFrame([], to_spark_schema(given))
+    for column, text in generated.items():
+        what = f"The generation expression {text!r} of column {column!r}"
+        _check(plain, text, what, is_condition=False)
+    for key, text in constraints.items():
+        what = f"The CHECK constraint {key[len(_CONSTRAINT) :]!r} ({text})"
+        _check(rows, text, what, is_condition=True)
+
+
+def _check(rows: DataFrame, text: str, what: str, *, is_condition: bool) -> None:
+    hint = f"The columns that it may read are: {', '.join(rows.columns)}."
+    try:
+        expression = F.expr(text)
+        condition = expression if is_condition else expression.isNotNull()
+        analyzed = rows.filter(condition)._jdf.queryExecution().analyzed().condition()
+    except ParseException as error:
+        raise ParseError(f"{what} does not parse: {_first_line(error)}") from error
+    except AnalysisException as error:
+        raise BindError(f"{what} does not fit: {_first_line(error)}", hint=hint) from error
+    if Jvm.of(rows.sparkSession).has_subquery(analyzed):
+        raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint)
+    if not analyzed.deterministic():
+        raise InvalidArgumentError(
+            f"{what} is not deterministic, so it could not be checked later.", hint="A DEFAULT may be such a value."
+        )
+
+
+def check_default(spark: SparkSession, expression: str, data_type: DataType) -> None:
+    """See ``SchemaEngine.check_default``. The expression is computed once, to see that it can be.
+
+    Raises:
+        ParseError: It is not an expression.
+        BindError: It names a column.
+        InvalidArgumentError: Its value is none of the column's type.
+    """
+    one = spark.range(1).select(F.lit(1).alias("__pydelta_nothing"))
+    hint = "A default is an expression without columns, such as 0, 'new' or current_timestamp()."
+    try:
+        value = one.select(F.expr(expression).cast(ddl(data_type)).alias("value"))
+    except ParseException as error:
+        raise ParseError(f"The default {expression!r} does not parse: {_first_line(error)}", hint=hint) from error
+    except AnalysisException as error:
+        raise BindError(f"The default {expression!r} does not resolve: {_first_line(error)}", hint=hint) from error
+    try:
+        row = value.first()
+        given = one.select(F.expr(expression).isNull().alias("missing")).first()
+    except PySparkException as error:
+        raise InvalidArgumentError(
+            f"The default {expression!r} is not a value of type {data_type}: {_first_line(error)}", hint=hint
+        ) from error
+    if row is not None and row[0] is None and given is not None and not given[0]:
+        raise InvalidArgumentError(f"The default {expression!r} is not a value of type {data_type}.", hint=hint)
+
+
+def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:
+    """Count the rows for which a condition is not true (false or null), and give one of them as JSON.
+
+    Args:
+        rows: The table's rows.
+        expression: The condition.
+    """
+    broken = rows.filter(~F.coalesce(F.expr(expression), F.lit(False)))
+    found = broken.agg(F.count(F.lit(1)), F.first(json_row(from_spark(rows.schema)))).first()
+    assert found is not None
+    return int(found[0]), found[1]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,1 @@
+"""Run OPTIMIZE, VACUUM, CONVERT and CLONE in Spark."""

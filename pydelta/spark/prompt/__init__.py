@@ -1,0 +1,1 @@
+"""Run ``pydelta sql``: statements in, results drawn."""

@@ -1,0 +1,1 @@
+"""Send what users call on PySpark's own classes to this engine."""

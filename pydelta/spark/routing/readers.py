@@ -1,0 +1,205 @@
+"""Route ``spark.read…load``, ``table``, ``spark.table`` and ``spark.sql`` to this engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.sql_formatter import SQLStringFormatter
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.spark.catalog.targets import log_for_name
+from pydelta.spark.errors import raised_in
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import user_errors
+from pydelta.spark.routing import aggregates as metadata_aggregates
+from pydelta.spark.routing import catalog_api as routing_catalog
+from pydelta.spark.routing.aggregates import answered_frame
+from pydelta.spark.routing.catalog_api import read_table
+from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.reads import read_path
+from pydelta.spark.session.patches import is_enabled, patch
+from pydelta.spark.sql.dispatch import run_node, run_text
+from pydelta.spark.sql.relations import RelationResolver, named_tables
+from pydelta.sql import is_ours
+
+__all__ = ["install"]
+
+_PROVIDER = "delta"
+
+
+def install() -> None:
+    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    patch(SparkSession, "table", _table)
+    patch(SparkSession, "sql", _sql)
+    patch(DataFrameReader, "load", _load)
+    patch(DataFrameReader, "table", _reader_table)
+    patch(DataStreamReader, "format", _no_stream("readStream"))
+    patch(DataStreamWriter, "format", _no_stream("writeStream"))
+    routing_catalog.install()
+    metadata_aggregates.install()
+
+
+def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def table(self: SparkSession, tableName: str) -> DataFrame:
+        if not is_enabled(self):
+            return original(self, tableName)
+        with user_errors():
+            frame = read_table(self, tableName)
+        return original(self, tableName) if frame is None else frame
+
+    return table
+
+
+def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
+        if not is_enabled(self):
+            return original(self, sqlQuery, args, **kwargs)
+        formatter = SQLStringFormatter(self)
+        text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
+        try:
+            jvm = Jvm.of(self)
+            with user_errors():
+                frame = _own(self, text, args)
+            if frame is not None:
+                return frame
+            try:
+                parsed = jvm.parse(text)
+            except ParseException:
+                with user_errors():
+                    frame = _own(self, text, args, spark_refuses=True)
+                return original(self, text, args) if frame is None else frame
+            with user_errors():
+                parsed = named_tables(jvm, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+                frame = run_node(self, parsed)
+                if frame is not None:
+                    return frame
+                plan = RelationResolver(self).statement(parsed)
+            if plan is not None:
+                frame = jvm.frame(plan)
+                with user_errors():
+                    return answered_frame(self, frame)
+            try:
+                return original(self, text, args)
+            except AnalysisException as error:
+                with user_errors():
+                    _raise_ours(error)
+                raise
+        finally:
+            if kwargs:
+                formatter.clear()
+
+    return sql
+
+
+def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:
+    """A statement that only this engine knows; those take no parameters."""
+    if args and is_ours(text, spark_refuses=spark_refuses):
+        raise InvalidArgumentError(
+            "Statements that Spark's parser does not know cannot have parameters.",
+            hint="Format the values into the text.",
+        )
+    return run_text(spark, text, spark_refuses=spark_refuses)
+
+
+def _raise_ours(error: AnalysisException) -> None:
+    """Raise the engine's own error, when that is what a statement over the registered data source ran into."""
+    text = str(error)
+    ours = raised_in(text)
+    if ours is not None:
+        raise ours from None
+
+
+def _no_stream(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The native stream is not there yet: say so before a query starts and fails in its own thread."""
+
+    def build(original: Callable[..., Any]) -> Callable[..., Any]:
+        def choose(self: Any, source: str) -> Any:
+            if source.lower() == _PROVIDER and is_enabled(self._spark):
+                with user_errors():
+                    raise UnsupportedFeatureError(
+                        f'{what}.format("delta") is not supported yet.',
+                        hint="Write a stream with foreachBatch and the options txnAppId and txnVersion, which commit "
+                        "each batch once; read a table again with spark.read.",
+                    )
+            return original(self, source)
+
+        return choose
+
+    return build
+
+
+def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:
+    """Give a statement its parameters: a dictionary for ``:name``, a list for ``?``."""
+    if not args:
+        return plan
+    analysis = jvm.view.org.apache.spark.sql.catalyst.analysis
+    if isinstance(args, dict):
+        values = [_expression(jvm, value) for value in args.values()]
+        return analysis.NameParameterizedQuery(plan, jvm.seq(args), jvm.seq(values))
+    return analysis.PosParameterizedQuery(plan, jvm.seq([_expression(jvm, value) for value in args]))
+
+
+def _expression(jvm: Jvm, value: Any) -> Any:
+    column = value if isinstance(value, Column) else F.lit(value)
+    return jvm.expression(column)
+
+
+def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def load(
+        self: DataFrameReader,
+        path: Any = None,
+        format: Any = None,  # noqa: A002  PySpark's name
+        schema: Any = None,
+        **options: Any,
+    ) -> DataFrame:
+        if not is_enabled(self._spark):
+            return original(self, path, format, schema, **options)
+        source = format if format is not None else str(self._jreader.source())
+        if source.lower() != _PROVIDER:
+            return original(self, path, format, schema, **options)
+        with user_errors():
+            if schema is not None or self._jreader.userSpecifiedSchema().isDefined():
+                raise InvalidArgumentError(
+                    "A schema was given for reading a Delta table, which already has one.",
+                    hint="Leave out .schema(…) and select or cast columns afterwards.",
+                )
+            self.options(**options)
+            given = _reader_options(self)
+            target = path if path is not None else given.get("path")
+            if isinstance(target, (list, tuple)) and len(target) == 1:
+                target = target[0]
+            if not isinstance(target, str):
+                raise InvalidArgumentError(
+                    f"One path to a Delta table was expected, not {target!r}.",
+                    hint='Write spark.read.format("delta").load(path); union several tables afterwards.',
+                )
+            return read_path(self._spark, target, given)
+
+    return load
+
+
+def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def table(self: DataFrameReader, tableName: str) -> DataFrame:
+        if not is_enabled(self._spark):
+            return original(self, tableName)
+        with user_errors():
+            options = _reader_options(self)
+            changes = changes_from_options(self._spark, options)
+            if changes is not None and read_table(self._spark, tableName) is not None:
+                log = log_for_name(self._spark, tableName)
+                with error_context(table=log.uri):
+                    return read_changes(self._spark, log, changes)
+            frame = read_table(self._spark, tableName, options)
+        return original(self, tableName) if frame is None else frame
+
+    return table
+
+
+def _reader_options(reader: DataFrameReader) -> dict[str, str]:
+    jvm = Jvm.of(reader._spark)
+    return jvm.to_dict(jvm.python_utils_map(reader._jreader.extraOptions().originalMap()))

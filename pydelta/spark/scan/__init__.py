@@ -1,0 +1,1 @@
+"""Read versions of tables through Spark's own Parquet scan."""

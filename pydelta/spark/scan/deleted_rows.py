@@ -1,0 +1,227 @@
+"""Apply deletion vectors in a scan: Spark tests a row's bit itself, and only in files that have a vector.
+
+::
+
+    files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
+    files with one --> scan + bitmap a file --filter: bit of the row not set----+
+
+The other way round, ``collect_rows`` gives the rows that a query found. No row goes through Python.
+Protocol: "Reader Requirement for Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.log.vector_files import read_deleted_rows
+from pydelta.protocol.row_sets import WORD_BITS, RowSet
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.scan.index import VECTOR_COLUMNS
+from pydelta.storage import open_store
+
+if TYPE_CHECKING:
+    from pydelta.log import Snapshot
+
+__all__ = [
+    "Bitmap",
+    "SnapshotVectors",
+    "bitmap_columns",
+    "collect_rows",
+    "is_vector_scan",
+    "make_bitmap",
+    "vector_scan",
+]
+
+_METADATA: Final = "_metadata"
+_MAX_BITS: Final = (1 << 31) - WORD_BITS
+_CACHE_BYTES: Final = 128 * 1024 * 1024
+_MARK: Final = "pydelta.vectors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bitmap:
+    """Rows of a file as bits.
+
+    Args:
+        bits: Words of 64 bits, little-endian.
+        start: The row that the first bit is of, a multiple of 64.
+        end: The first row behind the last bit.
+    """
+
+    bits: bytes
+    start: int
+    end: int
+
+
+def make_bitmap(rows: RowSet) -> Bitmap:
+    """Turn rows of a file into the bits between the first and the last of them. Pure.
+
+    Raises:
+        UnsupportedFeatureError: They are further apart than Spark's function can address.
+    """
+    if rows.end - rows.start > _MAX_BITS:
+        raise UnsupportedFeatureError(
+            f"Rows between {rows.start} and {rows.end} of one file are deleted or to be changed: too far apart.",
+            features=("files of more than 2^31 rows",),
+            hint="Rewrite the file in the engine that wrote it (REORG TABLE … APPLY (PURGE)).",
+        )
+    return Bitmap(bits=rows.dense() or bytes(WORD_BITS // 8), start=rows.start, end=rows.end)
+
+
+def bitmap_columns(bitmaps: Sequence[Bitmap], names: Sequence[str]) -> pa.Table:
+    """Return bitmaps as the three columns of a ``VectorReader``."""
+    columns = [
+        pa.array([item.bits for item in bitmaps], type=pa.binary()),
+        pa.array([item.start for item in bitmaps], type=pa.int64()),
+        pa.array([item.end for item in bitmaps], type=pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, names=list(names))
+
+
+class _Recent:
+    """Bitmaps of the vectors used last, up to a number of bytes. A vector never changes, so none goes stale."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._kept: OrderedDict[tuple[str, str], Bitmap] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, str]) -> Bitmap | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[str, str], bitmap: Bitmap) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = bitmap
+            self._bytes += len(bitmap.bits)
+            while self._bytes > self._limit:
+                _, dropped = self._kept.popitem(last=False)
+                self._bytes -= len(dropped.bits)
+
+
+_RECENT: Final = _Recent(_CACHE_BYTES)
+
+
+class SnapshotVectors:
+    """Reads the bitmaps of the files that a query is left with; the index calls it when Spark plans.
+
+    Args:
+        jvm: The session's bindings, for its storage options.
+        snapshot: Where the descriptors are.
+    """
+
+    def __init__(self, jvm: Jvm, snapshot: Snapshot) -> None:
+        self._jvm = jvm
+        self._snapshot = snapshot
+
+    def __call__(self, files: pl.DataFrame) -> pa.Table:
+        """Columns ``VECTOR_COLUMNS``, a row a file."""
+        return bitmap_columns(self._bitmaps(files), VECTOR_COLUMNS)
+
+    def _bitmaps(self, files: pl.DataFrame) -> list[Bitmap]:
+        root = self._snapshot.table_uri
+        keys = [(root, dv_id) for dv_id in files["dv_id"].to_list()]
+        found = {key: bitmap for key in set(keys) if (bitmap := _RECENT.get(key)) is not None}
+        missing = files.filter(~pl.col("dv_id").is_in([key[1] for key in found])).unique("dv_id", maintain_order=True)
+        if missing.height:
+            adds = self._snapshot.files.adds(missing.select(self._snapshot.files.core.columns))
+            vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
+            options = self._jvm.store_options()
+            store = open_store(root, options)
+            for vector, rows in zip(
+                vectors, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True
+            ):
+                key = (root, vector.unique_id)
+                found[key] = make_bitmap(RowSet.of(rows))
+                _RECENT.put(key, found[key])
+        return [found[key] for key in keys]
+
+
+def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any] | None = None) -> DataFrame:
+    """Join the rows of two relations, without those that vectors delete.
+
+    Args:
+        jvm: The session's bindings.
+        plain: ``HadoopFsRelation`` over the files without a vector; None when there is none.
+        marked: The same over the files with one; ``VECTOR_COLUMNS`` are its last columns.
+        ids: Ids that columns shall have, by name, so that the frame can take another's place in a plan.
+
+    Returns:
+        A frame with the columns of ``plain``, in its order; ``_metadata`` can be selected.
+    """
+    spark = jvm.spark
+    scanned = DataFrame(jvm.session.baseRelationToDataFrame(marked), spark)
+    metadata = scanned.metadataColumn(_METADATA)
+    row = metadata.getField("row_index")
+    bits, start, end = (F.col(name) for name in VECTOR_COLUMNS)
+    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
+    kept = scanned.filter((row < start) | (row >= end) | ~is_set)
+    shown = [f"`{name.replace('`', '``')}`" for name in scanned.columns if name not in VECTOR_COLUMNS]
+    branch = kept.select(*(kept[name] for name in shown), metadata.alias(_METADATA))._jdf.queryExecution().analyzed()
+    *columns, hidden = jvm.to_list(branch.output())
+    if plain is None:
+        return jvm.frame(_top(jvm, branch, columns, hidden, ids))
+    other = DataFrame(jvm.session.baseRelationToDataFrame(plain), spark)._jdf.queryExecution().analyzed()
+    # Spark adds hidden metadata below a union by its id in the first branch: the second must know it by the same id.
+    shared = jvm.to_list(other.metadataOutput())[0]
+    inner = jvm.project(jvm.seq([*columns, jvm.alias(hidden, shared.exprId())]), branch)
+    outer = jvm.project(jvm.seq(columns), inner)
+    jvm.hide_column(outer, jvm.to_list(inner.output())[-1])
+    union = jvm.union([other, outer])
+    return jvm.frame(_top(jvm, union, jvm.to_list(union.output()), shared, ids))
+
+
+def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, Any] | None) -> Any:
+    """The node that stands for the whole scan: ``refresh`` knows it by its mark."""
+    listed = [*columns, hidden] if ids is not None and _METADATA in ids else columns
+    items = [jvm.alias(item, None if ids is None else ids.get(str(item.name()))) for item in listed]
+    top = jvm.project(jvm.seq(items), plan)
+    if listed is columns:
+        jvm.hide_column(top, hidden)
+    top.setTagValue(jvm.tag(_MARK), True)
+    return top
+
+
+def is_vector_scan(jvm: Jvm, node: Any) -> bool:
+    """Tell whether a node of an analysed plan is the top of a ``vector_scan``."""
+    return bool(node.getTagValue(jvm.tag(_MARK)).isDefined())
+
+
+def collect_rows(rows: DataFrame, *, file_column: str, row_column: str) -> dict[int, RowSet]:
+    """Collect which rows of which files a frame holds, as words of 64 bits.
+
+    Args:
+        rows: Any frame with the two columns.
+        file_column: A number for the file (bigint), as ``FILE_ROW_COLUMN``.
+        row_column: Position of the row in the file (bigint), as ``ROW_INDEX_COLUMN``.
+
+    Returns:
+        The rows by file; each once, however often the frame holds it.
+    """
+    row = F.col(row_column)
+    word, bit = F.shiftright(row, 6), row.bitwiseAND(F.lit(WORD_BITS - 1)).cast("int")
+    one = F.call_function("shiftleft", F.lit(1).cast("bigint"), bit)
+    words = (
+        rows.groupBy(F.col(file_column).alias("file"), word.alias("word")).agg(F.bit_or(one).alias("bits")).toArrow()
+    )
+    frame = pl.from_arrow(words)
+    assert isinstance(frame, pl.DataFrame)
+    return {
+        int(str(file)): RowSet(part["word"].to_numpy().astype("<u8"), part["bits"].to_numpy().astype("<i8").view("<u8"))
+        for (file,), part in frame.sort("file", "word").group_by("file", maintain_order=True)
+    }

@@ -1,0 +1,381 @@
+"""Tell Spark's planner which files to read: a snapshot's files as a ``FileIndex``. The JVM reads them.
+
+::
+
+    Spark's planner --listFiles(partition filters, data filters)--> DeltaFileIndex
+        distinct partition rows --Spark evaluates the partition filters--> partitions (exact)
+        their files --statistics against the data filters--> files that may match (loose: Spark filters rows again)
+        surviving columns --one buffer--> PartitionDirectory objects
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+import polars as pl
+import pyarrow as pa
+
+from pydelta.errors import StorageError
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.scan.filters import to_expressions
+from pydelta.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
+
+__all__ = [
+    "MATCH_COLUMNS",
+    "TABLE_SCAN",
+    "VECTOR_COLUMNS",
+    "DeltaFileIndex",
+    "HiddenColumn",
+    "IndexIdentity",
+    "ScanFiles",
+    "VectorReader",
+    "find_index",
+]
+
+_log = logging.getLogger(__name__)
+
+_ORDINAL: Final = "__pydelta_partition"
+_SERIALS: Final = itertools.count(1)
+_LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
+_TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
+_ROWS_BYTES: Final = 32 * 1024 * 1024
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+_HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
+
+
+TABLE_SCAN: Final = "pydelta.table"
+"""Mark of a projection that gives the columns of a scan their logical names."""
+
+VECTOR_COLUMNS: Final = ("__pydelta_vector", "__pydelta_vector_start", "__pydelta_vector_end")
+"""Hidden columns of files with a deletion vector: bits (binary), row of the first bit, row behind the last (bigint)."""
+
+MATCH_COLUMNS: Final = ("__pydelta_match", "__pydelta_match_start", "__pydelta_match_end")
+"""The same for the rows of a file that a command's condition matched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexIdentity:
+    """What makes two scans the same to Spark's cache and to exchange reuse.
+
+    Args:
+        table_id: The table's id in its metadata.
+        location: Root URI.
+        version: Table version.
+        subset: Something that differs between scans over different files or hidden columns; empty for a whole table.
+    """
+
+    table_id: str
+    location: str
+    version: int
+    subset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenColumn:
+    """A value a file that the scan carries as one more partition column, such as a file's ordinal.
+
+    Args:
+        name: Its name in the scan; the projection above drops it.
+        spark_type: ``long``, ``integer``, ``string`` or ``binary``.
+        column: The frame's column that holds the values.
+    """
+
+    name: str
+    spark_type: str
+    column: str
+
+
+class VectorReader(Protocol):
+    """Makes the bitmaps of files, when it is known which files a query is left with."""
+
+    def __call__(self, files: pl.DataFrame) -> pa.Table:
+        """Three columns (bits, start, end) for rows of a scan's frame, in their order."""
+
+
+class Pruner(Protocol):
+    """Narrows files by their statistics."""
+
+    def __call__(self, files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
+        """The rows of ``files`` that may hold a row for which all filters are true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFiles:
+    """The files of one scan, as columns.
+
+    Args:
+        identity: See ``IndexIdentity``.
+        frame: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` a partition column, and
+            the columns of ``hidden``.
+        partition_types: Partition column (physical name) -> SQL type to cast its text to, in the table's order.
+        hidden: Columns beyond those of the table.
+        size_bytes: Sum of the sizes.
+        pinned: The version was asked for by the user: never replaced by a later one.
+        prune: Narrows by statistics.
+        bitmaps: What gives each file a bitmap of its own: the names of its three columns, and their reader. With
+            ``VECTOR_COLUMNS``, every file has a deletion vector.
+        shared: A whole table's files, so that other scans of the version may use the same partition rows.
+    """
+
+    identity: IndexIdentity
+    frame: pl.DataFrame
+    partition_types: Mapping[str, str]
+    hidden: tuple[HiddenColumn, ...]
+    size_bytes: int
+    pinned: bool
+    prune: Pruner
+    bitmaps: Mapping[tuple[str, str, str], VectorReader] = field(default_factory=dict)
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partitions:
+    """Distinct partition rows of a scan.
+
+    Args:
+        ordinals: For each file of the frame, the position of its partition.
+        rows: ``java.util.List[InternalRow]``, without the ordinal.
+        numbered: The same with the position as one more column, to be filtered.
+        count: How many.
+    """
+
+    ordinals: pl.Series
+    rows: Any
+    numbered: Any
+    count: int
+
+
+class DeltaFileIndex:
+    """``FileIndex`` over a frozen file list. Spark calls it from its planning threads.
+
+    Args:
+        jvm: The session's bindings.
+        files: What to scan.
+        partition_schema: ``StructType`` of the JVM: the table's partition columns, then the hidden ones.
+    """
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+    def __init__(self, jvm: Jvm, files: ScanFiles, partition_schema: Any) -> None:
+        self._jvm = jvm
+        self.files = files
+        self._schema = partition_schema
+        self._root = hadoop_uri(files.identity.location)
+        self._lock = threading.Lock()
+        self._partitions: _Partitions | None = None
+        self._ordinal_attribute: Any = None
+        self._serial = next(_SERIALS)
+        _LIVE[self._serial] = self
+
+    # --- FileIndex -----------------------------------------------------------------------------------------
+
+    def rootPaths(self) -> Any:
+        """Return the table's root and its log: two, since Spark's own file writer refuses to write into several roots.
+
+        It knows nothing of the log: overwriting a view of the table would delete the folder.
+        """
+        return self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
+
+    def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
+        """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
+        jvm, files = self._jvm, self.files
+        frame = files.frame
+        rows = None
+        filters = self._decidable(partitionFilters)
+        if not self._columns():
+            if not self._constant(filters):  # as a table without partition columns may have
+                frame = frame.head(0)
+        elif filters or not files.bitmaps:  # with bitmaps, each file gets a row of its own below
+            partitions = self._load_partitions()
+            rows = partitions.rows
+            ordinals = partitions.ordinals
+            frame = frame.with_columns(ordinals.alias(_ORDINAL))
+            if filters:
+                kept = self._matching(filters, partitions)
+                if len(kept) < partitions.count:
+                    frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
+        frame = self._skip(frame, dataFilters)
+        if files.bitmaps:
+            rows, frame = self._rows_with_bitmaps(frame)
+        uris = file_uris(frame["path"], self._root)
+        owners = None if rows is None else frame[_ORDINAL]
+        blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
+        _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
+        return jvm.directories(blocks, frame.height, rows)
+
+    def partition_matches(self, filters: Sequence[Any], names: Mapping[str, str] | None = None) -> pl.DataFrame:
+        """Return the files of the partitions for which Spark finds all filters true.
+
+        Args:
+            filters: Catalyst expressions over partition columns alone.
+            names: What the filters call a partition column -> what it is called here, where these differ.
+        """
+        partitions = self._load_partitions()
+        kept = self._matching(filters, partitions, names or {})
+        chosen = pl.Series(kept, dtype=pl.UInt32).implode()
+        return self.files.frame.filter(partitions.ordinals.is_in(chosen))
+
+    def inputFiles(self) -> Any:
+        """Return the URI-encoded paths of all files."""
+        return self._jvm.string_array(encode_uris(file_uris(self.files.frame["path"], self._root)))
+
+    def refresh(self) -> None:
+        """Do nothing: the list of files is frozen."""
+
+    def sizeInBytes(self) -> int:
+        """Return the sum of the files' sizes, for the planner's estimates."""
+        return self.files.size_bytes
+
+    def partitionSchema(self) -> Any:
+        """Return the partition columns and the hidden ones."""
+        return self._schema
+
+    def metadataOpsTimeNs(self) -> Any:
+        """Return 0: it is not measured."""
+        return self._jvm.none
+
+    def isTimeTravel(self) -> bool:
+        """Tell whether the user named the version."""
+        return self.files.pinned
+
+    # --- identity ------------------------------------------------------------------------------------------
+
+    def toString(self) -> str:
+        """Name table, version and id, and a serial number by which ``find_index`` finds this object again."""
+        identity = self.files.identity
+        subset = f", {identity.subset}" if identity.subset else ""
+        return f"Delta[version={identity.version}, id={identity.table_id}{subset}, {self._root}]#{self._serial}"
+
+    def equals(self, other: Any) -> bool:
+        """Compare table id, location and version."""
+        found = find_index(other)
+        return found is not None and found.files.identity == self.files.identity
+
+    def hashCode(self) -> int:
+        """Compute a hash consistent with ``equals``, within Java's int."""
+        return hash(self.files.identity) & 0x7FFFFFFF
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _columns(self) -> list[str]:
+        return [f"pv:{name}" for name in self.files.partition_types] + [item.column for item in self.files.hidden]
+
+    def _skip(self, frame: pl.DataFrame, data_filters: Any) -> pl.DataFrame:
+        filters = self._jvm.to_list(data_filters)
+        if not filters or frame.is_empty():
+            return frame
+        expressions = to_expressions(filters)
+        if not expressions:
+            return frame
+        try:
+            return self.files.prune(frame, expressions)
+        except StorageError as error:  # statistics only save work: without them all files are read
+            _log.warning("statistics of %s could not be read, no file is skipped: %s", self._root, error.code)
+            return frame
+
+    def _constant(self, filters: Sequence[Any]) -> bool:
+        if not filters:
+            return True
+        row = self._jvm.empty_row
+        return all(bool(item.eval(row)) for item in filters)
+
+    def _decidable(self, partition_filters: Any) -> list[Any]:
+        """Filters over partition columns, without those that Spark infers from the test of a bitmap itself."""
+        filters = self._jvm.to_list(partition_filters)
+        own = {name for names in self.files.bitmaps for name in names}
+        return [item for item in filters if not own or not set(self._jvm.reference_names(item)) & own]
+
+    def _rows_with_bitmaps(self, frame: pl.DataFrame) -> tuple[Any, pl.DataFrame]:
+        """A partition row a file, with its bitmaps, and the frame numbered accordingly."""
+        jvm = self._jvm
+        frame = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
+        names, arrays, casts = self._row_columns(frame)
+        for columns, read in self.files.bitmaps.items():
+            arrays, names, casts = [*arrays, *read(frame).columns], [*names, *columns], [*casts, "", "", ""]
+        table = pa.Table.from_arrays(arrays, names=names)
+        rows = jvm.new_list()
+        step = max(1, frame.height * _ROWS_BYTES // max(table.nbytes, 1))
+        for start in range(0, frame.height, step):  # what one job may hand to the driver is limited
+            part = table.slice(start, step)
+            rows.addAll(jvm.rows_list(jvm.rows_of(part, casts)))
+        return rows, frame
+
+    def _row_columns(self, frame: pl.DataFrame) -> tuple[list[str], list[pa.Array], list[str]]:
+        """Names, text or typed values, and casts of the columns of partition rows."""
+        columns = self._columns()
+        types = [pa.string()] * len(self.files.partition_types)
+        types += [_HIDDEN_ARROW[item.spark_type] for item in self.files.hidden]
+        arrays = [frame[name].to_arrow().cast(kind) for name, kind in zip(columns, types, strict=True)]
+        names = [f"c{position}" for position in range(len(columns))]
+        return names, arrays, [*self.files.partition_types.values(), *("" for _ in self.files.hidden)]
+
+    def _matching(
+        self, filters: Sequence[Any], partitions: _Partitions, names: Mapping[str, str] = _NO_NAMES
+    ) -> list[int]:
+        """Positions of the partitions for which Spark finds all filters true."""
+        by_name: dict[str, Any] = {}
+        for item in filters:
+            for attribute in self._jvm.to_list(item.references().toSeq()):
+                by_name[names.get(str(attribute.name()), str(attribute.name()))] = attribute
+        own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
+        attributes = [by_name.get(str(attribute.name()), attribute) for attribute in own]
+        if self._ordinal_attribute is None:
+            schema = self._jvm.struct(Jvm.struct_json(pa.schema([(_ORDINAL, pa.int32())])))
+            self._ordinal_attribute = self._jvm.local_relation.apply(schema).output().apply(0)
+        return self._jvm.filter_ordinals(filters, attributes, self._ordinal_attribute, partitions.numbered)
+
+    def _load_partitions(self) -> _Partitions:
+        with self._lock:
+            if self._partitions is None:
+                if self.files.shared:
+                    self._partitions = self._jvm.recent_partitions(self._cache_key(), self._make_partitions)
+                else:  # scanned once, by the command that chose the files
+                    self._partitions = self._make_partitions()
+            return self._partitions
+
+    def _cache_key(self) -> tuple[Any, ...]:
+        zone = ""
+        if "timestamp" in self.files.partition_types.values():  # text without a zone is in the session's
+            zone = self._jvm.time_zone()
+        return (self.files.identity, zone)
+
+    def _make_partitions(self) -> _Partitions:
+        columns = self._columns()
+        frame = self.files.frame
+        distinct = frame.select(columns).unique(maintain_order=True).with_row_index(_ORDINAL)
+        ordinals = (
+            frame.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")
+        )[_ORDINAL]
+        names, arrays, casts = self._row_columns(distinct)
+        table = pa.Table.from_arrays(arrays, names=names)
+        numbered = table.append_column(_ORDINAL, distinct[_ORDINAL].to_arrow().cast(pa.int32()))
+        jvm = self._jvm
+        return _Partitions(
+            ordinals=ordinals,
+            rows=jvm.rows_list(jvm.rows_of(table, casts)),
+            numbered=jvm.rows_list(jvm.rows_of(numbered, [*casts, ""])),
+            count=distinct.height,
+        )
+
+
+def find_index(location: Any) -> DeltaFileIndex | None:
+    """Find our object behind a ``FileIndex`` that the JVM hands back; None for any other index.
+
+    py4j gives a Python proxy that has been through the JVM back as a plain Java object, so it is known by its text.
+    """
+    if isinstance(location, DeltaFileIndex):
+        return location
+    match = _TEXT.match(str(location.toString()))
+    return None if match is None else _LIVE.get(int(match.group(1)))

@@ -1,0 +1,51 @@
+"""Read a table by its path and a reader's options: one version, the newest, or what changed between two."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pydelta.errors import InvalidArgumentError, error_context
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
+from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.travel import open_snapshot, split_path_version, travel_from_options
+
+__all__ = ["read_path"]
+
+_SECRET_WORDS = ("key", "secret", "token", "password", "credential")
+
+
+def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
+    """``spark.read.format("delta").options(…).load(path)``.
+
+    Raises:
+        TableNotFoundError, VersionNotFoundError, InvalidArgumentError, UnsupportedFeatureError: See ``open_snapshot``
+            and ``scan_dataframe``.
+    """
+    travel = travel_from_options(options)
+    changes = changes_from_options(spark, options)
+    by_path = split_path_version(spark, path)
+    if by_path[1] is not None:
+        if travel is not None:
+            raise InvalidArgumentError(
+                f"{path!r} names a version, and so do the options.", hint="Name it in one place only."
+            )
+        path, travel = by_path
+    storage = {name: value for name, value in options.items() if name.lower().startswith("fs.")}
+    for name in storage:
+        if any(word in name.lower() for word in _SECRET_WORDS):
+            raise InvalidArgumentError(
+                f"The reader option {name} is a credential, and options become part of the plan and the event log.",
+                hint=f"Set spark.hadoop.{name} on the session instead.",
+            )
+    with error_context(table=path):
+        if changes is not None:
+            if travel is not None:
+                raise InvalidArgumentError(
+                    "Both a change data feed and a version to travel to were asked for.",
+                    hint="Leave the version out of the path.",
+                )
+            return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)
+        snapshot = open_snapshot(spark, path, travel, storage)
+        return scan_dataframe(spark, snapshot, pinned=travel is not None)

@@ -1,0 +1,205 @@
+"""Find the scans of Delta tables in an analysed plan, or move them to the newest versions of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.scan.deleted_rows import is_vector_scan
+from pydelta.spark.scan.index import TABLE_SCAN, DeltaFileIndex, find_index
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "transform", "with_newest"]
+
+ANSWERED: Final = "pydelta.answered"
+"""Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
+
+
+class PlanFunction:
+    """A Scala ``PartialFunction`` from plan to plan.
+
+    Args:
+        replace: The node that takes a node's place, or None to leave it.
+    """
+
+    class Java:
+        """py4j: the interface this object implements for the JVM."""
+
+        implements = ("scala.PartialFunction",)
+
+    def __init__(self, replace: Callable[[Any, str], Any]) -> None:
+        self._replace = replace
+        self.error: BaseException | None = None
+
+    def applyOrElse(self, plan: Any, default: Any) -> Any:  # noqa: N802
+        """Return the replacement, or the node itself. The first error is kept for ``transform`` to raise."""
+        if self.error is not None:
+            return plan
+        try:
+            replaced = self._replace(plan, str(plan.nodeName()))
+        except BaseException as error:  # noqa: BLE001  raised again by transform
+            self.error = error
+            return plan
+        return plan if replaced is None else replaced
+
+    def isDefinedAt(self, plan: Any) -> bool:  # noqa: N802
+        """Return true everywhere."""
+        return True
+
+    def apply(self, plan: Any) -> Any:
+        """Apply as ``applyOrElse`` does."""
+        return self.applyOrElse(plan, None)
+
+    def toString(self) -> str:  # noqa: N802
+        """Return a name for logs."""
+        return "PlanFunction"
+
+
+def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
+    """Replace nodes of a plan from the top down, inside subqueries too.
+
+    Raises:
+        Whatever ``replace`` raised first: an exception cannot cross the JVM as itself.
+    """
+    function = PlanFunction(replace)
+    result = plan.transformDownWithSubqueries(function)
+    if function.error is not None:
+        raise function.error
+    return result
+
+
+def indexes_in(plan: Any) -> list[DeltaFileIndex]:
+    """Find the engine's scans among a plan's leaves; those inside subquery expressions are not looked for."""
+    leaves = plan.collectLeaves()
+    found = (_index_of(leaves.apply(position)) for position in range(leaves.size()))
+    return [index for index in found if index is not None]
+
+
+def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
+    if (name or str(node.nodeName())).split(" ", 1)[0] not in ("LogicalRelation", "Relation"):
+        return None
+    relation = node.relation()
+    if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
+        return None
+    return find_index(relation.location())
+
+
+def is_table_scan(jvm: Jvm, plan: Any) -> bool:
+    """Tell whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
+    if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
+        return all(index.files.shared for index in indexes_in(plan))
+    index = _index_of(plan)
+    return index is not None and index.files.shared and not index.files.identity.subset
+
+
+def with_newest(
+    spark: SparkSession,
+    plan: Any,
+    newest: Callable[[str], Snapshot | None],
+    *,
+    scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame],
+) -> Any:
+    """Move each unpinned scan of an analysed plan to the newest version of its table.
+
+    Args:
+        spark: The session.
+        plan: Analysed plan.
+        newest: Root URI -> its newest snapshot; None to leave scans of that table as they are.
+        scan_of: Snapshot -> its ``physical_scan``, whose columns have the ids given where it applies vectors.
+
+    Returns:
+        The plan itself when nothing was stale; None when a table's columns changed, so that the plan, which was
+        analysed against the old ones, cannot be moved.
+    """
+    jvm = Jvm.of(spark)
+    changed = {"columns": False, "any": False}
+
+    def replace(node: Any, name: str) -> Any:
+        if name == "Project" and node.getTagValue(jvm.tag(ANSWERED)).isDefined():
+            asked = node.getTagValue(jvm.tag(ANSWERED)).get()
+            now = transform(asked, replace)
+            return None if now is asked or now.equals(asked) else now
+        index = _index_of(node, name)
+        if index is None and name == "Project" and is_vector_scan(jvm, node):
+            index = next((item for item in indexes_in(node) if item.files.shared), None)
+        elif index is not None and index.files.identity.subset:  # below the top of a scan with vectors, or a command's
+            return None
+        if index is None or index.files.pinned:
+            return None
+        snapshot = newest(index.files.identity.location)
+        identity = index.files.identity
+        if (
+            snapshot is None
+            or snapshot.metadata is None
+            or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id)
+        ):
+            return None
+        moved = _moved(jvm, node, name, snapshot, scan_of)
+        changed["columns" if moved is None else "any"] = True
+        return moved
+
+    result = transform(plan, replace)
+    if changed["columns"]:
+        return None
+    return result if changed["any"] else plan
+
+
+def _moved(
+    jvm: Jvm, node: Any, name: str, snapshot: Snapshot, scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame]
+) -> Any | None:
+    """The scan of a snapshot in the place of an older one, with its columns; None when one is gone or of another type.
+
+    New columns do not show: what was built on the older scan does not know them.
+    """
+    output = {str(item.name()): item for item in jvm.to_list(node.output())}
+    ids = {column: item.exprId() for column, item in output.items()}
+    scanned = scan_of(snapshot, ids)._jdf.queryExecution().analyzed()
+    if not _same_columns(jvm, scanned.output(), node.output()):
+        return _narrowed(jvm, scanned, output)
+    if is_vector_scan(jvm, scanned):
+        return scanned
+    if name == "Project":  # it had vectors and has none now
+        columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
+        if "_metadata" in output:
+            columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
+            scanned = scanned.withMetadataColumns()
+        return jvm.project(jvm.seq([jvm.alias(columns[column], ids[column]) for column in output]), scanned)
+    relation = scanned.relation()
+    if not relation.partitionSchema().equals(node.relation().partitionSchema()):
+        return None
+    return node.copy(relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4))
+
+
+def _narrowed(jvm: Jvm, scanned: Any, output: dict[str, Any]) -> Any | None:
+    """A scan with the columns, names and ids of an older one; None when it cannot give them."""
+    columns = {str(item.name()): item for item in jvm.to_list(scanned.output())}
+    for column, old in output.items():
+        if column == "_metadata":
+            continue
+        new = columns.get(column)
+        if new is None or not new.dataType().equals(old.dataType()) or (new.nullable() and not old.nullable()):
+            return None
+    if "_metadata" in output:
+        columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
+        scanned = scanned.withMetadataColumns()
+
+    def named(new: Any, old: Any) -> Any:
+        return new if new.exprId().equals(old.exprId()) else jvm.alias(new, old.exprId())
+
+    return jvm.project(jvm.seq([named(columns[column], old) for column, old in output.items()]), scanned)
+
+
+def _same_columns(jvm: Jvm, first: Any, second: Any) -> bool:
+    def described(output: Any) -> list[tuple[str, str, str]]:
+        return [
+            (str(item.name()), str(item.dataType().json()), str(item.metadata().json()))
+            for item in jvm.to_list(output)
+            if str(item.name()) != "_metadata"
+        ]
+
+    return described(first) == described(second)

@@ -1,0 +1,72 @@
+"""Start an enabled session without what the JVM writes to standard error meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.session.start import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["quiet_session"]
+
+
+def quiet_session(
+    app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False
+) -> SparkSession:
+    """Open a ``session`` for programs that people look at: what goes wrong at the start is told in one line.
+
+    Args:
+        app_name: Name of the application.
+        master: See ``session``.
+        conf: Spark settings.
+        verbose: Let Spark say what it says at the start.
+
+    Raises:
+        DeltaEnvironmentError: Spark does not start.
+    """
+    with _quiet(verbose) as said:
+        try:
+            return session(app_name, master=master, conf=conf)
+        except (PySparkException, OSError) as error:
+            raise DeltaEnvironmentError(
+                f"Spark did not start: {_last(said) or str(error).strip().splitlines()[0]}",
+                hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings. "
+                "pydelta sql --verbose shows all that is said.",
+            ) from error
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[IO[Any] | None]:
+    """Let the JVM, which inherits it, write its errors to a file: what fails is raised, and told once."""
+    if verbose:
+        yield None
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _last(said: IO[Any] | None) -> str:
+    """The last line with an error that the JVM wrote."""
+    if said is None:
+        return ""
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line or "xception" in line]
+    return (errors or lines or [""])[0][:300]

@@ -1,0 +1,1 @@
+"""Run the statements that concern Delta tables, as Spark parsed them."""

@@ -1,0 +1,183 @@
+"""Run DELETE, UPDATE, MERGE and TRUNCATE as Spark parsed them, and return one row of counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql import functions as F
+
+from pydelta.commands.change.candidates import existing_table
+from pydelta.commands.change.delete import delete as run_delete
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, Merging
+from pydelta.commands.change.merge import merge as run_merge
+from pydelta.commands.change.update import update as run_update
+from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.spark.change.merge import SparkMerge
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.logs import run_once, settings_of
+from pydelta.spark.sql.nodes import Named, Nodes, Target, is_default
+from pydelta.spark.write.columns import absent
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pydelta.commands.engine import Assignments
+    from pydelta.log import Snapshot
+    from pydelta.protocol.schema import StructType
+
+__all__ = ["delete", "merge", "truncate", "update"]
+
+_Sides: TypeAlias = tuple[Target | Named, ...]
+_CLAUSES = (
+    (ClauseOn.MATCHED, "matchedActions"),
+    (ClauseOn.NOT_MATCHED, "notMatchedActions"),
+    (ClauseOn.NOT_MATCHED_BY_SOURCE, "notMatchedBySourceActions"),
+)
+
+
+def delete(nodes: Nodes, node: Any) -> DataFrame | None:
+    """Run ``DELETE FROM table [WHERE …]``."""
+    target = nodes.target(node.table(), changes=True)
+    if target is None:
+        return None
+    condition = None if _is_true(node.condition()) else nodes.column(node.condition(), target)
+    return _delete(nodes, target, condition)
+
+
+def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
+    """Run ``TRUNCATE TABLE table``: every row goes, the history stays."""
+    target = nodes.target(node.table())
+    if target is None:
+        return None
+    if str(node.nodeName()) == "TruncatePartition":
+        raise UnsupportedFeatureError(
+            f"{target.name} is a Delta table: TRUNCATE cannot name a partition.",
+            features=("TRUNCATE … PARTITION",),
+            hint=f"Write DELETE FROM {target.name} WHERE …, which reads no data file either.",
+        )
+    _delete(nodes, target, None)
+    return nodes.jvm.nothing()
+
+
+def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame:
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_once(nodes.spark, lambda settings: run_delete(log, engine, condition, settings=settings))
+    return _counts(
+        nodes, result.skipped, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows
+    )
+
+
+def update(nodes: Nodes, node: Any) -> DataFrame | None:
+    """Run ``UPDATE table SET … [WHERE …]``."""
+    target = nodes.target(node.table(), changes=True)
+    if target is None:
+        return None
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        schema = existing_table(log.update()).schema
+        assignments = _assignments(nodes, node.assignments(), (target,), schema)
+        where = nodes.optional(node.condition())
+        condition = None if where is None else nodes.column(where, target)
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_once(
+            nodes.spark, lambda settings: run_update(log, engine, assignments, condition, settings=settings)
+        )
+    return _counts(nodes, result.skipped, num_affected_rows=result.num_updated_rows)
+
+
+def merge(nodes: Nodes, node: Any) -> DataFrame | None:
+    """Run ``MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON … WHEN …``."""
+    target = nodes.target(node.targetTable(), changes=True)
+    if target is None:
+        return None
+    source = nodes.query(node.sourceTable())
+    relation = nodes.named(node.sourceTable())
+    sides = (target,) if relation is None else (target, relation)
+    log = nodes.log(target)
+    with error_context(table=log.uri):
+        schema = existing_table(log.update()).schema
+        clauses = [
+            _clause(nodes, on, action, sides, schema)
+            for on, field in _CLAUSES
+            for action in nodes.items(getattr(node, field)())
+        ]
+        evolve = bool(node.withSchemaEvolution()) or settings_of(nodes.spark).schema_auto_merge
+        condition = nodes.column(node.mergeCondition(), *sides)
+
+        def begin(snapshot: Snapshot) -> Merging:
+            return SparkMerge(nodes.spark, snapshot, source, condition, clauses, alias=target.alias, evolve=evolve)
+
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, clauses, settings))
+    counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
+    return _counts(
+        nodes,
+        result.skipped,
+        num_affected_rows=sum(counts),
+        num_updated_rows=counts[0],
+        num_deleted_rows=counts[1],
+        num_inserted_rows=counts[2],
+    )
+
+
+def _clause(nodes: Nodes, on: ClauseOn, action: Any, sides: _Sides, schema: StructType) -> MergeClause:
+    kind = str(action.nodeName())
+    where = nodes.optional(action.condition())
+    condition = None if where is None else nodes.column(where, *sides)
+    if kind == "DeleteAction":
+        return MergeClause(on=on, action=ClauseAction.DELETE, condition=condition)
+    does = ClauseAction.INSERT if kind.startswith("Insert") else ClauseAction.UPDATE
+    if kind in ("UpdateStarAction", "InsertStarAction"):
+        return MergeClause(on=on, action=does, condition=condition)
+    values = _assignments(nodes, action.assignments(), sides, schema)
+    return MergeClause(on=on, action=does, condition=condition, assignments=values)
+
+
+def _assignments(nodes: Nodes, items: Any, sides: _Sides, schema: StructType) -> Assignments:
+    """Columns with their values; the first of the sides is the table."""
+    found: list[tuple[str, Any]] = []
+    for item in nodes.items(items):
+        names = _unqualified(nodes.names(item.key().nameParts()), sides[0], schema)
+        value = item.value()
+        text = ".".join(f"`{name.replace('`', '``')}`" for name in names)
+        found.append((text, _default(schema, names) if is_default(value) else nodes.column(value, *sides)))
+    return found
+
+
+def _unqualified(names: Sequence[str], target: Target | Named, schema: StructType) -> Sequence[str]:
+    """A column's name without the table's in front; a column of the table's name comes first."""
+    lower = tuple(name.lower() for name in names)
+    for qualifier in target.qualifiers:
+        size = len(qualifier)
+        if size < len(names) and lower[:size] == qualifier and schema.field(names[0]) is None:
+            return names[size:]
+    return names
+
+
+def _default(schema: StructType, names: Sequence[str]) -> Column:
+    field = schema.field(names[0])
+    if field is None or len(names) > 1:
+        raise BindError(
+            f"DEFAULT stands for {'.'.join(names)}, which is not a column of the table.",
+            hint=f"The table's columns are: {', '.join(schema.names)}.",
+        )
+    if "delta.identity.step" in field.metadata:
+        raise InvalidArgumentError(
+            f"DEFAULT stands for {field.name!r}, an identity column: its values are computed if it is left out.",
+            hint="Leave the column out.",
+        )
+    return absent(field)
+
+
+def _is_true(expression: Any) -> bool:
+    return str(expression.nodeName()) == "Literal" and str(expression.toString()).lower() == "true"
+
+
+def _counts(nodes: Nodes, skipped: bool, **counts: int) -> DataFrame:
+    """One row of counts; none for a command that the session's ``txnVersion`` was committed for before."""
+    columns = [F.lit(value).cast("long").alias(name) for name, value in counts.items()]
+    row = nodes.jvm.one_row(columns)
+    return row.limit(0) if skipped else row

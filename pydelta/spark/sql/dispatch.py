@@ -1,0 +1,162 @@
+"""Dispatch a statement of ``spark.sql``: run it if it is about a Delta table; None leaves it to Spark.
+
+::
+
+    text --only ours knows it--> pydelta.sql.parse_statement --> sql_own
+         --Spark's parser-----> node: INSERT, DELETE … over a Delta table --> sql_insert, sql_change, sql_create,
+                                                                              sql_alter, sql_show
+                                everything else: relations.py puts scans in place of Delta tables, Spark does the rest
+
+Statements run when ``spark.sql`` is called, as Spark's own do; the frame that comes back holds what they tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.spark.catalog.objects import copy_of
+from pydelta.spark.sql import alter as sql_alter
+from pydelta.spark.sql import change as sql_change
+from pydelta.spark.sql import create as sql_create
+from pydelta.spark.sql import insert as sql_insert
+from pydelta.spark.sql import show as sql_show
+from pydelta.spark.sql.nodes import Nodes, text_of
+from pydelta.spark.sql.own import run_own
+from pydelta.sql import is_ours, parse_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["run_node", "run_text"]
+
+_Handler = Callable[[Nodes, Any], "DataFrame | None"]
+
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    **dict.fromkeys(sql_insert.INSERTS, sql_insert.insert),
+    "OverwriteByExpression": sql_insert.replace_where,
+    "InsertIntoDir": sql_insert.insert_directory,
+    "Union": sql_insert.insert_all,
+    "DeleteFromTable": sql_change.delete,
+    "UpdateTable": sql_change.update,
+    "MergeIntoTable": sql_change.merge,
+    "TruncateTable": sql_change.truncate,
+    "TruncatePartition": sql_change.truncate,
+    "CreateTable": sql_create.create,
+    "ReplaceTable": sql_create.create,
+    "CreateTableAsSelect": sql_create.create_as_select,
+    "ReplaceTableAsSelect": sql_create.create_as_select,
+    "CreateTableLike": sql_create.create_like,
+    "CreateTableLikeCommand": sql_create.create_like,
+    "CreateTempViewUsing": sql_create.create_view_using,
+    "DropTable": sql_alter.drop,
+    "RenameTable": sql_alter.rename,
+    **dict.fromkeys(
+        (
+            "AddColumns", "ReplaceColumns", "DropColumns", "RenameColumn", "AlterColumn", "AlterColumns",
+            "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "CommentOnTable", "AddCheckConstraint",
+            "AddConstraint", "DropConstraint", "AlterTableClusterBy",
+        ),
+        sql_alter.alter,
+    ),
+    **dict.fromkeys(
+        (
+            "AddPartitions", "DropPartitions", "RenamePartitions", "RecoverPartitions", "RepairTable", "LoadData",
+            "SetTableSerDeProperties",
+        ),
+        sql_alter.no_partitions,
+    ),
+    **dict.fromkeys(("DescribeRelation", "DescribeColumn", "DescribeTablePartition"), sql_show.describe),
+    **dict.fromkeys(("ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable"), sql_show.show),
+    **dict.fromkeys(("RefreshTable", "AnalyzeTable", "AnalyzeColumn"), sql_show.nothing_to_do),
+    "ExplainCommand": sql_show.explain,
+}  # fmt: skip
+
+_READS: Final = frozenset({"Union", "ExplainCommand"})
+_NO_CHILD: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression"})
+_CHANGES_ROWS: Final = frozenset({*_NO_CHILD, "DeleteFromTable", "UpdateTable", "MergeIntoTable"})
+_MAKES: Final = frozenset({"CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"})
+
+
+def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> DataFrame | None:
+    """Run a statement that only this engine knows.
+
+    Args:
+        spark: A classic session.
+        text: The statement.
+        spark_refuses: Spark's parser has been asked and does not know it.
+
+    Returns:
+        None when it does not begin like one of them.
+
+    Raises:
+        ParseError: It begins like one, and is not well formed.
+    """
+    if not is_ours(text, spark_refuses=spark_refuses):
+        return None
+    return run_own(Nodes(spark), parse_statement(text))
+
+
+def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
+    """Run a statement that Spark parsed, when its target is a Delta table.
+
+    Returns:
+        None when it is Spark's.
+
+    Raises:
+        DeltaError: See the commands.
+    """
+    nodes = Nodes(spark)
+    if str(node.nodeName()) == "CompoundBody":
+        _refuse_changes(nodes, node)
+        return None
+    if str(node.nodeName()) == "UnresolvedWith":
+        node = _with_its_query(nodes, node)
+    handler = _HANDLERS.get(str(node.nodeName()))
+    return None if handler is None else handler(nodes, node)
+
+
+def _refuse_changes(nodes: Nodes, script: Any) -> None:
+    """Spark runs the statements of ``BEGIN … END`` itself, one after the other: they may only read Delta tables.
+
+    Raises:
+        UnsupportedFeatureError: One of them changes or describes a Delta table.
+    """
+    for child in nodes.items(script.children()):
+        node = child.parsedPlan() if str(child.nodeName()) == "SingleStatement" else child
+        kind = str(node.nodeName())
+        if kind in _HANDLERS and kind not in _READS:
+            about = [node.table()] if kind in _NO_CHILD else nodes.items(node.children())
+            if kind in _MAKES:
+                provider = text_of(nodes.optional(node.tableSpec().provider()))
+                ours = provider is not None and provider.lower() == "delta"
+            else:
+                ours = any(nodes.target(item, changes=kind in _CHANGES_ROWS) is not None for item in about)
+            if ours:
+                raise UnsupportedFeatureError(
+                    f"BEGIN … END holds a change of a Delta table ({kind}), which Spark would run by itself.",
+                    features=("BEGIN … END",),
+                    hint="Run the statements one by one, each with spark.sql.",
+                )
+        else:
+            _refuse_changes(nodes, node)
+
+
+def _with_its_query(nodes: Nodes, node: Any) -> Any:
+    """``WITH … INSERT`` and ``WITH … MERGE``: the relations of the WITH go where the statement's query is."""
+    statement = node.child()
+    kind = str(statement.nodeName())
+    if kind in sql_insert.INSERTS:
+        return copy_of(statement, query=_under(nodes, node, statement.query()))
+    if kind == "MergeIntoTable":
+        return copy_of(statement, sourceTable=_under(nodes, node, statement.sourceTable()))
+    return statement if kind in ("DeleteFromTable", "UpdateTable") else node
+
+
+def _under(nodes: Nodes, node: Any, query: Any) -> Any:
+    if str(query.nodeName()) == "SubqueryAlias":  # the alias stays outermost: expressions use it
+        return query.withNewChildren(nodes.jvm.indexed_seq([_under(nodes, node, query.child())]))
+    inner = copy_of(node, child=query)
+    parts = nodes.parts(query)
+    return inner if parts is None else nodes.jvm.subquery_alias.apply(parts[-1], inner)

@@ -1,0 +1,290 @@
+"""Read what nodes of a parsed statement name: tables, columns, texts, types, options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType as SparkStructType
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.spark.catalog.view_targets import change_target
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["Named", "Nodes", "Target", "is_default", "text_of"]
+
+_SESSION_CATALOG: Final = "spark_catalog"
+_PRIVILEGES: Final = "__required_write_privileges__"
+_NAMED: Final = ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedInsertTarget")
+_SPARK_METADATA: Final = {
+    "GENERATION_EXPRESSION": "delta.generationExpression",
+    "identity.start": "delta.identity.start",
+    "identity.step": "delta.identity.step",
+    "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
+}
+_NOT_KEPT: Final = ("EXISTS_DEFAULT",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What expressions may call the rows of a relation.
+
+    Args:
+        alias: The name that stands for it alone.
+        qualifiers: What may stand before a column of it, in lower case, longest first.
+    """
+
+    alias: str
+    qualifiers: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The Delta table that a statement is about.
+
+    Args:
+        parts: The name as the statement has it.
+        entry: What it stands for.
+        alias: The name that expressions may use for it.
+        options: Given with ``WITH (…)``.
+    """
+
+    parts: tuple[str, ...]
+    entry: DeltaEntry
+    alias: str
+    options: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return ".".join(self.parts)
+
+    @property
+    def qualifiers(self) -> tuple[tuple[str, ...], ...]:
+        """What may stand before a column of it, longest first."""
+        full = self.entry.qualifier
+        ends = [tuple(item.lower() for item in full[start:]) for start in range(len(full))]
+        return (*ends, (self.alias.lower(),)) if (self.alias.lower(),) not in ends else tuple(ends)
+
+
+class Nodes:
+    """Reads the nodes of one statement.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.jvm = Jvm.of(spark)
+
+    def items(self, seq: Any) -> list[Any]:
+        """Read a Scala sequence."""
+        return list(self.jvm.to_list(seq))
+
+    def names(self, seq: Any) -> tuple[str, ...]:
+        """Read a Scala sequence of strings."""
+        return tuple(str(item) for item in self.jvm.to_list(seq))
+
+    def mapping(self, scala_map: Any) -> dict[str, str]:
+        """Read a Scala map of strings."""
+        return dict(self.jvm.to_dict(self.jvm.python_utils_map(scala_map)))
+
+    def parts(self, node: Any) -> tuple[str, ...] | None:
+        """Read the name that a relation, table or identifier node holds; None for any other node."""
+        kind = str(node.nodeName())
+        if kind in _NAMED:
+            return self.names(node.multipartIdentifier())
+        return self.names(node.nameParts()) if kind == "UnresolvedIdentifier" else None
+
+    def identifier(self, identifier: Any) -> tuple[str, ...]:
+        """Turn a Scala ``TableIdentifier`` into its parts."""
+        given = (self.optional(identifier.catalog()), self.optional(identifier.database()), identifier.table())
+        return tuple(str(part) for part in given if part is not None)
+
+    def target(self, node: Any, *, changes: bool = False) -> Target | None:
+        """Find the Delta table that a relation node, perhaps under an alias, stands for; None for anything else.
+
+        Args:
+            node: As parsed.
+            changes: Its rows are to be changed, which a view that shows a whole table passes on.
+
+        Raises:
+            UnsupportedFeatureError: See ``change_target``.
+        """
+        alias = None
+        if str(node.nodeName()) == "SubqueryAlias":
+            alias, node = str(node.alias()), self.items(node.children())[0]
+        parts = self.parts(node)
+        if parts is None:
+            return None
+        entry = change_target(self.spark, parts) if changes else look_up(self.spark, parts)
+        if not isinstance(entry, DeltaEntry):
+            return None
+        options = {}
+        if str(node.nodeName()) in ("UnresolvedRelation", "UnresolvedInsertTarget"):
+            options = dict(self.jvm.to_dict(node.options().asCaseSensitiveMap()))
+            options.pop(_PRIVILEGES, None)
+        return Target(parts=parts, entry=entry, alias=alias or parts[-1], options=options)
+
+    def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
+        """Tell whether a name belongs to the session catalog, and not to another catalog."""
+        manager = self.jvm.session.sessionState().catalogManager()
+        if len(parts) > 2 or (len(parts) == 2 and bool(manager.isCatalogRegistered(parts[0]))):
+            return parts[0].lower() == _SESSION_CATALOG
+        return str(manager.currentCatalog().name()) == _SESSION_CATALOG
+
+    def log(self, target: Target) -> DeltaLog:
+        """Open the table's log."""
+        return log_for_path(self.spark, target.entry.location)
+
+    def named(self, node: Any) -> Named | None:
+        """Tell what the rows of a relation without an alias are called; None for any other node."""
+        parts = self.parts(node)
+        if parts is None:
+            return None
+        database = str(self.jvm.session.sessionState().catalog().getCurrentDatabase())
+        full = tuple(part.lower() for part in ((_SESSION_CATALOG, database)[: 3 - len(parts)] + parts)[-3:])
+        return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
+
+    def column(self, expression: Any, *targets: Target | Named) -> Column:
+        """Turn an unresolved expression into a Column; long qualifiers of tables are shortened to their alias."""
+        from pyspark.sql.classic.column import Column as ClassicColumn
+
+        short = self._shortened(expression, targets)
+        column: Column = ClassicColumn(self.jvm.column_of(short))
+        return column
+
+    def _shortened(self, expression: Any, targets: tuple[Target | Named, ...]) -> Any:
+        if str(expression.nodeName()) == "UnresolvedAttribute":
+            names = self.names(expression.nameParts())
+            lower = tuple(name.lower() for name in names)
+            for target in targets:
+                for qualifier in target.qualifiers:
+                    size = len(qualifier)
+                    if 1 < size < len(names) and lower[:size] == qualifier:
+                        return expression.copy(self.jvm.seq((target.alias, *names[size:])))
+            return expression
+        children = self.items(expression.children())
+        if not targets or not children:
+            return expression
+        changed = [self._shortened(child, targets) for child in children]
+        if all(new is old for new, old in zip(changed, children, strict=True)):
+            return expression
+        return expression.withNewChildren(self.jvm.indexed_seq(changed))
+
+    def schema(self, node: Any) -> StructType:
+        """Return the columns of a CREATE or REPLACE, as the log writes them."""
+        struct = self.jvm.char_varchar_as_strings(node.tableSchema())
+        fields = json.loads(str(struct.json()))
+        for field in fields["fields"]:
+            field["metadata"] = {
+                _SPARK_METADATA.get(key, key): value for key, value in field["metadata"].items() if key not in _NOT_KEPT
+            }
+        return _struct(json.dumps(fields))
+
+    def field_type(self, name: str, data_type: Any) -> Any:
+        """Turn a Spark type into a field of that type, lengths of char and varchar in its metadata."""
+        struct = self.jvm.struct_type().add(name, data_type)
+        return _struct(str(self.jvm.char_varchar_as_strings(struct).json())).fields[0]
+
+    def partitioning(self, transforms: Any) -> tuple[list[str], list[str]]:
+        """Turn transforms into partition columns and clustering columns.
+
+        Raises:
+            UnsupportedFeatureError: Any other transform, or buckets.
+        """
+        partitions: list[str] = []
+        clusters: list[str] = []
+        for transform in self.items(transforms):
+            kind = str(transform.name())
+            columns = [".".join(str(part) for part in item.fieldNames()) for item in transform.references()]
+            if kind == "identity":
+                partitions += columns
+            elif kind == "cluster_by":
+                clusters += columns
+            else:
+                raise UnsupportedFeatureError(
+                    f"A Delta table cannot be partitioned by {transform.toString()}.",
+                    features=(kind,),
+                    hint="Partition by a column; one that is GENERATED ALWAYS AS (…) can hold a part of another.",
+                )
+        return partitions, clusters
+
+    def constraints(self, specification: Any) -> list[Any]:
+        """Read the constraints of a CREATE; Spark versions before 4.1 have none."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return self.items(specification.constraints())
+        except Py4JError:
+            return []
+
+    def own_schema(self, struct: SparkStructType) -> StructType:
+        """Return a schema of Spark's as the log writes it."""
+        return _struct(struct.json())
+
+    def partition_columns(self, parts: tuple[str, ...]) -> list[str]:
+        """Tell what a table of the session's catalog is partitioned by; nothing for a view."""
+        catalog = self.jvm.session.sessionState().catalog()
+        database = self.jvm.option.apply(parts[-2] if len(parts) > 1 else None)
+        identifier = self.jvm.table_identifier.apply(parts[-1], database, self.jvm.option.apply(None))
+        if not catalog.tableExists(identifier) or catalog.isView(self.jvm.seq(parts)):
+            return []
+        return list(self.names(catalog.getTableMetadata(identifier).partitionColumnNames()))
+
+    def optional(self, option: Any) -> Any | None:
+        """Read a Scala option."""
+        return option.get() if option.isDefined() else None
+
+    def query(self, plan: Any) -> DataFrame:
+        """Return the rows of a parsed query, its Delta tables read by this engine."""
+        from pydelta.spark.sql.relations import RelationResolver
+
+        resolved = RelationResolver(self.spark).statement(plan)
+        return self.jvm.frame(plan if resolved is None else resolved)
+
+    def evaluate(self, expression: Any) -> Any:
+        """Evaluate a constant SQL expression.
+
+        Raises:
+            InvalidArgumentError: It is not a constant.
+        """
+        from pyspark.errors import PySparkException
+
+        try:
+            column = F.expr(expression) if isinstance(expression, str) else self.column(expression)
+            row = self.jvm.one_row([column.alias("value")]).first()
+        except PySparkException as error:
+            shown = expression if isinstance(expression, str) else str(expression.sql())
+            raise InvalidArgumentError(
+                f"{shown} is not a constant expression: {str(error).strip().splitlines()[0]}"
+            ) from error
+        return row[0] if row is not None else None
+
+
+def _struct(text: str) -> StructType:
+    schema = parse_schema(text)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def is_default(expression: Any) -> bool:
+    """Tell whether an expression is the keyword DEFAULT."""
+    return str(expression.nodeName()) == "UnresolvedAttribute" and str(expression.name()).upper() == "DEFAULT"
+
+
+def text_of(value: Any) -> str | None:
+    """Read a Java string, or None."""
+    return None if value is None else str(value)

@@ -1,0 +1,258 @@
+"""Run the statements that only this engine knows, and return what they report as frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+
+from pydelta.commands.alter.features import drop_feature
+from pydelta.commands.clone import clone_table
+from pydelta.commands.convert import convert_to_delta
+from pydelta.commands.fsck import fsck as run_fsck
+from pydelta.commands.optimize.command import optimize as run_optimize
+from pydelta.commands.optimize.reorg import purge as run_purge
+from pydelta.commands.restore import restore as run_restore
+from pydelta.errors import (
+    InvalidArgumentError,
+    LogCorruptedError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    error_context,
+)
+from pydelta.manifests import ManifestOptions, publish
+from pydelta.spark.catalog.entries import create_entry, follow
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import detail_frame, history_frame, optimize_frame, restore_frame
+from pydelta.spark.logs import log_for_path, settings_of
+from pydelta.spark.maintenance.clone import SparkCopier
+from pydelta.spark.maintenance.convert import SparkFooters, partition_fields
+from pydelta.spark.maintenance.vacuum import fsck_frame, run_vacuum, vacuum_frame
+from pydelta.spark.sql.nodes import Nodes
+from pydelta.sql import statements as st
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pydelta.log import DeltaLog
+
+__all__ = ["run_own"]
+
+_KINDS: Final = {int: "long", str: "string"}
+
+
+def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
+    """Run a statement.
+
+    Raises:
+        TableNotFoundError: The name stands for no Delta table.
+        DeltaError: See the commands.
+    """
+    return _Run(nodes).run(statement)
+
+
+class _Run:
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._spark = nodes.spark
+
+    def run(self, statement: st.Statement) -> DataFrame:
+        frame: DataFrame = getattr(self, f"_{type(statement).__name__.lower()}")(statement)
+        return frame
+
+    # --- statements --------------------------------------------------------------------------------------
+
+    def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
+        log = self._log(statement.table)
+        return history_frame(self._spark, log, statement.limit)
+
+    def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
+        return detail_frame(self._spark, self._log(statement.table))
+
+    def _optimize(self, statement: st.Optimize) -> DataFrame:
+        log = self._log(statement.table)
+        with error_context(table=log.uri):
+            result = run_optimize(
+                log,
+                SparkEngine(self._spark, alias=statement.table[-1]),
+                settings_of(self._spark),
+                condition=statement.where,
+                zorder_by=statement.zorder_by,
+                full=statement.full,
+            )
+        return optimize_frame(self._spark, log, result)
+
+    def _reorg(self, statement: st.Reorg) -> DataFrame:
+        log = self._log(statement.table)
+        with error_context(table=log.uri):
+            engine = SparkEngine(self._spark, alias=statement.table[-1])
+            result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
+        return self._counts(
+            path=log.uri,
+            num_files_removed=result.num_removed_files,
+            num_files_added=result.num_added_files,
+            num_deletion_vectors_removed=result.num_deletion_vectors_removed,
+        )
+
+    def _generate(self, statement: st.Generate) -> DataFrame:
+        log = self._log(statement.table)
+        with error_context(table=log.uri):
+            if statement.mode.lower() != "symlink_format_manifest":
+                raise InvalidArgumentError(
+                    f"GENERATE has no mode {statement.mode!r}.",
+                    hint="The only mode is symlink_format_manifest.",
+                )
+            publish(log, ManifestOptions(where=statement.where))
+        return self._nodes.jvm.nothing()
+
+    def _restore(self, statement: st.Restore) -> DataFrame:
+        log = self._log(statement.table)
+        with error_context(table=log.uri):
+            result = run_restore(log, version=statement.to.version, timestamp_ms=self._time(statement.to))
+            snapshot = log.update()
+            SparkEngine(self._spark).committed(snapshot)
+        follow(self._spark, statement.table, snapshot)
+        return restore_frame(self._spark, result)
+
+    def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
+        log = self._log(statement.table)
+        with error_context(table=log.uri):
+            drop_feature(log, statement.feature, truncate_history=statement.truncate_history)
+            snapshot = log.update()
+            SparkEngine(self._spark).committed(snapshot)
+        follow(self._spark, statement.table, snapshot)
+        return self._nodes.jvm.nothing()
+
+    def _clone(self, statement: st.Clone) -> DataFrame:
+        source = self._log(statement.source)
+        target = look_up(self._spark, statement.table)
+        quoted = _quoted(statement.table)
+        entry = target if isinstance(target, DeltaEntry) else None
+        by_path = entry is not None and entry.by_path
+        taken = isinstance(target, ViewEntry) or (not by_path and self._spark.catalog.tableExists(quoted))
+        if by_path:
+            assert entry is not None
+            taken = log_for_path(self._spark, entry.location).table_exists()
+        if taken and statement.if_not_exists:
+            return self._nodes.jvm.nothing()
+        if taken and (entry is None or not statement.replace):
+            raise TableAlreadyExistsError(
+                f"{'.'.join(statement.table)} exists already.",
+                hint="Write CREATE OR REPLACE TABLE, or choose another name.",
+            )
+        if entry is not None:
+            location = entry.location
+        else:
+            location = statement.location or self._nodes.jvm.default_location(quoted)
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
+        at = statement.at or st.Travel()
+        with error_context(table=source.uri):
+            result = clone_table(
+                source,
+                log,
+                shallow=statement.shallow,
+                replace=statement.replace,
+                version=at.version,
+                timestamp_ms=self._time(at),
+                properties=statement.properties,
+                copier=SparkCopier(self._spark),
+            )
+        SparkEngine(self._spark).committed(log.update())
+        if not by_path:
+            managed = entry.managed if entry is not None else statement.location is None
+            create_entry(self._spark, statement.table, log.update(), managed=managed, replace=True)
+        names = (
+            "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size",
+            "copied_files_size",
+        )  # fmt: skip
+        return self._counts(**{name: getattr(result, name) for name in names})
+
+    def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
+        table = statement.table
+        if table[0].lower() in ("parquet", "delta") and len(table) == 2 and ("/" in table[1] or ":" in table[1]):
+            path = table[1]
+        else:
+            raise InvalidArgumentError(
+                f"{'.'.join(table)} does not name a folder of Parquet files.",
+                hint="Write parquet.`/path/to/folder`; drop the catalog's entry of the Parquet table and make one that "
+                "points at the Delta table: CREATE TABLE name USING delta LOCATION '…'.",
+            )
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(path))
+        with error_context(table=log.uri):
+            convert_to_delta(
+                log,
+                SparkFooters(self._spark),
+                partition_schema=partition_fields(statement.partition_schema),
+                settings=settings_of(self._spark),
+                time_zone=SparkEngine(self._spark).time_zone(),
+                collect_statistics=statement.statistics,
+            )
+        return self._nodes.jvm.nothing()
+
+    def _vacuum(self, statement: st.Vacuum) -> DataFrame:
+        log = self._log(statement.table)
+        listed = None
+        if statement.inventory is not None or statement.inventory_query is not None:
+            if statement.mode == "LITE":
+                raise InvalidArgumentError(
+                    "VACUUM LITE finds the files to delete in the log, USING INVENTORY in a list.",
+                    hint="Leave out LITE, or the inventory.",
+                )
+            text = statement.inventory_query or f"SELECT * FROM {_quoted(statement.inventory or ())}"
+            listed = self._nodes.query(self._nodes.jvm.parse(text))
+        with error_context(table=log.uri):
+            result = run_vacuum(
+                self._spark,
+                log,
+                retention_hours=statement.retain_hours,
+                dry_run=statement.dry_run,
+                mode="lite" if statement.mode == "LITE" else "full",
+                inventory=listed,
+                where=statement.where,
+            )
+        return vacuum_frame(self._spark, result)
+
+    def _fsck(self, statement: st.Fsck) -> DataFrame:
+        log = self._log(statement.table)
+        report = run_fsck(log, repair=not statement.dry_run)
+        if report.unreadable is not None:
+            raise LogCorruptedError(
+                report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
+            )
+        return fsck_frame(self._spark, report)
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def _log(self, table: st.TableName) -> DeltaLog:
+        entry = look_up(self._spark, table)
+        if not isinstance(entry, DeltaEntry):
+            what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
+            raise TableNotFoundError(
+                f"{'.'.join(table)} {what}.",
+                hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: "
+                "delta.`/path`.",
+            )
+        log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
+        if not log.table_exists():
+            raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the path.", table=log.uri)
+        return log
+
+    def _counts(self, **values: int | str) -> DataFrame:
+        return self._nodes.jvm.one_row(
+            [F.lit(value).cast(_KINDS[type(value)]).alias(name) for name, value in values.items()]
+        )
+
+    def _time(self, travel: st.Travel) -> int | None:
+        if travel.timestamp_sql is None:
+            return None
+        value: Any = self._nodes.evaluate(f"unix_millis(try_cast({travel.timestamp_sql} AS TIMESTAMP))")
+        if value is None:
+            raise InvalidArgumentError(
+                f"{travel.timestamp_sql} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+            )
+        return int(value)
+
+
+def _quoted(parts: st.TableName) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

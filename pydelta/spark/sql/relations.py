@@ -1,0 +1,300 @@
+"""Replace Delta relations in a parsed plan with native scans.
+
+::
+
+    parsePlan(text) --> UnresolvedRelation t, delta.`/path`, a view, t VERSION AS OF 3
+                          `--catalog look-up, newest snapshot--> SubqueryAlias(t, scan)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.classic.column import Column
+
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
+from pydelta.spark.catalog.entries import note_difference
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier, twin_refusal
+from pydelta.spark.catalog.objects import copy_of
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
+from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.refresh import transform, with_newest
+from pydelta.spark.scan.scan import physical_scan, scan_dataframe
+from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.log import Snapshot
+
+__all__ = ["RelationResolver", "named_tables"]
+
+_WRITES_ITS_FIRST_CHILD = ("DeleteFromTable", "UpdateTable", "MergeIntoTable")
+_NAMES_OF_COMMANDS = ("UnresolvedTable", "UnresolvedTableOrView")
+_ONLY_DESCRIBES = (
+    "DescribeRelation", "DescribeColumn", "ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable",
+    "RefreshTable", "UncacheTable", "ExplainCommand",
+)  # fmt: skip
+_CTE_MARK = "pydelta.cte"
+_NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table) \[(.*?)\](?=,|$)", re.MULTILINE)
+_PLAIN = re.compile(r"\w+(, \w+)*")
+_ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody|table_changes", re.IGNORECASE)
+_CHANGES = ("table_changes", "table_changes_by_path")
+_BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
+
+
+def named_tables(jvm: Jvm, plan: Any) -> Any:
+    """Replace ``IDENTIFIER(expression)`` in a parsed statement by the name that the expression gives."""
+    if _BY_EXPRESSION not in str(plan.treeString()):
+        return plan
+
+    def replace(node: Any, name: str) -> Any:
+        if name in ("InsertIntoStatement", "OverwriteByExpression"):  # their table is no child
+            table = node.table()
+            return copy_of(node, table=named(table)) if str(table.nodeName()) == _BY_EXPRESSION else None
+        return named(node) if name == _BY_EXPRESSION else None
+
+    def named(node: Any) -> Any:
+        row = jvm.one_row([Column(jvm.column_of(node.identifierExpr())).alias("name")]).first()
+        if row is None or row[0] is None:
+            raise BindError(f"{node.identifierExpr().sql()} is null, but should be the name of a table.")
+        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(str(row[0]))
+        return node.planBuilder().apply(parts, node.children())
+
+    return transform(plan, replace)
+
+
+class RelationResolver:
+    """Finds Delta relations, each resolved afresh; one statement sees one version of a table.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm = Jvm.of(spark)
+        self._snapshots: dict[str, Snapshot] = {}
+        self._entries: dict[tuple[str, ...], DeltaEntry | ViewEntry | None] = {}
+        self._statement = ""
+        self.replaced = 0
+
+    def statement(self, plan: Any) -> Any | None:
+        """Replace the Delta relations of a parsed statement; None when it has none."""
+        self._statement = str(plan.nodeName())
+        if self._statement in _WRITES_ITS_FIRST_CHILD:
+            self._refuse_twin(plan.targetTable() if self._statement == "MergeIntoTable" else plan.table())
+            return None
+        if self._is_none_of_ours(plan):
+            return None
+        result = self._rewrite(plan, frozenset(), ())
+        return result if self.replaced else None
+
+    def _is_none_of_ours(self, plan: Any) -> bool:
+        """Whether its text alone says that a statement names no Delta table and no view: walking over it costs more."""
+        text = str(plan.treeString())
+        if _ELSEWHERE.search(text):
+            return False
+        for found in set(_NAMED.findall(text)):
+            parts = tuple(found.split(", "))
+            if not _PLAIN.fullmatch(found) or self._entry(parts) is not None:
+                return False
+        return True
+
+    def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
+        """What a name stands for; asked once a statement."""
+        if parts not in self._entries:
+            self._entries[parts] = look_up(self._spark, parts)
+        return self._entries[parts]
+
+    def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
+        """Find the plan that a name stands for; None when it is neither a Delta table nor a view over one."""
+        entry = self._entry(parts)
+        if entry is None and travel is None:
+            short, at = split_name_version(parts)
+            older = self._entry(short) if at is not None else None
+            if isinstance(older, DeltaEntry):
+                entry, travel = older, at
+        if isinstance(entry, DeltaEntry):
+            self.replaced += 1
+            return self._alias(entry.qualifier, self._scan(entry, travel))
+        if isinstance(entry, ViewEntry):
+            plan = self._view(entry)
+            if plan is not None and travel is not None:
+                raise BindError(
+                    f"{'.'.join(parts)} is a view and has no versions of its own.", hint="Time travel on its tables."
+                )
+            return plan
+        return None
+
+    def reads_delta(self, view: ViewEntry) -> bool:
+        """Tell whether a view that SQL made reads a Delta table."""
+        before = self.replaced
+        return self._view(view) is not None and self.replaced > before
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _alias(self, qualifier: tuple[str, ...], plan: Any) -> Any:
+        return self._jvm.subquery_alias.apply(self._jvm.seq(qualifier), plan)
+
+    def _scan(self, entry: DeltaEntry, travel: TimeTravel | None) -> Any:
+        location = entry.location
+        if entry.by_path and travel is None:
+            location, travel = split_path_version(self._spark, location)
+        snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
+        if travel is None:
+            note_difference(entry, snapshot)
+        frame = scan_dataframe(self._spark, snapshot, pinned=travel is not None)
+        return frame._jdf.queryExecution().analyzed()
+
+    def _newest(self, location: str) -> Snapshot:
+        if location not in self._snapshots:
+            self._snapshots[location] = open_snapshot(self._spark, location, None)
+        return self._snapshots[location]
+
+    def _view(self, view: ViewEntry) -> Any | None:
+        if view.plan is not None:
+            plan = with_newest(self._spark, view.plan, self._newest, scan_of=self._physical)
+            if plan is None:
+                raise SchemaMismatchError(
+                    f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
+                    "have changed since.",
+                    hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
+                )
+            if plan is view.plan or plan.equals(view.plan):
+                return None
+            self.replaced += 1
+            return self._alias(view.qualifier, plan)
+        if view.text is None:
+            return None
+        inner = RelationResolver(self._spark)
+        inner._snapshots = self._snapshots
+        plan = inner._rewrite(self._jvm.parse(view.text), frozenset(), view.namespace)
+        if not inner.replaced:
+            return None
+        self.replaced += inner.replaced
+        frame = self._jvm.frame(plan).toDF(*view.columns)
+        return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
+
+    def _physical(self, snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
+        return physical_scan(self._spark, snapshot, pinned=False, ids=ids)
+
+    def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
+        jvm = self._jvm
+        mark = jvm.view.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_CTE_MARK)
+
+        def replace(node: Any, name: str) -> Any:
+            if name == "UnresolvedRelation":
+                return self._unresolved(node, ctes, namespace, mark)
+            if name == "RelationTimeTravel":
+                return self._time_travel(node)
+            if name == "UnresolvedWith":
+                return self._with(node, ctes, namespace)
+            if name == "UnresolvedTableValuedFunction":
+                return self._table_changes(node, namespace)
+            if name == "InsertIntoStatement":
+                self._refuse_twin(node.table())
+            elif name in _NAMES_OF_COMMANDS and self._statement not in _ONLY_DESCRIBES:
+                self._refuse_twin(node)
+            if name == "ExplainCommand":
+                return node.copy(self._rewrite(node.logicalPlan(), ctes, namespace), *jvm.rest_of(node, "copy", 1))
+            return None
+
+        return transform(plan, replace)
+
+    def _refuse_twin(self, target: Any) -> None:
+        """Keep a statement that changes a twin from Hive, which would write into the manifests."""
+        if str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
+            target = next(iter(self._jvm.to_list(target.children())), None)  # under an alias
+        if target is None or str(target.nodeName()) not in ("UnresolvedRelation", *_NAMES_OF_COMMANDS):
+            return
+        name = tuple(str(part) for part in self._jvm.to_list(target.multipartIdentifier()))
+        entry = self._entry(name)
+        if isinstance(entry, DeltaEntry) and entry.twin:
+            raise twin_refusal(".".join(name), entry)
+
+    def _unresolved(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...], mark: Any) -> Any | None:
+        if node.isStreaming() or node.getTagValue(mark).isDefined():
+            return None
+        parts = tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier()))
+        if len(parts) == 1 and parts[0].lower() in ctes:
+            node.setTagValue(mark, True)  # an outer visit must not take it for a table
+            return None
+        plan = self.table(self._within(parts, namespace))
+        if plan is None and self._within(parts, namespace) != parts:
+            qualified = self._jvm.seq(self._within(parts, namespace))
+            return node.copy(qualified, *self._jvm.rest_of(node, "copy", 1))
+        return plan
+
+    def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
+        """A name in a permanent view's text is relative to the namespace the view was made in."""
+        if not namespace or len(parts) != 1:
+            return parts
+        catalog = self._jvm.session.sessionState().catalog()
+        return parts if catalog.getRawLocalOrGlobalTempView(self._jvm.seq(parts)).isDefined() else (*namespace, *parts)
+
+    def _table_changes(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+        """``table_changes('table', start[, end])`` and ``table_changes_by_path('/path', start[, end])``."""
+        function = str(self._jvm.to_list(node.name())[-1]).lower()
+        if function not in _CHANGES:
+            return None
+        items = [Column(self._jvm.column_of(item)) for item in self._jvm.to_list(node.functionArgs())]
+        if len(items) not in (2, 3):
+            raise InvalidArgumentError(
+                f"{function} takes a table, where to begin and, if need be, where to end; it was given {len(items)} "
+                "arguments.",
+                hint=f"For example {function}('lake.events', 3, 7), or with timestamps as texts.",
+            )
+        names = [f"argument{place}" for place in range(len(items))]
+        values = self._jvm.one_row([item.alias(at) for item, at in zip(items, names, strict=True)]).first()
+        assert values is not None
+        options = {"readChangeFeed": "true"}
+        for word, value in zip(("starting", "ending"), values[1:], strict=False):
+            kind = "Version" if isinstance(value, int) else "Timestamp"
+            options[f"{word}{kind}"] = str(value)
+        location = str(values[0])
+        if function == "table_changes":
+            entry = self._entry(self._within(parse_identifier(self._spark, location), namespace))
+            if not isinstance(entry, DeltaEntry):
+                raise TableNotFoundError(f"{location} is not a Delta table in the session's catalog.")
+            location = entry.location
+        wanted = changes_from_options(self._spark, options)
+        assert wanted is not None
+        self.replaced += 1
+        log = log_for_path(self._spark, self._jvm.qualify(location))
+        return read_changes(self._spark, log, wanted)._jdf.queryExecution().analyzed()
+
+    def _with(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
+        """Relations of a CTE are no children of the plan; each sees the CTEs before it."""
+        jvm, before = self._jvm, self.replaced
+        names, relations = set(ctes), []
+        for item in jvm.to_list(node.cteRelations()):
+            alias = item._2()
+            body = self._rewrite(alias.child(), frozenset(names), namespace)
+            relations.append(jvm.view.scala.Tuple3(item._1(), alias.copy(alias.identifier(), body), item._3()))
+            names.add(str(item._1()).lower())
+        child = self._rewrite(node.child(), frozenset(names), namespace)
+        if self.replaced == before:
+            return None
+        return node.copy(child, jvm.seq(relations), *jvm.rest_of(node, "copy", 2))
+
+    def _time_travel(self, node: Any) -> Any | None:
+        relation = node.relation()
+        if str(relation.nodeName()) != "UnresolvedRelation":
+            return None
+        parts = tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
+        if not isinstance(self._entry(parts), DeltaEntry):
+            return None
+        version, timestamp = node.version(), node.timestamp()
+        travel = TimeTravel(
+            version=str(version.get()) if version.isDefined() else None,
+            moment=Column(self._jvm.column_of(timestamp.get())) if timestamp.isDefined() else None,
+        )
+        return self.table(parts, travel)

@@ -1,0 +1,1 @@
+"""Do what executors do: Arrow and Parquet, no driver code, no pyspark."""

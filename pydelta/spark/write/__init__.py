@@ -1,0 +1,1 @@
+"""Turn DataFrames into data files and commits."""

@@ -1,0 +1,292 @@
+"""Write a DataFrame to a location or a table by name, in one commit (and a catalog entry).
+
+Everything that writes rows through Spark ends here: the routes of ``enable``, the jobs, the demo.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from pydelta.commands.write.command import WriteMode, WriteOptions, WriteResult, write_table
+from pydelta.commands.write.options import StatementCondition
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+)
+from pydelta.protocol.schema import DataType, PrimitiveType, StructField, StructType, can_store
+from pydelta.spark.catalog.define import enter
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import forget_version, log_for_path, settings_of
+from pydelta.spark.types import from_spark
+from pydelta.spark.write.columns import ddl, name
+from pydelta.spark.write.writer import DataFrameSource
+from pydelta.storage.uris import normalize_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["insert_by_position", "save_as_table", "write_by_name", "write_path"]
+
+_STRINGS = ("string",)
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+
+
+def write_path(
+    spark: SparkSession,
+    df: DataFrame,
+    location: str,
+    *,
+    mode: WriteMode,
+    options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    description: str | None = None,
+    managed: bool = False,
+    dynamic: bool = False,
+    replace_where: str | StatementCondition | None = None,
+    matches: Mapping[str, Any] | None = None,
+    shape: Callable[[DataFrame], DataFrame] | None = None,
+) -> WriteResult:
+    """Write rows to the table at a location; see ``write_table`` for what can go wrong.
+
+    Args:
+        spark: The session.
+        df: The rows; columns are matched by name.
+        location: A URI or a path.
+        mode: What to do with a table that is there.
+        options: Writer options as users give them.
+        partition_by: Partition columns, or None.
+        properties: Table properties for a table that is made.
+        description: Comment on a table that is made.
+        managed: Whether the files belong to the catalog; for the history.
+        dynamic: Overwrite just the partitions that the rows belong to.
+        replace_where: Overwrite the rows of this condition.
+        matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
+        shape: Makes of ``df`` the rows that are written.
+    """
+    settings = settings_of(spark)
+    parsed = WriteOptions.parse(
+        options or {},
+        mode=mode,
+        settings=settings,
+        partition_by=partition_by,
+        properties=properties,
+        description=description,
+    )
+    parsed = parsed.narrowed(dynamic=dynamic, replace_where=replace_where, **(matches or {}))
+    log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
+    result = write_table(log, DataFrameSource(spark, df, shape), parsed, SparkEngine(spark), settings, managed=managed)
+    if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
+        forget_version(spark, settings)
+    return result
+
+
+def save_as_table(
+    spark: SparkSession,
+    df: DataFrame,
+    table: str,
+    *,
+    mode: WriteMode,
+    options: Mapping[str, str],
+    partition_by: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    description: str | None = None,
+) -> WriteResult:
+    """Write to the table of a name, and create it with its catalog entry where there is none.
+
+    A new table's files go to the option ``path``, else to the place the catalog gives its tables.
+
+    Raises:
+        TableAlreadyExistsError: The name is taken by something that is no Delta table, or the mode refuses a table.
+        TableNotFoundError: The mode replaces a table and none is there.
+        UnsafeOperationError: The table is at another place than the option ``path`` says.
+    """
+    given = {key: value for key, value in options.items() if key.lower() != "path"}
+    path = next((value for key, value in options.items() if key.lower() == "path"), None)
+    entry = look_up(spark, parse_identifier(spark, table))
+    if isinstance(entry, ViewEntry) or (entry is None and spark.catalog.tableExists(table)):
+        raise TableAlreadyExistsError(
+            f"{table} exists and is no Delta table.", hint="Choose another name, or drop it first."
+        )
+    if isinstance(entry, DeltaEntry):
+        if mode is WriteMode.CREATE:
+            raise TableAlreadyExistsError(f"The table {table} exists.", hint="Use replace, append or another name.")
+        if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
+            raise UnsafeOperationError(
+                f"{table} is at {entry.location}, and the option path says {path}.",
+                hint="Leave the path out, or drop the table first: its files stay where it is external.",
+                table=entry.location,
+            )
+        location, managed = entry.location, False
+    else:
+        if mode is WriteMode.REPLACE:
+            raise TableNotFoundError(f"There is no table {table} to replace.", hint="Use create or createOrReplace.")
+        location, managed = path or Jvm.of(spark).default_location(table), path is None
+        if mode is WriteMode.ERROR_IF_EXISTS:
+            mode = WriteMode.CREATE
+    result = write_path(
+        spark,
+        df,
+        location,
+        mode=mode,
+        options=given,
+        partition_by=partition_by,
+        properties=properties,
+        description=description,
+        managed=managed,
+    )
+    if entry is None:
+        enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
+    return result
+
+
+def write_by_name(
+    spark: SparkSession,
+    df: DataFrame,
+    entry: DeltaEntry,
+    *,
+    mode: WriteMode,
+    options: Mapping[str, str],
+    dynamic: bool = False,
+    replace_where: str | StatementCondition | None = None,
+    matches: Mapping[str, Any] | None = None,
+    shape: Callable[[DataFrame], DataFrame] | None = None,
+) -> WriteResult:
+    """Write to an existing table, columns matched by name; arguments as ``write_path``."""
+    if not log_for_path(spark, entry.location).table_exists():
+        raise TableNotFoundError(
+            f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
+        )
+    return write_path(
+        spark,
+        df,
+        entry.location,
+        mode=mode,
+        options=options,
+        dynamic=dynamic,
+        replace_where=replace_where,
+        matches=matches,
+        shape=shape,
+    )
+
+
+def insert_by_position(
+    spark: SparkSession,
+    df: DataFrame,
+    entry: DeltaEntry,
+    *,
+    mode: WriteMode,
+    options: Mapping[str, str],
+    columns: Sequence[str] | None = None,
+    by_name: bool = False,
+    dynamic: bool = False,
+    replace_where: str | StatementCondition | None = None,
+    matches: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
+
+    Args:
+        spark: The session.
+        df: The rows.
+        entry: The table.
+        mode: Append or overwrite.
+        options: Writer options.
+        columns: The table's columns that the data is for, in order; None for all of them. Others get their defaults.
+        by_name: Match columns by name instead; those that the data lacks get their defaults.
+        dynamic: Overwrite just the partitions that the rows belong to.
+        replace_where: Overwrite the rows of this condition.
+        matches: See ``write_path``.
+
+    Raises:
+        SchemaMismatchError: Another number of columns, or a type that INSERT does not cast.
+        BindError: A column that the table does not have.
+    """
+    schema = log_for_path(spark, entry.location).update().schema
+    data = from_spark(df.schema)
+    given_names = columns if columns is not None else data.names if by_name else schema.names
+    targets = [_column_of(schema, column, data, by_name=by_name) for column in given_names]
+    names = [field.name for field in targets]
+    for twice in sorted({item for item in names if names.count(item) > 1}):
+        raise SchemaMismatchError(f"Column {twice!r} is given twice.", hint="Name each column once.")
+    if len(data) != len(targets):
+        what = "The table has" if columns is None else "The statement names"
+        raise SchemaMismatchError(
+            f"{what} {len(targets)} columns and the data has {len(data)}.\n"
+            f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+            hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
+            "save or saveAsTable to match them by name.",
+        )
+    chosen = []
+    for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
+        column = name(f"c{index}")
+        if given.data_type != target.data_type and not can_store(given.data_type, target.data_type):
+            if not insert_casts(given.data_type, target.data_type):
+                raise SchemaMismatchError(
+                    f"Column {index + 1} of the data ({given.name}) is {given.data_type}, and the table's column "
+                    f"{target.name!r} is {target.data_type}.\n"
+                    f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+                    hint="Cast it, or reorder the columns: insertInto matches them by position.",
+                )
+            column = column.cast(ddl(target.data_type))
+        chosen.append(column.alias(target.name))
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(data))]).select(*chosen)
+
+    return write_by_name(
+        spark,
+        df,
+        entry,
+        mode=mode,
+        options=options,
+        dynamic=dynamic,
+        replace_where=replace_where,
+        matches=matches,
+        shape=shape,
+    )
+
+
+def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
+    field = schema.field(column)
+    if field is None:
+        near = difflib.get_close_matches(column.lower(), [known.lower() for known in schema.names], n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise (SchemaMismatchError if by_name else BindError)(
+            f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
+            hint=f"Its columns are: {', '.join(schema.names)}.",
+        )
+    return field
+
+
+def insert_casts(source: DataType, target: DataType) -> bool:
+    """Spark's store assignment for flat types: between numbers (overflow fails the job), between times, to text."""
+    if isinstance(source, StructType) or isinstance(target, StructType):
+        return False
+    left = source.name if isinstance(source, PrimitiveType) else "decimal" if "decimal" in str(source)[:7] else ""
+    right = target.name if isinstance(target, PrimitiveType) else "decimal" if "decimal" in str(target)[:7] else ""
+    numbers = (*_NUMBERS, "decimal")
+    if right in _STRINGS:
+        return left in (*numbers, *_TIMES, "boolean")
+    return (left in numbers and right in numbers) or (left in _TIMES and right in _TIMES)
+
+
+def condition_given(spark: SparkSession, condition: object) -> StatementCondition | None:
+    """Keep a condition given as a Column or a name; None for a constant true, which means every row."""
+    from pyspark.sql import Column
+
+    column = condition if isinstance(condition, Column) else F.col(str(condition))
+    if not isinstance(column, Column):
+        raise InvalidArgumentError(f"{condition!r} is no condition.", hint="Give a Column.")
+    text = str(Jvm.of(spark).session.expression(column._jc).sql())
+    return None if text.lower() == "true" else StatementCondition(text=text, native=column)

@@ -1,0 +1,165 @@
+"""Make the executor's ``WriteTask`` and its column order from a table's definition, and ``add`` from its records.
+
+No session is needed here, so the Python data source uses it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from pydelta.commands.write.options import WriteOptions
+from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.row_tracking import materialized_columns
+from pydelta.protocol.schema import (
+    PrimitiveType,
+    StructType,
+    logical_to_physical,
+    physical_partition_columns,
+    to_arrow,
+    without_void,
+)
+from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
+from pydelta.settings import Settings, TableProperties, parse_bytes
+from pydelta.spark.tasks.arrow import optional
+from pydelta.spark.tasks.stats import IndexedLeaf
+from pydelta.spark.tasks.write_files import CODEC_SUFFIXES, PartitionColumn, WriteTask
+
+__all__ = ["add_of", "change_of", "make_task", "written_columns"]
+
+_PREFIX_LENGTH: Final = 2
+_VOID: Final = PrimitiveType("void")
+
+
+def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """List logical names in a task's order: data columns (void ones are not written), then partitions."""
+    lower = {column.lower() for column in partition_columns}
+    data = [field.name for field in schema.fields if field.name.lower() not in lower and field.data_type != _VOID]
+    return data, list(partition_columns)
+
+
+def make_task(
+    *,
+    table_uri: str,
+    store_options: Mapping[str, str],
+    schema: StructType,
+    partition_columns: Sequence[str],
+    properties: TableProperties,
+    options: WriteOptions,
+    settings: Settings,
+    timestamp_type: str = "INT96",
+    session_codec: str | None = None,
+    footer: Mapping[str, str] | None = None,
+    change_data: bool = False,
+    row_tracking: bool = False,
+) -> WriteTask:
+    """Decide how files of a table are written.
+
+    Args:
+        table_uri: Root of the table.
+        store_options: Settings of its store; may hold secrets.
+        schema: Logical schema.
+        partition_columns: Logical names.
+        properties: The table's properties.
+        options: The write's options, over the properties.
+        settings: The session's settings.
+        timestamp_type: ``spark.sql.parquet.outputTimestampType``.
+        session_codec: The session's codec, taken where neither option nor property names one.
+        footer: Key-value metadata of each file.
+        change_data: Whether the rows come with a kind of change.
+        row_tracking: Whether they come with row ids and versions, behind the data columns.
+
+    Raises:
+        InvalidArgumentError: No such codec or size.
+        SchemaError: Void columns where no file can hold them.
+    """
+    mode = properties.column_mapping_mode
+    lower = {column.lower() for column in partition_columns}
+    stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
+    physical = logical_to_physical(stored, mode)
+    keys = physical_partition_columns(schema, partition_columns, mode)
+    types = [field.data_type for name in partition_columns if (field := schema.field(name)) is not None]
+    file_schema = optional(to_arrow(physical), milliseconds=timestamp_type == "TIMESTAMP_MILLIS")
+    hidden = materialized_columns(properties) if row_tracking else ()
+    for column in hidden:
+        file_schema = file_schema.append(pa.field(column, pa.int64()))
+    return WriteTask(
+        table_uri=table_uri,
+        store_options=dict(store_options),
+        file_schema=file_schema,
+        partition_columns=tuple(
+            PartitionColumn(name=key, data_type=data_type) for key, data_type in zip(keys, types, strict=True)
+        ),
+        indexed=_indexed(stored, physical, properties),
+        codec=_codec(properties, options, session_codec),
+        # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
+        int96=timestamp_type == "INT96" and not _has_ntz(file_schema),
+        target_file_size_bytes=_target_size(properties, options, settings),
+        max_records_per_file=options.max_records_per_file,
+        max_open_files=settings.max_open_files,
+        footer=dict(footer or {}),
+        change_data=change_data,
+        hidden_columns=len(hidden),
+        prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,
+    )
+
+
+def add_of(record: Mapping[str, Any]) -> AddFile:
+    """Turn one row of ``write_task.RECORD_SCHEMA`` into its action."""
+    return AddFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        modification_time=record["modification_time_ms"],
+        data_change=True,
+        stats=record["stats"],
+    )
+
+
+def change_of(record: Mapping[str, Any]) -> AddCDCFile:
+    """Turn one row of ``write_task.RECORD_SCHEMA`` that belongs to the change data feed into its action."""
+    return AddCDCFile(
+        path=encode_log_path(record["path"]),
+        partition_values=msgspec.json.decode(record["partition_values"]),
+        size=record["size"],
+        data_change=False,
+    )
+
+
+def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:
+    """The leaves with statistics: chosen by logical name, told by physical path."""
+    chosen = {path for path, _ in leaves_with_stats(logical, properties)}
+    both = zip(indexed_leaves(logical, num_indexed=-1), indexed_leaves(physical, num_indexed=-1), strict=True)
+    return tuple(leaf for (path, _), leaf in both if path in chosen)
+
+
+def _has_ntz(data: pa.Schema | pa.DataType) -> bool:
+    if isinstance(data, pa.Schema):
+        return any(_has_ntz(field.type) for field in data)
+    if pa.types.is_map(data):
+        return _has_ntz(data.key_type) or _has_ntz(data.item_type)
+    if pa.types.is_nested(data):
+        return any(_has_ntz(data.field(index).type) for index in range(data.num_fields))
+    return bool(pa.types.is_timestamp(data) and data.tz is None)
+
+
+def _codec(properties: TableProperties, options: WriteOptions, session_codec: str | None) -> str:
+    codec = options.compression or properties.compression_codec
+    if options.compression is None and codec == TableProperties().compression_codec and session_codec:
+        codec = session_codec
+    if codec.lower() not in CODEC_SUFFIXES:
+        raise InvalidArgumentError(
+            f"There is no compression codec {codec!r}.", hint=f"Use one of {', '.join(CODEC_SUFFIXES)}."
+        )
+    return codec.lower()
+
+
+def _target_size(properties: TableProperties, options: WriteOptions, settings: Settings) -> int:
+    if options.target_file_size is not None:
+        return parse_bytes(options.target_file_size, name="targetFileSize")
+    return properties.target_file_size_bytes or settings.target_file_size_bytes

@@ -1,0 +1,477 @@
+"""Provide ``DeltaTable``: the public API, with the names and signatures that Delta users know.
+
+::
+
+    DeltaTable.forPath(spark, path) --> toDF()                 a DataFrame of the newest version, on each call
+                                    --> delete(condition)      at most one commit
+                                    --> optimize()             small files merged, rows in order
+                                    --> vacuum(hours)          files that no retained version needs deleted
+                                    --> history() / detail()   from the log alone
+                                    --> restoreToVersion(n)    one commit
+    DeltaTable.create(spark).location(path).addColumn(…).execute()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
+from pydelta.commands.alter.track_rows import enable_row_tracking
+from pydelta.commands.change.delete import DeleteResult
+from pydelta.commands.change.delete import delete as run_delete
+from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.change.update import update as run_update
+from pydelta.commands.clone import clone_table
+from pydelta.commands.convert import convert_to_delta
+from pydelta.commands.create import CreateMode
+from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.commands.optimize.reorg import purge as run_purge
+from pydelta.commands.restore import RestoreResult
+from pydelta.commands.restore import restore as run_restore
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
+from pydelta.manifests import publish
+from pydelta.spark.catalog.targets import clone_target, convertible_path, log_for_name, register_table
+from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
+from pydelta.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
+from pydelta.spark.maintenance.clone import SparkCopier
+from pydelta.spark.maintenance.convert import SparkFooters, partition_fields
+from pydelta.spark.maintenance.vacuum import run_vacuum, vacuum_frame
+from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
+from pydelta.table.merge import DeltaMergeBuilder
+from pydelta.table.optimize import DeltaOptimizeBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from pydelta.commands.vacuum.list_sources import Inventory
+    from pydelta.log import DeltaLog
+
+__all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
+
+
+class DeltaTable:
+    """A Delta table and what can be done with it. Made by ``forPath``, ``forName`` or a builder, not directly."""
+
+    def __init__(self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> None:
+        self._spark = spark
+        self._log = log
+        self._alias = alias
+
+    @classmethod
+    def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
+        """Open the table at a location.
+
+        Args:
+            sparkSession: A classic (not Connect) session.
+            path: A URI or a local path.
+            hadoopConf: ``fs.*`` settings for this table alone, over those of the session.
+
+        Raises:
+            TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
+        """
+        with user_errors():
+            log = log_for_path(sparkSession, path, hadoopConf)
+            if not log.table_exists():
+                raise TableNotFoundError(
+                    f"{path} is not a Delta table: it has no _delta_log with a commit in it.",
+                    hint="Check the location, or create the table with DeltaTable.create or df.write.format('delta').",
+                )
+            return cls(sparkSession, log)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """Open the table that the session's catalog knows by a name (``table`` or ``database.table``).
+
+        Raises:
+            TableNotFoundError: No such table, or it is not a Delta table.
+        """
+        with user_errors():
+            return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Tell whether a Delta table is at the path ``identifier``."""
+        with user_errors():
+            return log_for_path(sparkSession, identifier).table_exists()
+
+    @classmethod
+    def convertToDelta(
+        cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
+    ) -> DeltaTable:
+        """Make a Delta table of the Parquet files in a folder, where they are; a Delta table stays as it is.
+
+        Args:
+            sparkSession: A classic session.
+            identifier: ``parquet.`/path` ``.
+            partitionSchema: Names and types of the partition columns, which are in the folders' names: DDL text
+                (``"year int, month int"``) or a Spark type. None for a folder without partitions.
+
+        Raises:
+            TableNotFoundError: There is no file to convert.
+            InvalidArgumentError: The identifier names no path; the folders' names do not have those columns.
+            SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
+            StorageError: A file is not a Parquet file.
+        """
+        with user_errors():
+            log = log_for_path(sparkSession, convertible_path(sparkSession, identifier))
+            convert_to_delta(
+                log,
+                SparkFooters(sparkSession),
+                partition_schema=partition_fields(partitionSchema),
+                settings=settings_of(sparkSession),
+                time_zone=SparkEngine(sparkSession).time_zone(),
+            )
+            return cls(sparkSession, log)
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` creates a table, and refuses where there is one."""
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE, cls)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` creates a table, and leaves an existing one as it is."""
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS, cls)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` replaces a table, and refuses where there is none."""
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.REPLACE, cls)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Start a builder whose ``execute`` replaces the table, or creates it where there is none."""
+        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_OR_REPLACE, cls)
+
+    def toDF(self) -> DataFrame:
+        """Return the newest version as a DataFrame; it stays at that version, a later call sees later ones."""
+        with user_errors():
+            frame = scan_latest(self._spark, self._log)
+            return frame.alias(self._alias) if self._alias else frame
+
+    def toDFWithRowTracking(self) -> DataFrame:
+        """Return what ``toDF`` does, with ``_row_id`` and ``_row_commit_version`` (bigint) after the table's columns.
+
+        An id stays with its row through changes and rewrites; the version is the one that last changed the row.
+
+        Raises:
+            UnsupportedFeatureError: The table does not track its rows.
+        """
+        with user_errors(self._log):
+            frame = scan_tracked(self._spark, self._log)
+            return frame.alias(self._alias) if self._alias else frame
+
+    def enableRowTracking(self) -> None:
+        """Give every row an id that it keeps, in one commit; nothing where the table tracks its rows already.
+
+        Raises:
+            DeltaConcurrentModificationException: Another transaction changed the table meanwhile.
+
+        Protocol: "Row Tracking".
+        """
+        with user_errors(self._log):
+            enable_row_tracking(self._log)
+            SparkEngine(self._spark).committed(self._log.update())
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """Name this table, for conditions that use the name as a qualifier."""
+        return DeltaTable(self._spark, self._log, alias=aliasName)
+
+    def delete(self, condition: str | Column | None = None) -> DeleteResult:
+        """Delete the rows for which ``condition`` is true; all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError: The condition cannot be used.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        with user_errors(self._log):
+            engine = SparkEngine(self._spark, alias=self._alias)
+            return run_once(self._spark, lambda settings: run_delete(self._log, engine, condition, settings=settings))
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002
+    ) -> UpdateResult:
+        """Set columns of the rows for which ``condition`` is true; of all rows without one.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay as they are.
+            set: Column, or ``struct.field`` -> SQL text or a Column over the row as it was.
+
+        Returns:
+            Counts and times; ``version`` is None when no row matched and nothing was committed. ``skipped`` is true
+            when the table has the session's ``txnVersion`` already.
+
+        Raises:
+            UnsafeOperationError: The table is append-only.
+            ParseError, BindError, InvalidArgumentError, SchemaMismatchError: Condition or values cannot be used.
+            ConstraintViolatedError: A new row that the table does not allow.
+            DeltaConcurrentModificationException: Another transaction won.
+
+        Protocol: "Add File and Remove File".
+        """
+        with user_errors(self._log):
+            engine, values = SparkEngine(self._spark, alias=self._alias), tuple((set or {}).items())
+            return run_once(
+                self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
+            )
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Bring rows of ``source`` into this table: add clauses to what comes back, then ``execute`` it.
+
+        Args:
+            source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
+            condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
+        """
+        return DeltaMergeBuilder(
+            spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition
+        )
+
+    def generate(self, mode: str) -> None:
+        """Publish the symlink manifests of the newest version, as far as they changed.
+
+        Args:
+            mode: ``symlink_format_manifest``; there is no other.
+
+        Raises:
+            UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
+        """
+        with user_errors(self._log):
+            if mode != "symlink_format_manifest":
+                raise InvalidArgumentError(
+                    f"GENERATE has no mode {mode!r}.",
+                    hint="The only mode is symlink_format_manifest.",
+                )
+            publish(self._log)
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files.
+
+        Returns:
+            A builder; nothing happens before ``executeCompaction`` or ``executeZOrderBy``.
+        """
+        return DeltaOptimizeBuilder(self._spark, self._log, alias=self._alias)
+
+    def purge(self, condition: str | Column | None = None) -> PurgeResult:
+        """Rewrite the files that have deletion vectors without the deleted rows, as REORG … APPLY (PURGE) does.
+
+        VACUUM then deletes the old files, and the rows with them.
+
+        Args:
+            condition: Over partition columns alone; None for the whole table.
+
+        Returns:
+            Counts; ``version`` is None when no file had a deletion vector and nothing was committed.
+
+        Raises:
+            InvalidArgumentError, ParseError, BindError: The condition cannot be used.
+            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+        """
+        with user_errors(self._log):
+            engine = SparkEngine(self._spark, alias=self._alias)
+            return run_purge(self._log, engine, settings_of(self._spark), condition=condition)
+
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        mode: Literal["full", "lite"] = "full",
+        inventory: DataFrame | Inventory | str | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """Delete the files that no version of the last ``retentionHours`` (a week) needs, nor a published manifest.
+
+        Args:
+            retentionHours: None for the table's ``delta.deletedFileRetentionDuration``.
+            dryRun: Delete nothing; ``path`` of each file that would go comes back.
+            mode: ``full`` lists the table, ``lite`` goes by the log alone.
+            inventory: Instead of a listing: ``path``, ``length``, ``isDir``, ``modificationTime``; or a table's name.
+            where: SQL over partition columns: these partitions alone.
+
+        Raises:
+            UnsafeOperationError: The retention is below the table's (and checked), or LITE cannot tell everything.
+            SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
+            StorageError: Some files could not be deleted; the message says how many were.
+        """
+        with user_errors(self._log):
+            result = run_vacuum(
+                self._spark, self._log, retention_hours=retentionHours, dry_run=dryRun, mode=mode, inventory=inventory,
+                where=where,
+            )  # fmt: skip
+            return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """Return the commits, newest first: version, timestamp, operation, its parameters and metrics, and more.
+
+        Args:
+            limit: How many; None for all that the log retains.
+        """
+        with user_errors(self._log):
+            return history_frame(self._spark, self._log, limit)
+
+    def detail(self) -> DataFrame:
+        """Return one row: id, location, files, bytes, properties, protocol and features of the newest version."""
+        with user_errors(self._log):
+            return detail_frame(self._spark, self._log)
+
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Make an earlier version the current state, as a new version; one row of counts comes back.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+            UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
+        """
+        return self._restore(version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
+        """Restore the newest version at or before a time (text in the session's zone); see ``restoreToVersion``."""
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
+        return self._restore(timestamp_ms=epoch_ms)
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Make a table of its own out of the newest version.
+
+        Args:
+            target: An absolute path, a URI, or a name for the session's catalog.
+            isShallow: Name this table's files instead of copying them.
+            replace: Put the clone in the place of a table that is there.
+            properties: Table properties, over this table's.
+
+        Returns:
+            The new table.
+
+        Raises:
+            TableAlreadyExistsError: There is a table (or other files), and ``replace`` is not said.
+            UnsafeOperationError: The table to be replaced is append-only.
+            StorageError: A file could not be copied; no version was made.
+        """
+        return self._clone(target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Clone an earlier version; see ``clone``.
+
+        Raises:
+            VersionNotFoundError: The log does not reach it.
+        """
+        return self._clone(target, isShallow, replace, properties, version=version)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str | datetime,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
+        with user_errors(self._log):
+            epoch_ms = timestamp_ms(self._spark, timestamp)
+        return self._clone(target, isShallow, replace, properties, timestamp_ms=epoch_ms)
+
+    def _clone(
+        self,
+        target: str,
+        shallow: bool,
+        replace: bool,
+        properties: Mapping[str, str] | None,
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeltaTable:
+        with user_errors():
+            name, location = clone_target(self._spark, target)
+            log = log_for_path(self._spark, location)
+            clone_table(
+                self._log,
+                log,
+                shallow=shallow,
+                replace=replace,
+                version=version,
+                timestamp_ms=timestamp_ms,
+                properties=properties,
+                copier=SparkCopier(self._spark),
+            )
+            SparkEngine(self._spark).committed(log.update())
+            if name is not None:
+                register_table(self._spark, name, log)
+            return DeltaTable(self._spark, log)
+
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Raise the table's protocol to at least these versions; it never falls.
+
+        Args:
+            readerVersion: 1 to 3.
+            writerVersion: 1 to 7.
+
+        Raises:
+            InvalidArgumentError: There are no such versions.
+            UnsupportedFeatureError: They imply features that this engine cannot write.
+
+        Protocol: "Protocol Evolution".
+        """
+        with user_errors(self._log):
+            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Let the table support a feature, in lists of features; that alone turns nothing on.
+
+        Raises:
+            UnsupportedFeatureError: There is no such feature, or this engine cannot write it.
+
+        Protocol: "Table Features".
+        """
+        with user_errors(self._log):
+            add_feature(self._log, featureName)
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Take a feature out of the table's protocol.
+
+        Older versions may still use a feature that readers have to know. Without ``truncateHistory`` their log files
+        are protected from then on (feature ``checkpointProtection``); with it, the log is truncated to
+        ``delta.dropFeatureTruncateHistory.retentionDuration`` first, and an error says when that is not enough yet.
+
+        Raises:
+            UnsupportedFeatureError: The table has no such feature, or it cannot be dropped.
+            UnsafeOperationError: Something uses it still, for example files with a deletion vector.
+
+        Protocol: "Table Features", "Checkpoint Protection".
+        """
+        with user_errors(self._log):
+            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory))
+            SparkEngine(self._spark).committed(self._log.update())
+
+    def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
+        with user_errors(self._log):
+            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms)
+            SparkEngine(self._spark).committed(self._log.update())
+            return restore_frame(self._spark, result)

@@ -1,0 +1,119 @@
+"""Folders of Parquet files that Spark and pyarrow wrote, converted where they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+
+from pydelta.errors import InvalidArgumentError, SchemaError, StorageError, TableNotFoundError
+from pydelta.log import DeltaLog
+from pydelta.spark.maintenance import convert as spark_convert
+from pydelta.tables import DeltaTable
+
+pytestmark = pytest.mark.spark
+
+
+def _stats(path):
+    snapshot = DeltaLog.for_table(path).update()
+    return {add.path: json.loads(add.stats) for add in snapshot.files.adds(snapshot.files.core)}
+
+
+def test_a_partitioned_folder(spark, tmp_path):
+    path = str(tmp_path / "a folder")
+    columns = (
+        "id", "cast(id % 3 as int) as year", "if(id % 2 = 0, 'a/b', null) as name", "concat('v', id) as v",
+        "cast(id as decimal(20,4)) as money", "timestamp_seconds(id) as at", "named_struct('x', id) as s",
+    )  # fmt: skip
+    rows = spark.range(12).selectExpr(*columns)
+    rows.write.partitionBy("year", "name").parquet(path)
+    expected = sorted(map(str, spark.read.parquet(path).collect()))
+    files = {str(item) for item in Path(path).rglob("*")}
+    table = DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "year int, name string")
+    assert {str(item) for item in Path(path).rglob("*")} - files == {
+        str(item) for item in Path(path).glob("_delta_log*/**/*")
+    } | {f"{path}/_delta_log"}
+    frame = spark.read.format("delta").load(path)
+    assert frame.columns == ["id", "v", "money", "at", "s", "year", "name"]
+    assert sorted(map(str, frame.collect())) == expected
+    assert frame.where("year = 1 and name is null").count() == 2
+    for stats in _stats(path).values():
+        assert stats["minValues"]["s"]["x"] == stats["minValues"]["id"]
+        assert stats["nullCount"]["v"] == 0
+        assert "at" not in stats["minValues"]  # INT96 has no bounds
+    table.delete("id = 4")
+    assert frame.count() == 12
+    assert spark.read.format("delta").load(path).count() == 11
+
+
+def test_twice_is_once(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).write.parquet(path)
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert DeltaTable.convertToDelta(spark, f"delta.`{path}`").history().count() == 1
+
+
+def test_columns_are_merged_over_all_files_and_hidden_ones_are_left_out(spark, tmp_path):
+    path = tmp_path / "t"
+    path.mkdir()
+    pq.write_table(pa.table({"a": pa.array([1, 2], pa.int64()), "f": [1.0, float("nan")]}), path / "one.parquet")
+    pq.write_table(pa.table({"a": pa.array([3, None], pa.int64()), "b": ["x", "y"]}), path / "two.parquet")
+    (path / "_SUCCESS").write_bytes(b"")
+    (path / ".hidden.parquet").write_bytes(b"no parquet at all")
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    rows = {(row["a"], row["b"]) for row in spark.read.format("delta").load(str(path)).collect()}
+    assert rows == {(1, None), (2, None), (3, "x"), (None, "y")}
+    stats = _stats(str(path))
+    assert stats["two.parquet"] == {
+        "numRecords": 2, "minValues": {"a": 3, "b": "x"}, "maxValues": {"a": 3, "b": "y"}, "nullCount": {"a": 1, "b": 0}
+    }  # fmt: skip
+    assert "f" not in stats["one.parquet"]["maxValues"]  # a NaN is above every bound
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["threads", "a job"])
+def test_a_file_that_is_no_parquet_is_named_and_nothing_is_made(spark, tmp_path, monkeypatch, many):
+    if many:
+        monkeypatch.setattr(spark_convert, "_FEW", 0)
+    path = tmp_path / "t"
+    spark.range(3).coalesce(1).write.parquet(str(path))
+    (path / "z.parquet").write_bytes(b"PAR1 and then nothing PAR1")
+    with pytest.raises(StorageError, match=r"z\.parquet"):
+        DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert not DeltaLog.for_table(str(path)).table_exists()
+    (path / "z.parquet").unlink()
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert sum(stats["numRecords"] for stats in _stats(str(path)).values()) == 3
+
+
+def test_files_without_a_schema_in_common(spark, tmp_path):
+    path = tmp_path / "t"
+    path.mkdir()
+    pq.write_table(pa.table({"a": [1]}), path / "one.parquet")
+    pq.write_table(pa.table({"a": ["x"]}), path / "two.parquet")
+    with pytest.raises(SchemaError, match=r"(?s)no schema in common.*BIGINT.*STRING"):
+        DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert not DeltaLog.for_table(str(path)).table_exists()
+
+
+def test_bad_input(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).selectExpr("id", "'x' as p").write.partitionBy("p").parquet(path)
+    (tmp_path / "empty").mkdir()
+    cases = [
+        (f"parquet.`{path}`", None, InvalidArgumentError, "partition columns p"),
+        (f"parquet.`{path}`", "p int", SchemaError, "'x'"),
+        (f"parquet.`{path}`", "q string", InvalidArgumentError, "expected were q string"),
+        (f"parquet.`{path}`", "p is what?", InvalidArgumentError, "not a list of columns"),
+        ("some_table", None, InvalidArgumentError, "no folder"),
+        (f"parquet.`{tmp_path}/empty`", None, TableNotFoundError, "no Parquet file"),
+    ]
+    for identifier, partitions, error, said in cases:
+        with pytest.raises(error, match=said) as caught:
+            DeltaTable.convertToDelta(spark, identifier, partitions)
+        assert isinstance(caught.value, AnalysisException)
+    assert not DeltaLog.for_table(path).table_exists()

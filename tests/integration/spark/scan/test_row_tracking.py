@@ -1,0 +1,113 @@
+"""Row ids and row versions: given out by appends, kept by rewrites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
+from pydelta.log import DeltaLog
+from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
+from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.tables import DeltaTable
+from pydelta.txn import Operation, start_transaction
+
+pytestmark = pytest.mark.spark
+
+
+def _tracked(spark, path):
+    """id -> (row id, row version)"""
+    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+    assert frame.columns[-2:] == [ROW_ID_COLUMN, ROW_VERSION_COLUMN]
+    return {row["id"]: (row[ROW_ID_COLUMN], row[ROW_VERSION_COLUMN]) for row in frame.collect()}
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "partitioned"])
+def table(spark, tmp_path, request):
+    """Ids 0-9 by version 0 and 10-14 by version 1."""
+    path = str(tmp_path / "t")
+    frame = spark.range(10).selectExpr("id", "cast(id % 2 as int) as p", "'v' || id as v").coalesce(1)
+    writer = frame.write.format("delta").option("delta.enableRowTracking", "true")
+    (writer.partitionBy("p") if request.param else writer).save(path)
+    more = spark.range(10, 15).selectExpr("id", "cast(id % 2 as int) as p", "'v' || id as v").coalesce(1)
+    more.write.format("delta").mode("append").save(path)
+    return path
+
+
+def test_appended_rows_have_unique_ids_and_the_version_that_brought_them(spark, table):
+    snapshot = DeltaLog.for_table(table).update()
+    assert {"rowTracking", "domainMetadata"} <= set(snapshot.protocol.writer_features)
+    assert '"rowIdHighWaterMark":14' in snapshot.domain_metadata["delta.rowTracking"].configuration
+    found = _tracked(spark, table)
+    assert sorted(row_id for row_id, _ in found.values()) == list(range(15))
+    assert {version for key, (_, version) in found.items() if key < 10} == {0}
+    assert {version for key, (_, version) in found.items() if key >= 10} == {1}
+
+
+def test_rows_that_a_delete_copies_keep_both(spark, table):
+    before = _tracked(spark, table)
+    DeltaTable.forPath(spark, table).delete("id in (3, 4, 12)")
+    after = _tracked(spark, table)
+    assert after == {key: value for key, value in before.items() if key not in (3, 4, 12)}
+    log = DeltaLog.for_table(table)
+    snapshot = log.update()
+    assert log.history(1)[0].commit_info.fields["tags"] == {"delta.rowTracking.preserved": "true"}
+    names = materialized_columns(snapshot.properties)
+    rewritten = [add for add in snapshot.files.adds(snapshot.files.core) if add.default_row_commit_version == 2]
+    assert rewritten
+    for add in rewritten:
+        assert pq.ParquetFile(Path(table) / add.path).schema_arrow.names[-2:] == list(names)
+    DeltaTable.forPath(spark, table).delete("id = 5")
+    assert _tracked(spark, table) == {key: value for key, value in after.items() if key != 5}
+    assert spark.read.format("delta").load(table).columns == ["id", "p", "v"]
+
+
+def test_ids_survive_a_checkpoint(spark, table):
+    DeltaTable.forPath(spark, table).delete("id = 3")
+    before = _tracked(spark, table)
+    log = DeltaLog.for_table(table)
+    log.checkpoint(log.update())
+    spark.range(20, 22).selectExpr("id", "0 as p", "'w' as v").write.format("delta").mode("append").save(table)
+    DeltaLog.clear_cache()
+    after = _tracked(spark, table)
+    assert {key: value for key, value in after.items() if key < 20} == before
+    assert len({row_id for row_id, _ in after.values()}) == len(after)
+
+
+def test_a_table_without_tracking_has_no_ids(spark, tmp_path):
+    path = str(tmp_path / "plain")
+    spark.range(2).write.format("delta").save(path)
+    assert _tracked(spark, path) == {0: (None, None), 1: (None, None)}
+
+
+def test_a_table_that_has_rows_gets_ids_in_one_commit(spark, tmp_path):
+    path = str(tmp_path / "late")
+    spark.range(6).coalesce(2).write.format("delta").save(path)
+    table = DeltaTable.forPath(spark, path)
+    with pytest.raises(UnsupportedFeatureError, match="does not track"):
+        table.toDFWithRowTracking()
+    table.enableRowTracking()
+    table.enableRowTracking()
+    frame = table.toDFWithRowTracking()
+    assert frame.columns == ["id", "_row_id", "_row_commit_version"]
+    before = {row["id"]: row["_row_id"] for row in frame.collect()}
+    assert sorted(before.values()) == list(range(6))
+    assert {row["_row_commit_version"] for row in frame.collect()} == {1}
+    log = DeltaLog.for_table(path)
+    assert log.update().version == 1
+    assert {action.data_change for action in log.actions(1) if action.kind == "add"} == {False}
+    table.delete("id = 2")
+    after = {row["id"]: row["_row_id"] for row in table.toDFWithRowTracking().collect()}
+    assert after == {key: value for key, value in before.items() if key != 2}
+
+
+def test_turning_it_on_by_the_property_alone_is_refused(spark, tmp_path):
+    path = str(tmp_path / "late")
+    spark.range(6).write.format("delta").save(path)
+    log = DeltaLog.for_table(path)
+    txn = start_transaction(log)
+    txn.update_metadata(txn.snapshot.metadata.replace(configuration={"delta.enableRowTracking": "true"}))
+    with pytest.raises(UnsafeOperationError, match="no ids yet"):
+        txn.commit([], Operation(name="SET TBLPROPERTIES"))

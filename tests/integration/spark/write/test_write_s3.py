@@ -1,0 +1,64 @@
+"""Writes to an object store: executors open it by themselves, from the session's ``fs.s3a`` settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable as RsTable
+from pyspark.sql import functions as F
+
+from pydelta.log import DeltaLog
+
+pytestmark = pytest.mark.spark
+
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """An S3 look-alike on the loopback, with one bucket."""
+    place = Path(__file__).parents[3] / "contracts" / "s3_server.py"
+    spec = importlib.util.spec_from_file_location("s3_server_for_writes", place)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
+    server = module.S3Server()
+    urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{BUCKET}", method="PUT"), timeout=30).close()
+    yield server
+    server.stop()
+
+
+def test_a_table_on_s3_is_written_partitioned_and_appended_to(spark, s3):
+    options = {key.removeprefix("spark.hadoop."): value for key, value in s3.options().items()}
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in options.items():
+        hadoop.set(key, value)
+    path = f"s3a://{BUCKET}/tables/a table"
+    try:
+        rows = spark.range(100).select("id", F.concat(F.lit("50% "), F.col("id") % 3).alias("p"))
+        rows.write.format("delta").partitionBy("p").save(path)
+        rows.write.format("delta").mode("append").save(path)
+    finally:
+        for key in options:
+            hadoop.unset(key)
+    snapshot = DeltaLog.for_table(path, options=options).update()
+    assert snapshot.version == 1
+    adds = snapshot.files.adds(snapshot.files.core)
+    assert {add.partition_values["p"] for add in adds} == {"50% 0", "50% 1", "50% 2"}
+    theirs = RsTable(
+        path,
+        storage_options={
+            "aws_endpoint": s3.endpoint,
+            "aws_access_key_id": options["fs.s3a.access.key"],
+            "aws_secret_access_key": options["fs.s3a.secret.key"],
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        },
+    ).to_pyarrow_table()
+    assert sorted(theirs["id"].to_pylist()) == sorted(list(range(100)) * 2)
