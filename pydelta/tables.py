@@ -1,4 +1,4 @@
-"""Export ``DeltaTable`` and its builders under the name that Delta users import them by."""
+"""Re-export ``DeltaTable`` and its builders under the name that Delta users import them by."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Speak to a Hive Metastore over Thrift."""
+"""Talk to a Hive Metastore over Thrift."""

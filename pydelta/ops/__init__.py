@@ -1,1 +1,1 @@
-"""What operators run: the command line, the doctor, entry points of jobs."""
+"""Run what operators need: the command line, the doctor, entry points of jobs."""

@@ -1,1 +1,1 @@
-"""The Python API that Delta users know: ``DeltaTable`` and its builders."""
+"""Provide the Python API that Delta users know: ``DeltaTable`` and its builders."""

@@ -1,1 +1,1 @@
-"""Do what executors do: Arrow and Parquet, no driver code, no pyspark."""
+"""Write and compact files on executors: Arrow and Parquet, no driver code, no pyspark."""
