@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import polars as pl
 
 from pydelta.commands.optimize.plan import Layout
-from pydelta.log import Snapshot
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.row_sets import RowSet
@@ -108,6 +108,13 @@ class Engine(Protocol):
             snapshot: The table.
             files: Rows of its file table.
             rows: By place in ``files``; every place is there.
+        """
+
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """Count the rows in data files, hidden ones too, by the files themselves and not by what the log says of them.
+
+        Raises:
+            StorageError: A file cannot be read.
         """
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:

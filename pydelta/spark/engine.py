@@ -11,11 +11,12 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.errors import BindError, InvalidArgumentError, ParseError
-from pydelta.log import Snapshot
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
@@ -220,6 +221,10 @@ class SparkEngine:
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
         """See ``SchemaEngine.rows_against``. One job, which stops at no row: it counts them."""
         return rows_against(self._scan(snapshot, None), expression)
+
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """See ``Engine.count_rows``; footers are read in this process."""
+        return footer_rows(files, store=log.store, root=log.uri, options=log.options)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""

@@ -44,6 +44,7 @@ from pydelta.testing.row_files import (
     live_values,
     rows_of,
     table_metadata,
+    written_rows,
     written_values,
 )
 from pydelta.txn import Backoff, Committed, Operation, start_transaction
@@ -207,7 +208,7 @@ def hide_value(value: int) -> LogOperation:
             for place, add in enumerate(adds)
             if value in live[place]
         }
-        output = mark_deleted(txn.snapshot, log.store, adds, positions)
+        output = mark_deleted(txn.snapshot, log.store, adds, positions, count=written_rows)
         return txn.commit(output.actions, Operation(name="DELETE")) if output.removes else None
 
     return LogOperation(

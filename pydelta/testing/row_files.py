@@ -18,7 +18,7 @@ from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
-from pydelta.log import Snapshot
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.predicate import Column, Compare, Expr, Literal
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata, encode_json
@@ -90,6 +90,11 @@ def written_values(add: AddFile) -> list[int]:
     return [int(value) for value in text.split(",") if value]
 
 
+def written_rows(adds: Sequence[AddFile]) -> list[int]:
+    """Return how many rows each file was written with."""
+    return [len(written_values(add)) for add in adds]
+
+
 def live_values(add: AddFile, root: str) -> list[int]:
     """Return values in the file, without those that its deletion vector hides."""
     gone = _hidden_rows(add, root)
@@ -131,6 +136,10 @@ class LogEngine:
         return BoundCondition(
             sql=str(condition), conjuncts=(condition,), references=names, native=condition.right.value
         )
+
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        """See ``Engine.count_rows``."""
+        return written_rows(files)
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int

@@ -265,7 +265,14 @@ def _hide_rows(
     version, output, write_ms = None, VectorOutput(), 0
     if touched.adds:
         try:
-            output = mark_deleted(snapshot, log.store, touched.adds, touched.positions(), options=log.options)
+            output = mark_deleted(
+                snapshot,
+                log.store,
+                touched.adds,
+                touched.positions(),
+                options=log.options,
+                count=lambda files: engine.count_rows(log, files),
+            )
             counted(txn, touched, hidden=output, updates=False)
             write_ms = _elapsed_ms(started) - scanned
             metrics = {

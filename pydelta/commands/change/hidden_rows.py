@@ -11,7 +11,7 @@ Protocol: "Deletion Vectors", "Writer Requirement for Deletion Vectors", "Per-fi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,7 +29,7 @@ from pydelta.protocol.features import supports
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.storage import Store
 
-__all__ = ["VectorOutput", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
+__all__ = ["VectorOutput", "footer_rows", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
 
 _TAIL_BYTES: Final = 64 * 1024
 _FOOTER_BYTES: Final = 8
@@ -86,6 +86,7 @@ def mark_deleted(
     *,
     options: Mapping[str, str] | None = None,
     data_change: bool = True,
+    count: Callable[[Sequence[AddFile]], Sequence[int]] | None = None,
 ) -> VectorOutput:
     """Hide rows of files. Writes the vectors; commits nothing.
 
@@ -97,6 +98,7 @@ def mark_deleted(
             are left out.
         options: Storage options for files that lie outside the table.
         data_change: False where the rows live on in other files of the same commit.
+        count: Counts the rows in files, whatever the log says of them; by their footers, if not given.
 
     Raises:
         LogCorruptedError: A vector that is in force is damaged.
@@ -123,21 +125,22 @@ def mark_deleted(
         root=root,
         options=options,
         least=[max(len(hidden[place]), int(hidden[place][-1])) + 1 for place in touched],
+        ask=count,
     )
-    for place, count in zip(touched, counts, strict=True):
+    for place, there in zip(touched, counts, strict=True):
         add, rows = adds[place], hidden[place]
         removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))
-        if len(rows) >= count:
+        if len(rows) >= there:
             removed_files, removed_bytes = removed_files + 1, removed_bytes + add.size
         else:
-            kept.append((add, count))
+            kept.append((add, there))
             united.append(rows)
     described, written = write_vectors(united, store=store, random_folders=snapshot.properties.randomize_file_prefixes)
     return VectorOutput(
         removes=tuple(removes),
         adds=tuple(
-            add.replace(deletion_vector=vector, stats=loose_stats(add.stats, count), data_change=data_change)
-            for (add, count), vector in zip(kept, described, strict=True)
+            add.replace(deletion_vector=vector, stats=loose_stats(add.stats, there), data_change=data_change)
+            for (add, there), vector in zip(kept, described, strict=True)
         ),
         files_written=tuple(written),
         num_deleted_rows=deleted,
@@ -191,6 +194,7 @@ def _row_counts(
     options: Mapping[str, str] | None,
     by_footer: bool = False,
     least: Sequence[int] | None = None,
+    ask: Callable[[Sequence[AddFile]], Sequence[int]] | None = None,
 ) -> list[int]:
     """Rows in each file; the footers that are needed are read side by side.
 
@@ -198,19 +202,33 @@ def _row_counts(
     away because of it would take along rows that a wrong number does not know.
     """
 
-    def footer(add: AddFile) -> int:
-        return _footer_rows(add, store=store, root=root, options=options)
-
     counts = [None if by_footer else _recorded_rows(add) for add in adds]
     if least is not None:
         pairs = zip(counts, least, strict=True)
         counts = [None if count is not None and count < needed else count for count, needed in pairs]
     missing = [place for place, count in enumerate(counts) if count is None]
-    found = dict.fromkeys(missing, 0)
-    if missing:
-        with ThreadPoolExecutor(max_workers=min(_READERS, len(missing))) as pool:
-            found = dict(zip(missing, pool.map(footer, [adds[place] for place in missing]), strict=True))
+    asked = [adds[place] for place in missing]
+    counted = footer_rows(asked, store=store, root=root, options=options) if ask is None else ask(asked)
+    found = dict(zip(missing, counted, strict=True))
     return [found[place] if count is None else count for place, count in enumerate(counts)]
+
+
+def footer_rows(
+    adds: Sequence[AddFile], *, store: Store, root: str, options: Mapping[str, str] | None = None
+) -> list[int]:
+    """Count the rows in data files by their footers, which are read side by side.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+
+    def footer(add: AddFile) -> int:
+        return _footer_rows(add, store=store, root=root, options=options)
+
+    if not adds:
+        return []
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(adds))) as pool:
+        return list(pool.map(footer, adds))
 
 
 def _recorded_rows(add: AddFile) -> int | None:

@@ -291,7 +291,14 @@ class _Merge:
                 written, passed = merging.write(touched, places, copy_others=not vectors)
             if vectors and places:
                 found = {number: matches.positions[place] for number, place in enumerate(places)}
-                hidden = mark_deleted(snapshot, txn.log.store, adds, found, options=txn.log.options)
+                hidden = mark_deleted(
+                    snapshot,
+                    txn.log.store,
+                    adds,
+                    found,
+                    options=txn.log.options,
+                    count=lambda files: self.engine.count_rows(txn.log, files),
+                )
             counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
             going = list(hidden.actions) if vectors else _removed(adds)
             committed = None

@@ -152,7 +152,14 @@ def update(
     try:
         written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
         if vectors:
-            hidden = mark_deleted(snapshot, log.store, touched.adds, touched.positions(), options=log.options)
+            hidden = mark_deleted(
+                snapshot,
+                log.store,
+                touched.adds,
+                touched.positions(),
+                options=log.options,
+                count=lambda files: engine.count_rows(log, files),
+            )
         counts = counted(txn, touched, written=written, hidden=hidden if vectors else None, updates=True)
         now_ms = time.time_ns() // 1_000_000
         going: list[Action] = (

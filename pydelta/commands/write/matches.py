@@ -138,7 +138,14 @@ def replace_matches(txn: OptimisticTransaction, engine: Engine, matching: Matchi
     if not touched.rows:
         return Replaced(num_rows=0, source_rows=source_rows)
     if vectors:
-        hidden = mark_deleted(snapshot, log.store, touched.adds, touched.positions(), options=log.options)
+        hidden = mark_deleted(
+            snapshot,
+            log.store,
+            touched.adds,
+            touched.positions(),
+            options=log.options,
+            count=lambda files: engine.count_rows(log, files),
+        )
         try:
             counted(txn, touched, hidden=hidden, updates=False)
         except DeltaError:

@@ -186,6 +186,9 @@ class _WithoutSpark:
     def write_without(self, snapshot: Snapshot, files: Any, rows: Any) -> Any:
         raise NotImplementedError
 
+    def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
+        raise NotImplementedError
+
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         del snapshot
