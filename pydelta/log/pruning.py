@@ -13,7 +13,7 @@ from pydelta.log.partition_spec import PartitionSpec
 from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_mask
 from pydelta.protocol.schema import leaf_paths, logical_to_physical
 from pydelta.protocol.stats import stat_column
-from pydelta.protocol.types import DataType
+from pydelta.protocol.types import DataType, DecimalType
 
 __all__ = ["FileColumns", "prune_by_generated", "prune_by_partition", "prune_by_statistics"]
 
@@ -97,9 +97,10 @@ def prune_by_statistics(
         stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
     renamed = {path: leaf[0] for path, leaf in on_data.items()}
     renamed |= {path: _partition_path(path[0]) for path in found if path not in on_data}
+    decimals = {renamed[path] for path, (_, data_type) in found.items() if isinstance(data_type, DecimalType)}
     mask = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
     for expr in conditions:
-        mask &= skipping_mask(rename_columns(expr, renamed), stats)
+        mask &= skipping_mask(rename_columns(expr, renamed), stats, decimals=decimals)
     return frame if bool(mask.all()) else frame.filter(mask)
 
 

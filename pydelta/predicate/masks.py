@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from functools import reduce
-from operator import or_
 from typing import Any, Final, TypeAlias
 
 import polars as pl
@@ -35,7 +34,6 @@ from pydelta.protocol.stats import stat_column
 
 __all__ = ["NotEvaluable", "partition_mask", "skipping_mask"]
 
-_FAN_OUT: Final = 8
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -58,9 +56,9 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     Raises:
         NotEvaluable: A part is not understood, a column is not there, or types cannot be compared.
     """
-    names = {name.lower(): name for name in frame.columns}
+    names: dict[tuple[str, ...], str] = {(name.lower(),): name for name in frame.columns}
     try:
-        return frame.select(_in_every_row(_value(expr, names).cast(pl.Boolean))).to_series()
+        return frame.select(_in_every_row(_value(expr, names))).to_series()
     except (pl.exceptions.PolarsError, OverflowError) as error:
         raise NotEvaluable(f"{_shown(expr)} cannot be compared: {str(error).splitlines()[0]}") from error
     except RecursionError:
@@ -79,9 +77,9 @@ def _in_every_row(condition: pl.Expr) -> pl.Expr:
     return condition & pl.repeat(True, pl.len())
 
 
-def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
+def _value(expr: Expr, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
     if isinstance(expr, Column):
-        name = names.get(expr.path[0].lower()) if len(expr.path) == 1 else None
+        name = names.get(tuple(part.lower() for part in expr.path))
         if name is None:
             raise NotEvaluable(f"{expr} is not among the columns at hand.")
         return pl.col(name)
@@ -104,7 +102,7 @@ def _value(expr: Expr, names: Mapping[str, str]) -> pl.Expr:
         values = [value for value in expr.values if value is not None]
         found = _is_among(child, values)
         if len(values) < len(expr.values):
-            found = found | pl.lit(None, dtype=pl.Boolean)
+            found = found | pl.lit(None)
         return pl.when(child.is_null()).then(None).otherwise(found)
     if isinstance(expr, Compare):
         return _compare(expr, names)
@@ -115,13 +113,10 @@ def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
     """Equal to one of many constants. One list where their type allows; never a chain as long as the list."""
     if {type(value) for value in values} in ({int}, {str}, {date}):
         return child.is_in(pl.Series(values).implode())
-    parts = [child == pl.lit(value) for value in values] or [pl.lit(False)]
-    while len(parts) > 1:
-        parts = [reduce(or_, parts[start : start + _FAN_OUT]) for start in range(0, len(parts), _FAN_OUT)]
-    return parts[0]
+    return pl.any_horizontal(pl.lit(False), *(child == pl.lit(value) for value in values))
 
 
-def _compare(expr: Compare, names: Mapping[str, str]) -> pl.Expr:
+def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
     nulls = [isinstance(side, Literal) and side.value is None for side in (expr.left, expr.right)]
     if any(nulls):
         if expr.op != "<=>":
@@ -155,81 +150,96 @@ _YES: Final = pl.lit(True)
 _NO: Final = pl.lit(False)
 
 
-def skipping_mask(expr: Expr, stats: pl.DataFrame) -> pl.Series:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of the columns: the types of their statistics, and which of them are of decimals."""
+
+    schema: pl.Schema
+    decimals: Collection[tuple[str, ...]]
+
+    def stat(self, kind: str, column: Column) -> pl.Expr | None:
+        name = stat_column(kind, column.path)
+        return pl.col(name) if name in self.schema else None
+
+    def bounds(self, column: Column) -> pl.DataType:
+        return self.schema[stat_column("max", column.path)]
+
+    def may_be_nan(self, column: Column) -> bool:
+        """Whether rows may be NaN, which is no part of bounds and greater than any number."""
+        return self.bounds(column).is_float() and column.path not in self.decimals
+
+
+def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple[str, ...]] = ()) -> pl.Series:
     """Tell which files may hold a row that makes a condition true.
 
     Args:
         expr: Over physical column paths.
         stats: Columns named by ``stat_column``, a row a file, nulls where nothing is known.
+        decimals: Paths of decimal columns. Their bounds may be floats, but no row of them is NaN.
 
     Returns:
         Boolean series without nulls: false only where the statistics prove that no row can.
     """
     try:
-        possible = _possible(expr, stats.schema)[0].fill_null(True)
+        possible = _possible(expr, _Known(stats.schema, decimals))[0].fill_null(True)
         return stats.select(_in_every_row(possible)).to_series()
     except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
         return pl.repeat(True, stats.height, eager=True)
 
 
-def _possible(expr: Expr, schema: pl.Schema) -> Possible:
+def _possible(expr: Expr, known: _Known) -> Possible:
     if isinstance(expr, And):
-        (lt, lf), (rt, rf) = _possible(expr.left, schema), _possible(expr.right, schema)
+        (lt, lf), (rt, rf) = _possible(expr.left, known), _possible(expr.right, known)
         return lt & rt, lf | rf
     if isinstance(expr, Or):
-        (lt, lf), (rt, rf) = _possible(expr.left, schema), _possible(expr.right, schema)
+        (lt, lf), (rt, rf) = _possible(expr.left, known), _possible(expr.right, known)
         return lt | rt, lf & rf
     if isinstance(expr, Not):
-        can_be_true, can_be_false = _possible(expr.child, schema)
+        can_be_true, can_be_false = _possible(expr.child, known)
         return can_be_false, can_be_true
     if isinstance(expr, Literal):
         if isinstance(expr.value, bool):
             return pl.lit(expr.value), pl.lit(not expr.value)
         return (_NO, _NO) if expr.value is None else (_YES, _YES)
     if isinstance(expr, IsNull) and isinstance(expr.child, Column):
-        return _null_possible(expr.child, schema)
+        return _null_possible(expr.child, known)
     if isinstance(expr, IsNotNull) and isinstance(expr.child, Column):
-        is_null, is_value = _null_possible(expr.child, schema)
+        is_null, is_value = _null_possible(expr.child, known)
         return is_value, is_null
     if isinstance(expr, Compare):
-        return _compare_possible(expr, schema)
+        return _compare_possible(expr, known)
     if isinstance(expr, In) and isinstance(expr.child, Column):
-        return _in_possible(expr, schema)
+        return _in_possible(expr, known)
     if isinstance(expr, StartsWith) and isinstance(expr.child, Column):
-        return _prefix_possible(expr, schema)
+        return _prefix_possible(expr, known)
     return _YES, _YES
 
 
-def _stat(kind: str, column: Column, schema: pl.Schema) -> pl.Expr | None:
-    name = stat_column(kind, column.path)
-    return pl.col(name) if name in schema else None
-
-
-def _null_possible(column: Column, schema: pl.Schema) -> Possible:
+def _null_possible(column: Column, known: _Known) -> Possible:
     """Whether a row can be null, and whether one can be a value."""
-    counts = _stat("nullCount", column, schema)
+    counts = known.stat("nullCount", column)
     if counts is None:
         return _YES, _YES
-    is_value = (counts < pl.col("numRecords")).fill_null(True) if "numRecords" in schema else _YES
+    is_value = (counts < pl.col("numRecords")).fill_null(True) if "numRecords" in known.schema else _YES
     return (counts > 0).fill_null(True), is_value
 
 
-def _compare_possible(expr: Compare, schema: pl.Schema) -> Possible:
+def _compare_possible(expr: Compare, known: _Known) -> Possible:
     left, right, op = expr.left, expr.right, expr.op
     if isinstance(left, Literal) and isinstance(right, Column):
         left, right, op = right, left, _FLIPPED[op]
     if not (isinstance(left, Column) and isinstance(right, Literal)):
         return _YES, _YES
-    is_null, is_value = _null_possible(left, schema)
+    is_null, is_value = _null_possible(left, known)
     if right.value is None:
         return (is_null, is_value) if op == "<=>" else (_NO, _NO)
-    low, high = _stat("min", left, schema), _stat("max", left, schema)
-    # NaN is no part of bounds and greater than any number: of a float column every upper bound may be exceeded.
-    floating = high is not None and schema[stat_column("max", left.path)].is_float()
-    is_nan = right.value != right.value
-    if low is None or high is None or not _has_bound(right.value) or (floating and is_nan):
+    low, high = known.stat("min", left), known.stat("max", left)
+    if low is None or high is None or not _has_bound(right.value):
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
-    value = _bound_literal(right, schema[stat_column("max", left.path)])
+    floating = known.may_be_nan(left)  # then every upper bound may be exceeded
+    if floating and right.value != right.value:
+        return (is_value, is_value) if op != "<=>" else (is_value, _YES)
+    value = _bound_literal(right, known.bounds(left))
     within = (low <= value).fill_null(True) & (high >= value).fill_null(True)
     differs = _YES if floating else ~((low == value) & (high == value)).fill_null(False)
     above_or_equal = _YES if floating else (high >= value).fill_null(True)
@@ -271,17 +281,17 @@ _EXACT_DIGITS: Final = 15
 _EXACT_VALUES: Final = 64
 
 
-def _in_possible(expr: In, schema: pl.Schema) -> Possible:
+def _in_possible(expr: In, known: _Known) -> Possible:
     assert isinstance(expr.child, Column)
-    _, is_value = _null_possible(expr.child, schema)
-    low, high = _stat("min", expr.child, schema), _stat("max", expr.child, schema)
+    _, is_value = _null_possible(expr.child, known)
+    low, high = known.stat("min", expr.child), known.stat("max", expr.child)
     values = [value for value in expr.values if value is not None]
     if not values:
         return _NO, _NO if expr.values else _YES
     plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
-    bounds = schema[stat_column("max", expr.child.path)]
+    bounds = known.bounds(expr.child)
     if len(values) > _EXACT_VALUES:
         try:
             top, bottom = (_bound_literal(Literal(value), bounds) for value in (max(values), min(values)))
@@ -296,11 +306,11 @@ def _in_possible(expr: In, schema: pl.Schema) -> Possible:
     return is_value & inside, is_value
 
 
-def _prefix_possible(expr: StartsWith, schema: pl.Schema) -> Possible:
+def _prefix_possible(expr: StartsWith, known: _Known) -> Possible:
     assert isinstance(expr.child, Column)
-    _, is_value = _null_possible(expr.child, schema)
-    low, high = _stat("min", expr.child, schema), _stat("max", expr.child, schema)
-    if low is None or high is None or schema[stat_column("min", expr.child.path)] != pl.String:
+    _, is_value = _null_possible(expr.child, known)
+    low, high = known.stat("min", expr.child), known.stat("max", expr.child)
+    if low is None or high is None or known.bounds(expr.child) != pl.String:
         return is_value, is_value
     prefix = pl.lit(expr.prefix)
     reaches = (low.str.slice(0, len(expr.prefix)) <= prefix).fill_null(True) & (high >= prefix).fill_null(True)

@@ -119,7 +119,7 @@ def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
     if match is None:
         raise ValueError("no timestamp")
     year, month, day, hour, minute, second, fraction, offset = match.groups()
-    micros = int((fraction or "").ljust(6, "0")[:6])
+    micros = int(f"{fraction or '':0<6.6}")
     value = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros)
     if offset is None:
         return value if zone is None else value.replace(tzinfo=zone).astimezone(_UTC)

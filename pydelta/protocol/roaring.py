@@ -48,8 +48,8 @@ class _Reader:
         return self._data[self._at - count : self._at]
 
     def number(self, layout: str) -> int:
-        value: int = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
-        return value
+        (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
+        return int(value)
 
     def shorts(self, count: int) -> npt.NDArray[np.uint16]:
         return np.frombuffer(self.take(2 * count), dtype="<u2")
@@ -98,15 +98,16 @@ def _count(number: int, reader: _Reader, what: str) -> int:
     return number
 
 
-def _bucket(reader: _Reader) -> list[npt.NDArray[np.uint32]]:
+def _bucket(reader: _Reader) -> list[npt.NDArray[np.int64]]:
     cookie = reader.number("<I")
     with_runs = cookie & 0xFFFF == _WITH_RUNS
     if with_runs:
         count = (cookie >> 16) + 1
-        flags = np.unpackbits(np.frombuffer(reader.take((count + 7) // 8), dtype=np.uint8), bitorder="little")
+        bits = np.frombuffer(reader.take((count + 7) // 8), dtype=np.uint8)
+        flags = np.unpackbits(bits, bitorder="little").tolist()
     elif cookie == _WITHOUT_RUNS:
         count = _count(reader.number("<I"), reader, "containers")
-        flags = np.zeros(count, dtype=np.uint8)
+        flags = [0] * count
     else:
         raise _damaged(f"{cookie} is not the start of a bitmap")
     header = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
@@ -115,17 +116,18 @@ def _bucket(reader: _Reader) -> list[npt.NDArray[np.uint32]]:
     if not with_runs or count >= _OFFSETS_FROM:
         reader.take(4 * count)  # where containers begin: they are read one after the other
     found = []
-    for (key, size), is_run in zip(header.tolist(), flags[:count].tolist(), strict=True):
+    for (key, size), is_run in zip(header.tolist(), flags[:count], strict=True):
         low = _container(reader, size + 1, runs=bool(is_run))
         if len(low) != size + 1:
             raise _damaged(f"a container holds {len(low)} positions and claims {size + 1}")
-        found.append(low.astype(np.uint32) | np.uint32(key << 16))
+        found.append(low | key << 16)
     return found
 
 
 def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int64]:
     if runs:
-        pairs = reader.shorts(2 * reader.number("<H")).reshape(-1, 2).astype(np.int64)
+        count = reader.number("<H")
+        pairs = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
         starts, lengths = pairs[:, 0], pairs[:, 1] + 1
         ends = starts + lengths
         if bool((starts[1:] < ends[:-1]).any()) or bool((ends > 1 << 16).any()):
@@ -180,7 +182,7 @@ def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
     keys, starts = _runs(values >> np.uint32(16))
     lows = [part.astype("<u2") for part in np.split(values, starts[1:])]
     encoded = [_encoded_container(low) for low in lows]
-    flags = np.array([is_run for _, is_run in encoded], dtype=bool)
+    flags = np.array([is_run for _, is_run in encoded])
     count = len(lows)
     if flags.any():
         cookie = struct.pack("<I", _WITH_RUNS | (count - 1) << 16) + np.packbits(flags, bitorder="little").tobytes()
@@ -189,7 +191,7 @@ def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
     header = np.column_stack([keys, [len(low) - 1 for low in lows]]).astype("<u2").tobytes()
     offsets = b""
     if not flags.any() or count >= _OFFSETS_FROM:
-        sizes = np.array([len(data) for data, _ in encoded], dtype=np.int64)
+        sizes = np.array([len(data) for data, _ in encoded])
         first = len(cookie) + len(header) + 4 * count
         offsets = (first + np.cumsum(sizes) - sizes).astype("<u4").tobytes()
     return b"".join([cookie, header, offsets, *(data for data, _ in encoded)])
@@ -197,13 +199,13 @@ def _encoded_bucket(values: npt.NDArray[np.uint32]) -> bytes:
 
 def _encoded_container(low: npt.NDArray[np.uint16]) -> tuple[bytes, bool]:
     """A container and whether it is one of runs."""
-    breaks = np.flatnonzero(np.diff(low.astype(np.int64)) != 1) + 1
+    breaks = np.flatnonzero(np.diff(low) != 1) + 1
     firsts, lasts = low[np.append(0, breaks)], low[np.append(breaks, len(low)) - 1]
     if 1 + 2 * len(firsts) < min(len(low), _LARGEST_ARRAY):  # sizes in 16-bit numbers
         runs = np.column_stack([firsts, lasts - firsts]).astype("<u2")
         return struct.pack("<H", len(firsts)) + runs.tobytes(), True
     if len(low) > _LARGEST_ARRAY:
-        bits = np.zeros(1 << 16, dtype=np.uint8)
-        bits[low] = 1
+        bits = np.zeros(1 << 16, dtype=bool)
+        bits[low] = True
         return np.packbits(bits, bitorder="little").tobytes(), False
     return low.tobytes(), False

@@ -45,7 +45,7 @@ def vector_path(vector: DeletionVectorDescriptor) -> str | None:
         return None
     if vector.storage_type == "p":
         return text
-    if vector.storage_type != "u" or len(text) < _UUID_LENGTH:
+    if vector.storage_type != "u":
         raise _invalid(vector)
     folder = text[:-_UUID_LENGTH]
     try:

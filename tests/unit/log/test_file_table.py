@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+from decimal import Decimal
 
 import polars as pl
 import pyarrow as pa
@@ -66,6 +67,18 @@ class TestSelect:
         assert numbers(files.select(None, [id_is(65)])) == [6]
         assert numbers(files.select(day_is("2024-05-01"), [id_is(25)])) == []
         assert numbers(files.select(None, [And(day_is("2024-05-02"), id_is(55))])) == [5]
+
+    def test_both_bounds_of_a_decimal_column_count(self, checkpointed: bool):
+        files = log_of(table(checkpointed)).snapshot().files
+        for op, value, kept in (
+            (">", "9.5", 0),
+            (">=", "9.5", 6),
+            ("<", "1.25", 0),
+            ("<=", "1.25", 6),
+            ("=", "9.51", 0),
+        ):
+            condition = Compare(op, Column(("PRICE",)), Literal(Decimal(value), "decimal(10,2)"))
+            assert len(files.select(None, [condition])) == kept, condition
 
     def test_a_condition_over_both_kinds_of_columns_uses_both(self, checkpointed: bool):
         files = log_of(table(checkpointed)).snapshot().files

@@ -54,6 +54,7 @@ SHAPES = {
     "one run more": [row for row in range(4 * 2048) if row % 4 != 3],
     "three containers, one of runs": [1, *range(65_536, 65_600), 131_072],
     "four containers, one of runs": [1, *range(65_536, 65_600), 131_072, 200_000],
+    "eight containers, the last of runs": [*range(0, 7 << 16, 1 << 16), *range(7 << 16, (7 << 16) + 9)],
     "nine containers, the last of runs": [*range(0, 8 << 16, 1 << 16), *range(8 << 16, (8 << 16) + 9)],
     "nine containers, all of runs": [row for start in range(0, 9 << 16, 1 << 16) for row in range(start, start + 9)],
     "far containers": [0, 65_535, 65_536, 2**32 - 65_536, 2**32 - 1],
@@ -119,7 +120,7 @@ def test_any_rows_in_any_order_there_and_back(rows, run):
     assert np.array_equal(decoded, np.unique(given_rows))
 
 
-@pytest.mark.parametrize("rows", [[-1], [2**63]])
+@pytest.mark.parametrize("rows", [[-1], [5, -1], np.array([2**63], np.uint64), np.array([0, 2**63], np.uint64)])
 def test_what_is_no_row_is_not_encoded(rows):
     with pytest.raises(ValueError, match="positions"):
         encode_bitmap(rows)
@@ -167,6 +168,7 @@ def _single_rows(*keys):
         (struct.pack("<iqB", 1681511377, 1, 0), "ends at byte 13, but 4 bytes are expected from byte 12 on"),
         (_bitmap(_array(1, 5), _array(1, 6)), "bucket 1 follows bucket 1"),
         (_bitmap(_array(2, 5), _array(1, 6)), "bucket 1 follows bucket 2"),
+        (_bitmap(_array(1, 5), _array(3, 5), _array(2, 6)), "bucket 2 follows bucket 3"),
         (_bitmap(_array(2**31, 5)), "bucket 2147483648 follows bucket none"),
         (_bitmap(_single_rows(1, 1)), "containers are out of order"),
         (_bitmap(_single_rows(1, 2, 3, 2)), "containers are out of order"),
@@ -179,7 +181,9 @@ def _single_rows(*keys):
         (_bitmap(struct.pack("<IIH", 0, 12345, 1)), "12345 is not the start of a bitmap"),
         (_bitmap(struct.pack("<II", 0, 12346 + 65_536)), "77882 is not the start of a bitmap"),
         (_bitmap(_runs((0, 9), (5, 3), size=14)), "overlap"),
+        (_bitmap(_runs((0, 1), (10, 9), (15, 1), size=14)), "overlap"),
         (_bitmap(_runs((65_535, 1), size=2)), "overlap"),
+        (_bitmap(_runs((0, 1), (65_535, 1), size=4)), "overlap"),
         (_bitmap(_runs((0, 9), size=11)), "holds 10 positions and claims 11"),
         (_bitmap(struct.pack("<IIIHHI", 0, 12346, 1, 0, 4999, 16) + bytes(8192)), "holds 0 positions"),
     ],
@@ -203,6 +207,11 @@ def test_positions_in_any_order_are_put_in_order_and_each_kept_once(given, once)
     found = ascending(np.array(given, dtype=np.int64))
     assert (found.tolist(), found.dtype) == (once, np.uint64)
     assert encode_bitmap(given) == by_the_specification(once)
+
+
+def test_positions_that_are_in_order_are_not_copied():
+    rows = np.array([1, 2, 5], dtype=np.uint64)
+    assert ascending(rows) is rows
 
 
 def test_a_vector_in_the_log_is_decoded_with_either_filling():

@@ -215,6 +215,7 @@ def test_a_function_of_the_user_in_the_key_narrows_nothing_and_merges(spark, tmp
         (["300L", "44L"], ["CAST(44 AS tinyint)"], "CAST(t.k AS tinyint) = s.k", 2),
         ([MOMENTS["the year 1"], MOMENTS["before the calendar changed"]], [MOMENTS["the year 1"]], "t.k = s.k", 1),
         (["date '1500-02-28'", "date '9999-12-31'"], ["date '9999-12-31'"], "t.k = s.k", 1),
+        (WIDE, WIDE[:1], "t.k = s.k", 1),
         (WIDE, WIDE[1:2], "t.k = s.k", 1),
         (["1", "2", "NULL", "30"], ["2", "3"], "t.k <=> s.k", 1),
         (["1", "2", "NULL", "30"], ["2", "CAST(NULL AS int)"], "s.k <=> t.k", 2),
