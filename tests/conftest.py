@@ -22,6 +22,7 @@ TESTS = Path(__file__).resolve().parent
 SERVERS = frozenset({"hdfs", "metastore"})  # folders whose files share a server that is slow to start
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Name the group of each test: the worker that runs one test of a group runs all of them (``-n``)."""
     for item in items:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteResult, write_table
 from pydelta.commands.write.options import StatementCondition
@@ -27,6 +28,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_i
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import forget_version, log_for_path, settings_of
+from pydelta.spark.scan.refresh import PlanFunction
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import ddl, name
 from pydelta.spark.write.writer import DataFrameSource
@@ -288,5 +290,19 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
     column = condition if isinstance(condition, Column) else F.col(str(condition))
     if not isinstance(column, Column):
         raise InvalidArgumentError(f"{condition!r} is no condition.", hint="Give a Column.")
-    text = str(Jvm.of(spark).session.expression(column._jc).sql())
-    return None if text.lower() == "true" else StatementCondition(text=text, native=column)
+    jvm = Jvm.of(spark)
+    expression = jvm.expression(column)
+    text = str(expression.sql())
+    if text.lower() == "true":
+        return None
+    unresolved = jvm.view.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+
+    def by_name(node: Any, name: str) -> Any | None:
+        """A column of some frame (``df.p == 1``) stands for the table's column of that name."""
+        return unresolved.quoted(node.name()) if name == "AttributeReference" else None
+
+    function = PlanFunction(by_name)
+    named = expression.transformDown(function)
+    if function.error is not None:
+        raise function.error
+    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)))

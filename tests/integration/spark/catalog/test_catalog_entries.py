@@ -151,7 +151,7 @@ def test_where_entry_and_log_disagree_the_log_wins_and_it_is_said_once(spark, na
         assert spark.sql(f"SELECT two FROM {name} WHERE two IS NOT NULL").collect() == [(2,)]
         spark.range(1).write.format("delta").mode("append").save(str(tmp_path / "other"))
         DeltaTable.forName(spark, name)
-    said = [record.getMessage() for record in caplog.records if "log counts" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "log, which counts" in record.getMessage()]
     assert len(said) == 1
     assert "two is missing in the catalog" in said[0]
     assert follow(spark, (name,), log_for_name(spark, name).update())
