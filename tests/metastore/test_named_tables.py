@@ -76,7 +76,7 @@ def test_a_location_that_holds_a_table_and_a_name_that_is_taken(found):
 def test_changes_of_one_are_seen_by_the_other(found):
     assert found["first"]["evolved"] == [["id", "note"], 6]
     assert found["first"]["from the other"] == [[["1", "y"]], 1]
-    assert not [text for text in found["first"]["said"] if "log counts" in text], "the entry followed the log"
+    assert not [text for text in found["first"]["said"] if "log, which counts" in text], "the entry followed the log"
     second = found["second"]
     assert second["replaced"] == ["fresh"]
     assert second["widened"] == ["Id", "at", "s", "extra", "Day"], "the entry has the partition column last"
