@@ -113,27 +113,20 @@ def manifests_of(
     if not keys:
         lines = located["location"].unique().sort()
         return {"": _manifest((), "", lines)} if len(lines) else {}
-    found: dict[str, Manifest] = {}
     grouped = located.group_by(keys, maintain_order=True).agg("location")
-    by_directory: dict[str, list[tuple[tuple[str | None, ...], pl.Series]]] = {}
-    for *texts, lines in grouped.iter_rows():
-        values = hive_values(texts, types)
+    parts: dict[tuple[str | None, ...], list[pl.Series]] = {}
+    for *texts, lines in grouped.iter_rows():  # two spellings of one value in the log are one partition to Hive
+        parts.setdefault(hive_values(texts, types), []).append(pl.Series(lines))
+    found: dict[str, Manifest] = {}
+    for values, some in parts.items():
         directory = partition_dir(dict(zip(snapshot.partition_columns, values, strict=True)))
-        by_directory.setdefault(directory, []).append((values, pl.Series(lines, dtype=pl.String)))
-    for directory, parts in by_directory.items():  # two spellings of one value in the log are one partition to Hive
-        lines = pl.concat([part for _, part in parts]) if len(parts) > 1 else parts[0][1]
-        found[directory] = _manifest(parts[0][0], directory, lines.unique().sort())
+        found[directory] = _manifest(values, directory, pl.concat(some).unique().sort())
     return found
 
 
 def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) -> Manifest:
-    text = "\n".join(lines.to_list())
-    return Manifest(
-        directory=directory,
-        values=values,
-        text=(text + "\n").encode() if text else b"",
-        num_files=len(lines),
-    )
+    text = "".join(f"{line}\n" for line in lines.to_list())
+    return Manifest(directory=directory, values=values, text=text.encode(), num_files=len(lines))
 
 
 def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
@@ -143,7 +136,7 @@ def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> 
     odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
     if bool(odd.any()):
         resolved = [_with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]
-        plain = plain.scatter(np.flatnonzero(odd.to_numpy()), pl.Series(resolved, dtype=pl.String))
+        plain = plain.scatter(np.flatnonzero(odd.to_numpy()), pl.Series(resolved))
     return plain
 
 

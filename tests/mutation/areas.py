@@ -21,6 +21,6 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "tests/unit/commands/vacuum/test_vacuum_plan.py",
         "tests/unit/commands/vacuum/test_vacuum_kept.py",
     ),
-    "pydelta/manifests/changes.py": ("tests/unit/manifests/test_publish_manifests.py",),
-    "pydelta/manifests/contents.py": ("tests/unit/manifests/test_publish_manifests.py",),
+    "pydelta/manifests/changes.py": ("tests/unit/manifests/test_manifest_contents.py",),
+    "pydelta/manifests/contents.py": ("tests/unit/manifests/test_manifest_contents.py",),
 }

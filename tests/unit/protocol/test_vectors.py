@@ -201,7 +201,15 @@ def test_the_bitmaps_made_by_hand_are_right_where_nothing_is_wrong():
 
 
 @pytest.mark.parametrize(
-    ("given", "once"), [([], []), ([3], [3]), ([1, 2, 5], [1, 2, 5]), ([5, 1, 2, 1], [1, 2, 5]), ([1, 1, 2, 2], [1, 2])]
+    ("given", "once"),
+    [
+        ([], []),
+        ([3], [3]),
+        ([1, 2, 5], [1, 2, 5]),
+        ([5, 1, 2, 1], [1, 2, 5]),
+        ([1, 1, 2, 2], [1, 2]),
+        ([1, 5, 3], [1, 3, 5]),
+    ],
 )
 def test_positions_in_any_order_are_put_in_order_and_each_kept_once(given, once):
     found = ascending(np.array(given, dtype=np.int64))
@@ -360,6 +368,14 @@ def test_rows_of_a_packed_vector_may_come_in_any_order_and_twice():
     assert (vector.cardinality, vector.path_or_inline_dv) == (2, "0" * 19 + "7")
     assert deleted_rows(vector, data[1:]).tolist() == [1, 5]
     assert inline_vector(np.array([5, 1, 5])).cardinality == 2
+
+
+def test_each_vector_of_a_file_begins_behind_the_one_before():
+    data, described = pack_vectors([np.array([7]), np.arange(3, 90), np.array([0])], file_id=uuid.UUID(int=7))
+    sizes = [len(by_the_specification(rows)) for rows in ([7], range(3, 90), [0])]
+    assert [vector.storage_type for vector in described] == ["u"] * 3
+    assert [vector.offset for vector in described] == [1, 9 + sizes[0], 17 + sizes[0] + sizes[1]]
+    assert len(data) == 1 + 3 * 8 + sum(sizes)
 
 
 def test_the_example_of_the_protocol_names_its_file():
