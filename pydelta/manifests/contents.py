@@ -131,8 +131,7 @@ def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) 
 
 def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
     """Absolute locations. Rows are walked only where a path is escaped or absolute."""
-    root = _with_scheme(resolve_data_path(table_uri, "x")[:-2], schemes)
-    plain = root + "/" + paths
+    plain = _with_scheme(resolve_data_path(table_uri, ""), schemes) + paths
     odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
     if bool(odd.any()):
         resolved = [_with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]
@@ -162,7 +161,7 @@ def hive_values(texts: Sequence[str | None], types: Sequence[DataType]) -> tuple
 def _hive_value(text: str | None, data_type: DataType) -> str | None:
     if text is None or text == "":
         return None
-    if not isinstance(data_type, PrimitiveType) or data_type.name in ("string", "binary"):
+    if not isinstance(data_type, PrimitiveType) or data_type.name == "binary":
         return text
     value = parse_partition_value(text, data_type)
     name = data_type.name
