@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -18,16 +17,20 @@ settings.register_profile("shared machine", deadline=None)  # how long a case ta
 settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 settings.load_profile("shared machine")
 
-TESTS = Path(__file__).resolve().parent
 SERVERS = frozenset({"hdfs", "metastore"})  # folders whose files share a server that is slow to start
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of each test: the worker that runs one test of a group runs all of them (``-n``)."""
-    for item in items:
-        parts = item.path.relative_to(TESTS).parts
-        item.add_marker(pytest.mark.xdist_group(parts[0] if parts[0] in SERVERS else "/".join(parts)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give all tests of a file to one worker (``-n``), and all of a folder whose files share a server."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            parts = nodeid.split("::", 1)[0].removeprefix("tests/").split("/")
+            return parts[0] if parts[0] in SERVERS else "/".join(parts)
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -109,7 +109,7 @@ def test_bad_input(spark, tmp_path):
         (f"parquet.`{path}`", "p int", SchemaError, "'x'"),
         (f"parquet.`{path}`", "q string", InvalidArgumentError, "expected were q string"),
         (f"parquet.`{path}`", "p is what?", InvalidArgumentError, "not a list of columns"),
-        ("some_table", None, InvalidArgumentError, "no folder"),
+        ("some_table", None, InvalidArgumentError, "does not name a folder"),
         (f"parquet.`{tmp_path}/empty`", None, TableNotFoundError, "no Parquet file"),
     ]
     for identifier, partitions, error, said in cases:
