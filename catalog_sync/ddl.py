@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from catalog_sync.names import TableName
 from catalog_sync.twin import HiveColumn, Twin
+from pydelta.protocol.names import quoted
 
 __all__ = ["create_statement"]
 
@@ -18,7 +19,7 @@ def create_statement(twin: Twin, name: TableName, partitions: Iterable[str] = ()
         name: Its name.
         partitions: Directories of the partitions there are.
     """
-    lines = [f"CREATE EXTERNAL TABLE {_name(name.database)}.{_name(name.name)} (", _columns(twin.columns), ")"]
+    lines = [f"CREATE EXTERNAL TABLE {quoted(name.database)}.{quoted(name.name)} (", _columns(twin.columns), ")"]
     if twin.comment:
         lines.append(f"COMMENT {_text(twin.comment)}")
     if twin.partition_columns:
@@ -29,7 +30,7 @@ def create_statement(twin: Twin, name: TableName, partitions: Iterable[str] = ()
         "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'",
         f"LOCATION {_text(twin.location)};",
     ]
-    target = f"{_name(name.database)}.{_name(name.name)}"
+    target = f"{quoted(name.database)}.{quoted(name.name)}"
     for directory in partitions:
         lines.append(
             f"ALTER TABLE {target} ADD IF NOT EXISTS PARTITION ({_spec(directory)}) "
@@ -43,20 +44,16 @@ def _spec(directory: str) -> str:
 
     values = values_of_directory(directory).items()
     return ", ".join(
-        f"{_name(key.lower())} = {_text('__HIVE_DEFAULT_PARTITION__' if value is None else value)}"
+        f"{quoted(key.lower())} = {_text('__HIVE_DEFAULT_PARTITION__' if value is None else value)}"
         for key, value in values
     )
 
 
 def _columns(columns: Iterable[HiveColumn]) -> str:
     return ",\n".join(
-        f"  {_name(item.name)} {item.type}" + (f" COMMENT {_text(item.comment)}" if item.comment else "")
+        f"  {quoted(item.name)} {item.type}" + (f" COMMENT {_text(item.comment)}" if item.comment else "")
         for item in columns
     )
-
-
-def _name(text: str) -> str:
-    return "`" + text.replace("`", "``") + "`"
 
 
 def _text(text: str) -> str:

@@ -116,6 +116,7 @@ __all__ = [
     "UnsupportedFeatureError",
     "VersionNotFoundError",
     "error_context",
+    "first_line",
 ]
 
 
@@ -486,3 +487,8 @@ def error_context(*, table: str, version: int | None = None) -> Iterator[None]:
             error.table = table
             error.version = version if error.version is None else error.version
         raise
+
+
+def first_line(error: object) -> str:
+    """Return the first line of an error's text: what a person needs of a message that goes on with plans or traces."""
+    return str(error).strip().split("\n", 1)[0]

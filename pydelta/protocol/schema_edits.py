@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from pydelta.errors import BindError, SchemaError
 from pydelta.protocol.evolution import can_widen
+from pydelta.protocol.names import quoted
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 __all__ = [
@@ -65,10 +66,7 @@ Position: TypeAlias = First | After
 
 def name_of(path: Sequence[str]) -> str:
     """Spell a path as SQL and the history do: dotted, unusual names in backticks."""
-    return ".".join(
-        part if part.replace("_", "a").isalnum() and not part.isdigit() else "`" + part.replace("`", "``") + "`"
-        for part in path
-    )
+    return ".".join(part if part.replace("_", "a").isalnum() and not part.isdigit() else quoted(part) for part in path)
 
 
 _PART: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^.`]+))\s*(?:\.|$)")

@@ -15,7 +15,7 @@ from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
-from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
@@ -263,7 +263,7 @@ class SparkEngine:
             return self._spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
         except ParseException as error:
             raise ParseError(
-                f"The condition {text!r} does not parse: {_first_line(str(error))}",
+                f"The condition {text!r} does not parse: {first_line(str(error))}",
                 hint="Write it as in a WHERE clause, without the word WHERE.",
             ) from error
 
@@ -278,7 +278,7 @@ class SparkEngine:
     def _explain(self, error: AnalysisException, snapshot: Snapshot, condition: Any) -> BindError:
         names = ", ".join(field.name for field in snapshot.schema.fields)
         return BindError(
-            f"The condition {_shown(condition)} does not fit the table: {_first_line(str(error))}",
+            f"The condition {_shown(condition)} does not fit the table: {first_line(str(error))}",
             hint=f"The table's columns are: {names}.",
             table=snapshot.table_uri,
         )
@@ -287,7 +287,3 @@ class SparkEngine:
 def _shown(condition: Any) -> str:
     """A condition as a message shows it."""
     return repr(condition if isinstance(condition, str) else str(condition).removeprefix("Column<'").removesuffix("'>"))
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]

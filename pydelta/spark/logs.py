@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, error_context
@@ -20,6 +20,7 @@ __all__ = [
     "active_session",
     "forget_version",
     "log_for_path",
+    "moment_ms",
     "run_once",
     "settings_of",
     "timestamp_ms",
@@ -101,9 +102,19 @@ def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
     """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
-    row = spark.range(1).select(F.unix_millis(F.lit(value).try_cast("timestamp"))).first()
-    if row is None or row[0] is None:
+    return moment_ms(spark, F.lit(value), shown=repr(value))
+
+
+def moment_ms(spark: SparkSession, moment: Column, *, shown: object) -> int:
+    """Compute a constant expression as a time, in epoch milliseconds; text without a zone is in the session's.
+
+    Raises:
+        InvalidArgumentError: It is not a time; the message has ``shown``.
+    """
+    # Without a relation Spark folds it while planning, and no job runs.
+    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
+    if rows.get(0).isNullAt(0):
         raise InvalidArgumentError(
-            f"{value!r} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+            f"{shown} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
         )
-    return int(row[0])
+    return int(rows.get(0).getLong(0))

@@ -30,7 +30,7 @@ WITHOUT_ROWS = Path(__file__).with_name("versions_without_rows.txt")
 READ = "read"
 UNREAD = {
     "files absent": "FILE_NOT_EXIST",
-    "vectors absent": "deletion vector file .* is no longer there",
+    "vectors absent": "deletion vector file .* is missing",
     "files in another store": "No FileSystem for scheme",
 }
 """What is not there to be read, and what the error says beside the name of one such file."""

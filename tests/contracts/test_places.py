@@ -78,7 +78,7 @@ def test_no_secret_shows():
 
 
 def test_half_a_key_pair_and_unknown_providers_are_refused_by_name():
-    with pytest.raises(DeltaEnvironmentError, match=r"fs\.s3a\.secret\.key is not set"):
+    with pytest.raises(DeltaEnvironmentError, match=r"fs\.s3a\.secret\.key is missing"):
         s3_options("b", {"fs.s3a.access.key": "a"}, {})
     with pytest.raises(DeltaEnvironmentError, match="MyVaultProvider"):
         s3_options("b", {"fs.s3a.aws.credentials.provider": "com.example.MyVaultProvider"}, {})

@@ -6,6 +6,7 @@ import pytest
 from hive4 import Hive4
 from java_servers import NotToBeHad
 
+from catalog_sync.diff import TableAction
 from catalog_sync.inspect import verify_sync
 from catalog_sync.names import TableName
 from catalog_sync.native import native_tables, sync_native
@@ -35,7 +36,7 @@ def test_a_table_is_followed_through_its_life(client, tmp_path, atomic):
     log = DeltaLog.for_table(str(tmp_path / "orders"))
     create_table(log, [add_file(p, [1]) for p in ("a", "b c", "x=y", "é")])
     first = sync_table(log, client, twin, SyncOptions(atomic=atomic))
-    assert first.plan.table.value == "create"
+    assert first.plan.table is TableAction.CREATE
     assert verify_sync(log, client, twin, files=0).ok
     append("a", [2]).run(log)
     append("new", [3]).run(log)
@@ -74,7 +75,7 @@ def test_columns_and_the_native_entry(client, tmp_path):
     schema = encode_json({"type": "struct", "fields": [*fields, added]})
     txn.update_metadata(txn.snapshot.metadata.replace(schema_string=schema))
     txn.commit([], Operation(name="ADD COLUMNS"))
-    assert sync_table(log, client, twin).plan.table.value == "alter"
+    assert sync_table(log, client, twin).plan.table is TableAction.ALTER
     assert sync_native(client, name, log.update())
     assert [column.name for column in client.table("lake_symlink", "items").sd.cols] == ["x", "note"]
     (part,) = client.partitions("lake_symlink", "items", ["p=a"])
@@ -85,7 +86,7 @@ def test_columns_and_the_native_entry(client, tmp_path):
     changed = [first, *(item | {"type": "string"} if item["name"] == "x" else item for item in fields)]
     txn.update_metadata(txn.snapshot.metadata.replace(schema_string=encode_json({"type": "struct", "fields": changed})))
     txn.commit([], Operation(name="REPLACE COLUMNS"))
-    assert sync_table(log, client, twin).plan.table.value == "alter"
+    assert sync_table(log, client, twin).plan.table is TableAction.ALTER
     assert sync_native(client, name, log.update())
     wanted = [("first", "date"), ("x", "string")]
     (part,) = client.partitions("lake_symlink", "items", ["p=a"])

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from catalog_sync.diff import TableAction
 from catalog_sync.errors import MetastoreUnavailableError, NotOursError
 from catalog_sync.names import TableName
 from catalog_sync.sync import SyncOptions, sync_table
@@ -134,7 +135,7 @@ def test_columns_follow_the_table_and_so_do_those_of_partitions(log, metastore, 
     txn.update_metadata(txn.snapshot.metadata.replace(schema_string=schema, description="all orders"))
     txn.commit([add_file("b", [2])], Operation(name="WRITE"))
     result = sync_table(log, metastore, twin)
-    assert result.plan.table.value == "alter"
+    assert result.plan.table is TableAction.ALTER
     entry = entry_of(metastore, twin)
     assert [(column.name, column.type, column.comment) for column in entry.sd.cols] == [
         ("x", "bigint", None),
@@ -158,7 +159,7 @@ def test_other_partition_columns_make_the_entry_anew(log, metastore, twin):
     new = add_file("z", [5]).replace(path="new.parquet", partition_values={})
     txn.commit([*(add.remove(deletion_timestamp=1) for add in old), new], Operation(name="WRITE"))
     result = sync_table(log, metastore, twin)
-    assert result.plan.table.value == "recreate"
+    assert result.plan.table is TableAction.RECREATE
     entry = entry_of(metastore, twin)
     assert entry.partitionKeys == []
     assert [column.name for column in entry.sd.cols] == ["p", "x"]
@@ -263,7 +264,7 @@ def _line(metadata):
 def test_a_plan_alone_changes_nothing(log, metastore, twin):
     create_table(log, [add_file("a", [1])])
     result = sync_table(log, metastore, twin, SyncOptions(dry_run=True))
-    assert (result.plan.table.value, result.plan.add) == ("create", ("p=a",))
+    assert (result.plan.table, result.plan.add) == (TableAction.CREATE, ("p=a",))
     assert entry_of(metastore, twin) is None
     assert log.store.head("_pydelta/manifests.json") is None
     sync_table(log, metastore, twin)

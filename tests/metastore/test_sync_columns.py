@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog_sync.columns import ColumnsRefusedError
+from catalog_sync.diff import TableAction
 from catalog_sync.errors import MetastoreError
 from catalog_sync.inspect import SyncState, sync_status, verify_sync
 from catalog_sync.names import TableName
@@ -82,7 +83,7 @@ def test_columns_of_the_twin_move_and_change_as_they_please(log, metastore, twin
     after = CHANGES[change]
     define(log, after, add_file("c", [1]))
     result = sync_table(log, metastore, twin)
-    assert (result.plan.table.value, result.plan.add) == ("alter", ("p=c",))
+    assert (result.plan.table, result.plan.add) == (TableAction.ALTER, ("p=c",))
     wanted = hive_columns(after, "p")
     assert shown(metastore.table(twin.database, twin.name)) == wanted
     assert [shown(part) for part in partitions(metastore, twin)] == [wanted] * 3

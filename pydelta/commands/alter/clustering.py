@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
+from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.protocol.stats import has_bounds, leaves_with_stats
 from pydelta.protocol.types import DataType, StructField, StructType
@@ -63,8 +64,7 @@ def path_text(path: Path) -> str:
         >>> path_text(("a", "b c"))
         'a.`b c`'
     """
-    quoted = ["`" + part.replace("`", "``") + "`" for part in path]
-    return ".".join(part if _PLAIN.fullmatch(part) else text for part, text in zip(path, quoted, strict=True))
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in path)
 
 
 def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:

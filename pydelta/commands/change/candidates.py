@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from pydelta.commands.change.hidden_rows import VectorOutput, live_rows
+from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted
 from pydelta.commands.change.reconcile import RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
@@ -23,6 +23,7 @@ __all__ = [
     "counted",
     "existing_table",
     "find_rows",
+    "hide",
     "read_candidates",
     "refuse_append_only",
     "touched_files",
@@ -114,6 +115,21 @@ def touched_files(snapshot: Snapshot, candidates: pl.DataFrame, matched: Mapping
     frame = candidates[places]
     rows = {number: matched[place] for number, place in enumerate(places)}
     return Touched(frame=frame, adds=snapshot.files.adds(frame), rows=rows)
+
+
+def hide(
+    txn: OptimisticTransaction, engine: Engine, adds: Sequence[AddFile], positions: Mapping[int, Positions]
+) -> VectorOutput:
+    """Hide rows of files of the transaction's snapshot; see ``mark_deleted``."""
+    log = txn.log
+    return mark_deleted(
+        txn.snapshot,
+        log.store,
+        adds,
+        positions,
+        options=log.options,
+        count=lambda files: engine.count_rows(log, files),
+    )
 
 
 def counted(

@@ -29,10 +29,11 @@ from pydelta.commands.change.candidates import (
     counted,
     existing_table,
     find_rows,
+    hide,
     read_candidates,
     refuse_append_only,
 )
-from pydelta.commands.change.hidden_rows import VectorOutput, mark_deleted, writes_vectors
+from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
@@ -265,14 +266,7 @@ def _hide_rows(
     version, output, write_ms = None, VectorOutput(), 0
     if touched.adds:
         try:
-            output = mark_deleted(
-                snapshot,
-                log.store,
-                touched.adds,
-                touched.positions(),
-                options=log.options,
-                count=lambda files: engine.count_rows(log, files),
-            )
+            output = hide(txn, engine, touched.adds, touched.positions())
             counted(txn, touched, hidden=output, updates=False)
             write_ms = _elapsed_ms(started) - scanned
             metrics = {

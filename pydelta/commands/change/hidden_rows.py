@@ -201,7 +201,6 @@ def _row_counts(
     With ``least``, a number that is smaller for its file is not taken from the statistics alone: a file that is thrown
     away because of it would take along rows that a wrong number does not know.
     """
-
     counts = [None if by_footer else _recorded_rows(add) for add in adds]
     if least is not None:
         pairs = zip(counts, least, strict=True)

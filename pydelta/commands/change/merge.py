@@ -23,8 +23,8 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from pydelta.commands.change.candidates import existing_table, read_candidates
-from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted, writes_vectors
+from pydelta.commands.change.candidates import existing_table, hide, read_candidates
+from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
@@ -291,14 +291,7 @@ class _Merge:
                 written, passed = merging.write(touched, places, copy_others=not vectors)
             if vectors and places:
                 found = {number: matches.positions[place] for number, place in enumerate(places)}
-                hidden = mark_deleted(
-                    snapshot,
-                    txn.log.store,
-                    adds,
-                    found,
-                    options=txn.log.options,
-                    count=lambda files: self.engine.count_rows(txn.log, files),
-                )
+                hidden = hide(txn, self.engine, adds, found)
             counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
             going = list(hidden.actions) if vectors else _removed(adds)
             committed = None

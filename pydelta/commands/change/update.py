@@ -20,8 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, refuse_append_only
-from pydelta.commands.change.hidden_rows import VectorOutput, mark_deleted, writes_vectors
+from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
+from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
@@ -152,14 +152,7 @@ def update(
     try:
         written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
         if vectors:
-            hidden = mark_deleted(
-                snapshot,
-                log.store,
-                touched.adds,
-                touched.positions(),
-                options=log.options,
-                count=lambda files: engine.count_rows(log, files),
-            )
+            hidden = hide(txn, engine, touched.adds, touched.positions())
         counts = counted(txn, touched, written=written, hidden=hidden if vectors else None, updates=True)
         now_ms = time.time_ns() // 1_000_000
         going: list[Action] = (

@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 
 import polars as pl
 
-from pydelta.commands.change.candidates import counted, read_candidates, touched_files
-from pydelta.commands.change.hidden_rows import VectorOutput, mark_deleted, writes_vectors
+from pydelta.commands.change.candidates import counted, hide, read_candidates, touched_files
+from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, Engine, RewriteOutput
 from pydelta.commands.write.options import WriteOptions
 from pydelta.errors import BindError, DeltaError, SchemaMismatchError
@@ -138,14 +138,7 @@ def replace_matches(txn: OptimisticTransaction, engine: Engine, matching: Matchi
     if not touched.rows:
         return Replaced(num_rows=0, source_rows=source_rows)
     if vectors:
-        hidden = mark_deleted(
-            snapshot,
-            log.store,
-            touched.adds,
-            touched.positions(),
-            options=log.options,
-            count=lambda files: engine.count_rows(log, files),
-        )
+        hidden = hide(txn, engine, touched.adds, touched.positions())
         try:
             counted(txn, touched, hidden=hidden, updates=False)
         except DeltaError:

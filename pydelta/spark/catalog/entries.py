@@ -28,6 +28,7 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsafeOperationError,
     UnsupportedFeatureError,
+    first_line,
 )
 from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
@@ -146,7 +147,7 @@ def create_entry(
         try:
             client.createTable(hive_table(jvm, definition, wanted, made_by | _NO_STATISTICS), if_not_exists)
         except Py4JError as error:
-            _log.warning("the metastore does not take the columns of %s: %s", name_of(parts), _first_line(str(error)))
+            _log.warning("the metastore does not take the columns of %s: %s", name_of(parts), first_line(str(error)))
             catalog.createTable(session_table(jvm, definition, wanted), if_not_exists, False)
     return True
 
@@ -183,7 +184,7 @@ def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> boo
             snapshot = newest
         return True
     except (DeltaError, Py4JError, PySparkException) as error:
-        _log.warning("the catalog's entry of %s does not follow the log: %s", name_of(parts), _first_line(str(error)))
+        _log.warning("the catalog's entry of %s does not follow the log: %s", name_of(parts), first_line(str(error)))
         return False
 
 
@@ -550,7 +551,3 @@ def _same_place(first: str, second: str) -> bool:
 def name_of(parts: Sequence[str]) -> str:
     """Spell a name for messages."""
     return ".".join(parts)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]

@@ -15,6 +15,7 @@ from pydelta.protocol.native_entry import ID_KEY, twin_database
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.catalog.objects import table_identifier, text_map
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.storage.uris import normalize_uri
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def rename_twin(spark: SparkSession, old: Sequence[str], new: Sequence[str], loc
 
 def _twin_of(spark: SparkSession, parts: Sequence[str], location: str) -> tuple[str, str] | None:
     """Database and name of the twin that a table has by the rule; None where there is none of its own."""
-    from pydelta.spark.logs import log_for_path, settings_of
-
     database = twin_database(settings_of(spark).sync_name, parts[-2])
     if not database or database == parts[-2].lower():
         return None

@@ -18,6 +18,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.refresh import indexes_in, is_table_scan
 from pydelta.spark.scan.travel import open_snapshot, split_path_version
+from pydelta.spark.sql.relations import RelationResolver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +141,5 @@ def _all_of(jvm: Jvm, plan: Any) -> tuple[str, ...] | None:
 
 
 def _otherwise(spark: SparkSession, view: ViewEntry) -> _Found:
-    from pydelta.spark.sql.relations import RelationResolver
-
     reads = RelationResolver(spark).reads_delta(view)
     return _Found(why="does not show a Delta table whole and as it is" if reads else None)

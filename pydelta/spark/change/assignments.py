@@ -25,6 +25,7 @@ from pydelta.errors import (
     ParseError,
     SchemaMismatchError,
     UnsafeOperationError,
+    first_line,
 )
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
@@ -264,16 +265,12 @@ def _explained(frame: DataFrame, where: str) -> Iterator[None]:
     try:
         yield
     except ParseException as error:
-        raise ParseError(f"A value in {where} does not parse: {_first_line(error)}") from error
+        raise ParseError(f"A value in {where} does not parse: {first_line(error)}") from error
     except AnalysisException as error:
         raise BindError(
-            f"A value in {where} does not fit: {_first_line(error)}",
+            f"A value in {where} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(name for name in frame.columns if not name.startswith('__'))}.",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
 
 
 def _can_assign(source: DataType, target: DataType) -> bool:

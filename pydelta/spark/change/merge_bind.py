@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.engine import Assignments
-from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
+from pydelta.protocol.names import quoted
 from pydelta.protocol.types import StructType
 from pydelta.spark.change.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
@@ -125,7 +126,7 @@ class _Binder:
         """Each column of the table from that of its name in the source; one of the very same spelling comes first."""
         known = {name.lower(): name for name in self.source.columns} | {name: name for name in self.source.columns}
         found = {field.name: known.get(field.name, known.get(field.name.lower())) for field in self.schema.fields}
-        return [(_quoted(own), qualified(self.source_alias, its)) for own, its in found.items() if its is not None]
+        return [(quoted(own), qualified(self.source_alias, its)) for own, its in found.items() if its is not None]
 
 
 def bind_merge(
@@ -189,13 +190,13 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
         bound = bind_condition(moment, frame, column)
     except ParseException as error:
         raise ParseError(
-            f"{what} does not parse: {_first_line(error)}",
+            f"{what} does not parse: {first_line(error)}",
             hint="Write it as in a WHERE clause, without the word WHERE.",
         ) from error
     except AnalysisException as error:
         shown = [item for item in frame.columns if not item.startswith("__pydelta")]
         raise BindError(
-            f"{what} does not fit: {_first_line(error)}",
+            f"{what} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(shown)}. Where both have one, {aliases}.",
         ) from error
     if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
@@ -207,14 +208,6 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
     return bound
 
 
-def _quoted(text: str) -> str:
-    return "`" + text.replace("`", "``") + "`"
-
-
 def qualified(alias: str, column: str) -> Column:
     """A column by its name under an alias: one bound to a DataFrame is ambiguous once that is joined twice."""
-    return F.col(f"{_quoted(alias)}.{_quoted(column)}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
+    return F.col(f"{quoted(alias)}.{quoted(column)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
-from pydelta.errors import BindError, InvalidArgumentError, ParseError
+from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
@@ -62,9 +62,9 @@ def _check(rows: DataFrame, text: str, what: str, *, is_condition: bool) -> None
         condition = expression if is_condition else expression.isNotNull()
         analyzed = rows.filter(condition)._jdf.queryExecution().analyzed().condition()
     except ParseException as error:
-        raise ParseError(f"{what} does not parse: {_first_line(error)}") from error
+        raise ParseError(f"{what} does not parse: {first_line(error)}") from error
     except AnalysisException as error:
-        raise BindError(f"{what} does not fit: {_first_line(error)}", hint=hint) from error
+        raise BindError(f"{what} does not fit: {first_line(error)}", hint=hint) from error
     if Jvm.of(rows.sparkSession).has_subquery(analyzed):
         raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint)
     if not analyzed.deterministic():
@@ -86,15 +86,15 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     try:
         value = one.select(F.expr(expression).cast(ddl(data_type)).alias("value"))
     except ParseException as error:
-        raise ParseError(f"The default {expression!r} does not parse: {_first_line(error)}", hint=hint) from error
+        raise ParseError(f"The default {expression!r} does not parse: {first_line(error)}", hint=hint) from error
     except AnalysisException as error:
-        raise BindError(f"The default {expression!r} does not resolve: {_first_line(error)}", hint=hint) from error
+        raise BindError(f"The default {expression!r} does not resolve: {first_line(error)}", hint=hint) from error
     try:
         row = value.first()
         given = one.select(F.expr(expression).isNull().alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
-            f"The default {expression!r} is not a value of type {data_type}: {_first_line(error)}", hint=hint
+            f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}", hint=hint
         ) from error
     if row is not None and row[0] is None and given is not None and not given[0]:
         raise InvalidArgumentError(f"The default {expression!r} is not a value of type {data_type}.", hint=hint)
@@ -111,7 +111,3 @@ def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:
     found = broken.agg(F.count(F.lit(1)), F.first(json_row(from_spark(rows.schema)))).first()
     assert found is not None
     return int(found[0]), found[1]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

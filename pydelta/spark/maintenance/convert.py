@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
 from pydelta.commands.convert import FileStatistics, data_files
-from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError, StorageError
+from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError, StorageError, first_line
 from pydelta.protocol.schema import StructType
 from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
@@ -66,7 +66,7 @@ class SparkFooters:
             if merge is None and not isinstance(error, AnalysisException):
                 raise self._explained(log, error) from error
             raise SchemaMismatchError(
-                f"The files have no schema in common: {merge.group(1) if merge else _first_line(error)}",
+                f"The files have no schema in common: {merge.group(1) if merge else first_line(error)}",
                 hint="Rewrite the files that differ, or move them away, and convert again.",
             ) from error
 
@@ -103,7 +103,7 @@ class SparkFooters:
             ):
                 if found is not None:
                     return found
-        return StorageError(f"The files could not be read: {_first_line(error)}", hint="See the cause below.")
+        return StorageError(f"The files could not be read: {first_line(error)}", hint="See the cause below.")
 
 
 def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
@@ -119,7 +119,7 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
             parsed = SparkStructType.fromDDL(schema)
         except (PySparkException, Py4JError) as error:
             raise InvalidArgumentError(
-                f"The partition schema {schema!r} is not a list of columns: {_first_line(error)}",
+                f"The partition schema {schema!r} is not a list of columns: {first_line(error)}",
                 hint='Write it as "year int, month int".',
             ) from error
         schema = parsed if isinstance(parsed, SparkStructType) else SparkStructType().add("value", parsed)
@@ -180,7 +180,3 @@ def _damage(store: Store, path: str, size: int) -> DeltaError | None:
     except StorageError as error:
         return error
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]

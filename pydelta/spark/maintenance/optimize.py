@@ -26,6 +26,7 @@ from pydelta.commands.optimize.plan import BIN, Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
+from pydelta.protocol.names import quoted
 from pydelta.protocol.paths import decode_log_path, is_absolute_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import DataType, StructType
@@ -210,7 +211,7 @@ def _of_file(rows: DataFrame, values: Sequence[Any], kind: str) -> Column:
 
 
 def _column(rows: DataFrame, schema: StructType, path: Sequence[str]) -> Any:
-    value = rows[".".join("`" + part.replace("`", "``") + "`" for part in path)]
+    value = rows[quoted(*path)]
     data_type: DataType = schema
     for part in path:
         field = data_type.field(part) if isinstance(data_type, StructType) else None

@@ -10,6 +10,7 @@ from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier
@@ -140,8 +141,8 @@ def _recover_partitions(original: Callable[..., None]) -> Callable[..., None]:
         spark = self._sparkSession
         if not is_enabled(spark):
             return original(self, tableName)
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in parse_identifier(spark, tableName))
-        spark.sql(f"ALTER TABLE {quoted} RECOVER PARTITIONS")  # answered there for Delta tables and their twins
+        table = quoted(*parse_identifier(spark, tableName))
+        spark.sql(f"ALTER TABLE {table} RECOVER PARTITIONS")  # answered there for Delta tables and their twins
         return None
 
     return recover_partitions

@@ -10,6 +10,7 @@ from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from pydelta.commands.write.command import WriteMode
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier
 from pydelta.spark.catalog.view_targets import change_target
 from pydelta.spark.jvm import Jvm
@@ -305,7 +306,7 @@ def _parts(writer: DataFrameWriterV2) -> tuple[str, ...]:
 
 
 def _table_name(writer: DataFrameWriterV2) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in _parts(writer))
+    return quoted(*_parts(writer))
 
 
 def _strings(writer: DataFrameWriterV2, scala_map: Any) -> dict[str, str]:

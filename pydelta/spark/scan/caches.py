@@ -19,7 +19,9 @@ from py4j.protocol import Py4JError
 
 from pydelta.errors import DeltaError
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.refresh import indexes_in, with_newest
+from pydelta.spark.scan.scan import physical_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,9 +150,6 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
     Returns:
         How many entries were rebuilt or dropped.
     """
-    from pydelta.spark.logs import log_for_path
-    from pydelta.spark.scan.scan import physical_scan
-
     entries = _Entries(spark)
     if entries.none:
         return 0

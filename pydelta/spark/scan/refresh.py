@@ -66,8 +66,17 @@ def transform(plan: Any, replace: Callable[[Any, str], Any]) -> Any:
     Raises:
         Whatever ``replace`` raised first: an exception cannot cross the JVM as itself.
     """
+    return _applied(replace, plan.transformDownWithSubqueries)
+
+
+def transform_expression(expression: Any, replace: Callable[[Any, str], Any]) -> Any:
+    """Replace parts of an expression from the top down; raises as ``transform`` does."""
+    return _applied(replace, expression.transformDown)
+
+
+def _applied(replace: Callable[[Any, str], Any], walk: Callable[[PlanFunction], Any]) -> Any:
     function = PlanFunction(replace)
-    result = plan.transformDownWithSubqueries(function)
+    result = walk(function)
     if function.error is not None:
         raise function.error
     return result

@@ -29,6 +29,7 @@ from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
 from pydelta.predicate import rename_columns
 from pydelta.protocol.evolution import can_widen
+from pydelta.protocol.names import quoted
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import logical_to_physical, physical_name, physical_partition_columns
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
@@ -420,7 +421,7 @@ def project(
             columns.append(F.lit(None).alias(field.name))
             continue
         source = physical_name(field) if mode != "none" else field.name
-        value = frame[_quoted(source)]
+        value = frame[quoted(source)]
         if mode != "none":
             value = _rename(value, field.data_type)
         columns.append(value.alias(field.name, metadata=_user_metadata(field)))
@@ -473,7 +474,3 @@ def _rename(value: Column, data_type: DataType) -> Column:
         if _renamed_inside(value_type):
             value = F.transform_values(value, lambda _, item: _rename(item, value_type))
     return value
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

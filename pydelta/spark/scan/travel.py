@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, moment_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -57,8 +58,6 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
 
 def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel | None]:
     """Split ``path@v12`` or ``path@yyyyMMddHHmmssSSS`` into path and version, unless a table has that very name."""
-    from pydelta.spark.logs import log_for_path
-
     before, travel = _split(path)
     if travel is None or log_for_path(spark, path).table_exists():
         return path, None
@@ -97,8 +96,6 @@ def open_snapshot(
         VersionNotFoundError: The log does not describe the version or time; the message names what it does.
         InvalidArgumentError: A version that is not a number, a time that is none.
     """
-    from pydelta.spark.logs import log_for_path
-
     log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf)
     if travel is None:
         snapshot = log.update()
@@ -126,12 +123,6 @@ def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
     Raises:
         InvalidArgumentError: It is not a time.
     """
-    moment = F.lit(str(travel.timestamp)) if travel.moment is None else travel.moment
-    # Without a relation Spark folds it while planning, and no job runs.
-    rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
-    if rows.get(0).isNullAt(0):
-        shown = travel.timestamp if travel.moment is None else travel.moment
-        raise InvalidArgumentError(
-            f"{shown} is not a timestamp.", hint="Write it as '2024-05-01' or '2024-05-01 12:00:00'."
-        )
-    return int(rows.get(0).getLong(0))
+    if travel.moment is not None:
+        return moment_ms(spark, travel.moment, shown=travel.moment)
+    return moment_ms(spark, F.lit(str(travel.timestamp)), shown=travel.timestamp)

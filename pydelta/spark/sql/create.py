@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.write.command import WriteMode
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
+from pydelta.protocol.names import quoted
 from pydelta.settings import KEPT_PROPERTIES
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
@@ -40,7 +41,7 @@ class _New:
 
     @property
     def quoted(self) -> str:
-        return ".".join("`" + part.replace("`", "``") + "`" for part in self.parts)
+        return quoted(*self.parts)
 
 
 def create(nodes: Nodes, node: Any) -> DataFrame | None:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError
 from pydelta.protocol.features import implied_features
+from pydelta.protocol.names import quoted
 from pydelta.protocol.partitions import parse_partition_value, partition_dir, serialize_partition_value
 from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import DataType, PrimitiveType
@@ -336,16 +337,12 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _shown_name(entry: DeltaEntry) -> str:
-    return ".".join(part if part.replace("_", "").isalnum() else _ticks(part) for part in entry.qualifier)
+    return ".".join(part if part.replace("_", "").isalnum() else quoted(part) for part in entry.qualifier)
 
 
 def _quoted(jvm: Jvm, name: str) -> str:
     package = jvm.view.org.apache.spark.sql.catalyst.util
     return str(package.package.quoteIfNeeded(name))
-
-
-def _ticks(part: str) -> str:
-    return "`" + part.replace("`", "``") + "`"
 
 
 def _literal(text: str) -> str:

@@ -29,6 +29,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     error_context,
 )
+from pydelta.protocol.names import quoted
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql.nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write.columns import ddl
@@ -242,14 +243,14 @@ def _of_partition(static: Mapping[str, str], schema: StructType) -> StatementCon
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        quoted, kind = "`" + column.replace("`", "``") + "`", ddl(field.data_type)
+        shown, kind = quoted(column), ddl(field.data_type)
         if value == "__HIVE_DEFAULT_PARTITION__":
-            texts.append(f"{quoted} IS NULL")
-            conditions.append(F.col(quoted).isNull())
+            texts.append(f"{shown} IS NULL")
+            conditions.append(F.col(shown).isNull())
             continue
         text = value.replace("\\", "\\\\").replace("'", "\\'")
-        texts.append(f"{quoted} = CAST('{text}' AS {kind})")
-        conditions.append(F.col(quoted) == F.lit(value).cast(kind))
+        texts.append(f"{shown} = CAST('{text}' AS {kind})")
+        conditions.append(F.col(shown) == F.lit(value).cast(kind))
     return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
 
 

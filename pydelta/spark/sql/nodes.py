@@ -16,6 +16,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.catalog.view_targets import change_target
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
+from pydelta.spark.sql.relations import RelationResolver
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -250,8 +251,6 @@ class Nodes:
 
     def query(self, plan: Any) -> DataFrame:
         """Return the rows of a parsed query, its Delta tables read by this engine."""
-        from pydelta.spark.sql.relations import RelationResolver
-
         resolved = RelationResolver(self.spark).statement(plan)
         return self.jvm.frame(plan if resolved is None else resolved)
 

@@ -21,6 +21,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.manifests import ManifestOptions, publish
+from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.entries import create_entry, follow
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.engine import SparkEngine
@@ -127,10 +128,10 @@ class _Run:
     def _clone(self, statement: st.Clone) -> DataFrame:
         source = self._log(statement.source)
         target = look_up(self._spark, statement.table)
-        quoted = _quoted(statement.table)
+        full_name = quoted(*statement.table)
         entry = target if isinstance(target, DeltaEntry) else None
         by_path = entry is not None and entry.by_path
-        taken = isinstance(target, ViewEntry) or (not by_path and self._spark.catalog.tableExists(quoted))
+        taken = isinstance(target, ViewEntry) or (not by_path and self._spark.catalog.tableExists(full_name))
         if by_path:
             assert entry is not None
             taken = log_for_path(self._spark, entry.location).table_exists()
@@ -144,7 +145,7 @@ class _Run:
         if entry is not None:
             location = entry.location
         else:
-            location = statement.location or self._nodes.jvm.default_location(quoted)
+            location = statement.location or self._nodes.jvm.default_location(full_name)
         log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
         at = statement.at or st.Travel()
         with error_context(table=source.uri):
@@ -199,7 +200,7 @@ class _Run:
                     "VACUUM LITE finds the files to delete in the log, USING INVENTORY in a list.",
                     hint="Leave out LITE, or the inventory.",
                 )
-            text = statement.inventory_query or f"SELECT * FROM {_quoted(statement.inventory or ())}"
+            text = statement.inventory_query or f"SELECT * FROM {quoted(*(statement.inventory or ()))}"
             listed = self._nodes.query(self._nodes.jvm.parse(text))
         with error_context(table=log.uri):
             result = run_vacuum(
@@ -252,7 +253,3 @@ class _Run:
                 f"{travel.timestamp_sql} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
             )
         return int(value)
-
-
-def _quoted(parts: st.TableName) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -26,6 +26,7 @@ from pyspark.sql.types import DataType as SparkType
 
 from pydelta.commands.write.options import StatementCondition
 from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError
+from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import (
     ArrayType,
     DataType,
@@ -88,7 +89,7 @@ class Generated:
 
 def name(column: str) -> Column:
     """Return a column by its literal name, dots and backticks included."""
-    return F.col("`" + column.replace("`", "``") + "`")
+    return F.col(quoted(column))
 
 
 def conform(

@@ -28,7 +28,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_i
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import forget_version, log_for_path, settings_of
-from pydelta.spark.scan.refresh import PlanFunction
+from pydelta.spark.scan.refresh import transform_expression
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import ddl, name
 from pydelta.spark.write.writer import DataFrameSource
@@ -301,8 +301,5 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
         """A column of some frame (``df.p == 1``) stands for the table's column of that name."""
         return unresolved.quoted(node.name()) if name == "AttributeReference" else None
 
-    function = PlanFunction(by_name)
-    named = expression.transformDown(function)
-    if function.error is not None:
-        raise function.error
+    named = transform_expression(expression, by_name)
     return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)))
