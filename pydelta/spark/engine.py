@@ -40,6 +40,7 @@ from pydelta.spark.scan.scan import (
     scan_dataframe,
     scan_matched,
 )
+from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
@@ -154,15 +155,7 @@ class SparkEngine:
             live = live.withColumn(CHANGE_COLUMN, F.when(F.col(MATCHED_COLUMN), F.lit("delete")))
         else:
             live = live.filter(~F.col(MATCHED_COLUMN))
-        return write_files(
-            self._spark,
-            live,
-            change_column=change_column,
-            table_uri=snapshot.table_uri,
-            schema=snapshot.schema,
-            partition_columns=snapshot.partition_columns,
-            properties=snapshot.properties,
-        )
+        return write_files(self._spark, live, TableShape.of(snapshot), change_column=change_column)
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""

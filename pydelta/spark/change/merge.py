@@ -43,6 +43,7 @@ from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_data
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.identity import GivenValues
+from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.observed import observing
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 
@@ -263,11 +264,8 @@ class SparkMerge:
         written = write_files(
             self._spark,
             self._rows.shaped(rows),
+            replace(TableShape.of(self._snapshot), schema=self.schema),
             change_column=CHANGE_COLUMN if self._snapshot.properties.enable_change_data_feed else None,
-            table_uri=self._snapshot.table_uri,
-            schema=self.schema,
-            partition_columns=self._snapshot.partition_columns,
-            properties=self._snapshot.properties,
         )
         seen = written.observed.get(on_the_way, {})
         source = of_source if isinstance(of_source, dict) else written.observed.get(of_source or "", {})

@@ -14,6 +14,7 @@ from pydelta.spark.change.binding import Moment, bind_values
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.scan import MATCHED_COLUMN
 from pydelta.spark.write.columns import Generated, conform, name
+from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 
 if TYPE_CHECKING:
@@ -86,15 +87,8 @@ def write_updated(
         copied=_COPIED,
         generated=generated,
     )
-    return write_files(
-        spark,
-        moment.frame(shaped),
-        change_column=CHANGE_COLUMN if feed else None,
-        table_uri=snapshot.table_uri,
-        schema=schema,
-        partition_columns=snapshot.partition_columns,
-        properties=properties,
-    )
+    shape = TableShape.of(snapshot)
+    return write_files(spark, moment.frame(shaped), shape, change_column=CHANGE_COLUMN if feed else None)
 
 
 def recomputed(moment: Moment, snapshot: Snapshot, rows: DataFrame, changed: frozenset[str]) -> frozenset[str]:

@@ -37,7 +37,7 @@ from pydelta.spark.scan.scan import FILE_ROW_COLUMN, scan_dataframe
 from pydelta.spark.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
 from pydelta.spark.tasks.write_files import WriteTask
 from pydelta.spark.write.columns import name
-from pydelta.spark.write.layout import add_of
+from pydelta.spark.write.layout import TableShape, add_of
 from pydelta.spark.write.writer import StagedPaths, clean_up, make_write_task, removing_staged, write_files
 
 if TYPE_CHECKING:
@@ -100,10 +100,7 @@ def _compact_task(spark: SparkSession, snapshot: Snapshot) -> WriteTask:
     settings = Settings.resolve(Jvm.of(spark).session_conf())
     return make_write_task(
         spark,
-        snapshot.table_uri,
-        snapshot.schema,
-        snapshot.partition_columns,
-        snapshot.properties,
+        TableShape.of(snapshot),
         WriteOptions(mode=WriteMode.APPEND, target_file_size=str(_ANY_SIZE)),
         settings,
         change_data=False,
@@ -232,9 +229,6 @@ def _write(spark: SparkSession, snapshot: Snapshot, rows: DataFrame, *, target_b
     return write_files(
         spark,
         rows,
-        table_uri=snapshot.table_uri,
-        schema=snapshot.schema,
-        partition_columns=snapshot.partition_columns,
-        properties=snapshot.properties,
+        TableShape.of(snapshot),
         options=WriteOptions(mode=WriteMode.APPEND, target_file_size=str(target_bytes)),
     )

@@ -26,7 +26,7 @@ from pydelta.settings import Settings
 from pydelta.spark.tasks.write_files import record_batch, run_task
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import same_type
-from pydelta.spark.write.layout import add_of, make_task, written_columns
+from pydelta.spark.write.layout import Session, TableShape, add_of, make_task, written_columns
 from pydelta.storage.interface import Store
 
 if TYPE_CHECKING:
@@ -91,13 +91,14 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         plan = plan_write(log.update(), self._schema, self._options, self._settings)
         _refuse_rules(plan, self._schema)
         self._task = make_task(
-            table_uri=log.uri,
-            store_options=self._options.storage,
-            schema=plan.schema,
-            partition_columns=plan.partition_columns,
-            properties=plan.properties,
-            options=self._options,
-            settings=self._settings,
+            TableShape(
+                uri=log.uri,
+                schema=plan.schema,
+                partition_columns=plan.partition_columns,
+                properties=plan.properties,
+            ),
+            self._options,
+            Session(settings=self._settings, store_options=self._options.storage),
         )
         data, partitions = written_columns(plan.schema, plan.partition_columns)
         places = {name.lower(): position for position, name in enumerate(self._schema.names)}

@@ -17,7 +17,14 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.session.patches import is_enabled, patch
-from pydelta.spark.write.command import condition_given, insert_by_position, save_as_table, write_by_name, write_path
+from pydelta.spark.write.command import (
+    WriteRequest,
+    condition_given,
+    insert_by_position,
+    save_as_table,
+    write_by_name,
+    write_path,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +82,7 @@ def _save(original: Callable[..., None]) -> Callable[..., None]:
                     "No path was given for the Delta table to write.",
                     hint='Write df.write.format("delta").save(path), or saveAsTable(name).',
                 )
-            write_path(self._spark, self._df, target, mode=_mode(self), options=given, partition_by=_partitions(self))
+            write_path(self._spark, self._df, target, _request(self))
         return None
 
     return save
@@ -107,23 +114,9 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
                 return original(self, name, format, mode, partitionBy, **options)
             _set(self, format, mode, partitionBy, options)
             if entry is not None and entry.by_path:
-                write_path(
-                    self._spark,
-                    self._df,
-                    entry.location,
-                    mode=_mode(self),
-                    options=_options(self),
-                    partition_by=_partitions(self),
-                )
+                write_path(self._spark, self._df, entry.location, _request(self))
             else:
-                save_as_table(
-                    self._spark,
-                    self._df,
-                    name,
-                    mode=_mode(self),
-                    options=_options(self),
-                    partition_by=_partitions(self),
-                )
+                save_as_table(self._spark, self._df, name, _request(self))
         return None
 
     return save_table
@@ -147,7 +140,7 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                     hint="Leave partitionBy out.",
                 )
             mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
-            insert_by_position(self._spark, self._df, entry, mode=mode, options=_options(self))
+            insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=_options(self)))
         return None
 
     return insert_into
@@ -179,6 +172,10 @@ def _default_source(spark: SparkSession) -> str:
 
 def _mode(writer: DataFrameWriter) -> WriteMode:
     return WriteMode.parse(str(writer._jwrite.curmode().name()))
+
+
+def _request(writer: DataFrameWriter) -> WriteRequest:
+    return WriteRequest(mode=_mode(writer), options=_options(writer), partition_by=_partitions(writer))
 
 
 def _options(writer: DataFrameWriter) -> dict[str, str]:
@@ -224,29 +221,19 @@ def _creator(mode: WriteMode) -> Callable[[Callable[..., None]], Callable[..., N
                 options = _strings(self, self._jwriter.options()) | _clustering(self)
                 location = properties.pop("location", None) or options.get("path")
                 description = properties.pop("comment", None)
-                partitions = _transforms(self)
-                if entry is not None and entry.by_path:
-                    write_path(
-                        self._spark,
-                        self._df,
-                        entry.location,
-                        mode=mode,
-                        options=options,
-                        partition_by=partitions,
-                        properties=properties,
-                        description=description,
-                    )
+                if location and not by_path:
+                    options["path"] = location
+                request = WriteRequest(
+                    mode=mode,
+                    options=options,
+                    partition_by=_transforms(self),
+                    properties=properties,
+                    description=description,
+                )
+                if entry is not None and by_path:
+                    write_path(self._spark, self._df, entry.location, request)
                 else:
-                    save_as_table(
-                        self._spark,
-                        self._df,
-                        _table_name(self),
-                        mode=mode,
-                        options={**options, **({"path": location} if location else {})},
-                        partition_by=partitions,
-                        properties=properties,
-                        description=description,
-                    )
+                    save_as_table(self._spark, self._df, _table_name(self), request)
             return None
 
         return create
@@ -291,8 +278,8 @@ def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:
         entry = change_target(writer._spark, _parts(writer))
         if entry is None:
             return False
-        options = _strings(writer, writer._jwriter.options())
-        write_by_name(writer._spark, writer._df, entry, mode=mode, options=options, **how)
+        request = WriteRequest(mode=mode, options=_strings(writer, writer._jwriter.options()), **how)
+        write_by_name(writer._spark, writer._df, entry, request)
     return True
 
 

@@ -176,6 +176,7 @@ class DeltaFileIndex:
         self._lock = threading.Lock()
         self._partitions: _Partitions | None = None
         self._ordinal_attribute: Any = None
+        self._roots: Any = None
         self._serial = next(_SERIALS)
         _LIVE[self._serial] = self
 
@@ -186,7 +187,9 @@ class DeltaFileIndex:
 
         It knows nothing of the log: overwriting a view of the table would delete the folder.
         """
-        return self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
+        if self._roots is None:  # Spark asks several times for each query
+            self._roots = self._jvm.seq([self._jvm.path(self._root), self._jvm.path(f"{self._root}/{LOG_DIR}")])
+        return self._roots
 
     def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
         """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""

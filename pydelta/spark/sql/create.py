@@ -18,7 +18,7 @@ from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.reads import read_path
 from pydelta.spark.scan.travel import open_snapshot
 from pydelta.spark.sql.nodes import Nodes, text_of
-from pydelta.spark.write.command import save_as_table, write_path
+from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,28 +86,18 @@ def create_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
     if clusters:
         options["clusterBy"] = json.dumps(clusters)
     rows = nodes.query(node.query())
-    if new.entry is not None and new.entry.by_path:
-        write_path(
-            nodes.spark,
-            rows,
-            new.entry.location,
-            mode=mode,
-            options=options,
-            partition_by=partitions,
-            properties=new.properties,
-            description=new.comment,
-        )
+    by_path = new.entry is not None and new.entry.by_path
+    request = WriteRequest(
+        mode=mode,
+        options=options | ({"path": new.location} if new.location and not by_path else {}),
+        partition_by=partitions,
+        properties=new.properties,
+        description=new.comment,
+    )
+    if new.entry is not None and by_path:
+        write_path(nodes.spark, rows, new.entry.location, request)
     else:
-        save_as_table(
-            nodes.spark,
-            rows,
-            new.quoted,
-            mode=mode,
-            options=options | ({"path": new.location} if new.location else {}),
-            partition_by=partitions,
-            properties=new.properties,
-            description=new.comment,
-        )
+        save_as_table(nodes.spark, rows, new.quoted, request)
     return nodes.jvm.nothing()
 
 

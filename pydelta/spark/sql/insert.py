@@ -33,7 +33,7 @@ from pydelta.protocol.names import quoted
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql.nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write.columns import ddl
-from pydelta.spark.write.command import insert_by_position, write_by_name
+from pydelta.spark.write.command import WriteRequest, insert_by_position, write_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -149,17 +149,17 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         )
         if wanted.evolve:
             options["mergeSchema"] = "true"
-        how: dict[str, Any] = {
-            "mode": WriteMode.OVERWRITE if wanted.overwrites or condition is not None else WriteMode.APPEND,
-            "options": options,
-            "dynamic": dynamic,
-            "replace_where": condition,
-            "matches": wanted.matches,
-        }
+        request = WriteRequest(
+            mode=WriteMode.OVERWRITE if wanted.overwrites or condition is not None else WriteMode.APPEND,
+            options=options,
+            dynamic=dynamic,
+            replace_where=condition,
+            matches=wanted.matches or {},
+        )
         if evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
-            write_by_name(nodes.spark, rows, target.entry, **how)  # only names tell which columns are new
+            write_by_name(nodes.spark, rows, target.entry, request)  # only names tell which columns are new
         else:
-            insert_by_position(nodes.spark, rows, target.entry, columns=columns or None, by_name=by_name, **how)
+            insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
     return nodes.jvm.nothing()
 
 

@@ -38,6 +38,7 @@ from pydelta.protocol.schema import (
     parse_type,
 )
 from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
+from pydelta.spark.jvm import column_named
 from pydelta.spark.types import from_spark
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Generated:
 
 def name(column: str) -> Column:
     """Return a column by its literal name, dots and backticks included."""
-    return F.col(quoted(column))
+    return column_named(quoted(column))
 
 
 def conform(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -23,6 +24,7 @@ from pydelta.errors import (
     UnsafeOperationError,
 )
 from pydelta.protocol.schema import DataType, PrimitiveType, StructField, StructType, can_store
+from pydelta.settings import Settings
 from pydelta.spark.catalog.define import enter
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.engine import SparkEngine
@@ -37,28 +39,58 @@ from pydelta.storage.uris import normalize_uri
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["insert_by_position", "save_as_table", "write_by_name", "write_path"]
+__all__ = ["WriteRequest", "insert_by_position", "save_as_table", "write_by_name", "write_path"]
 
 _STRINGS = ("string",)
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """What a statement or a writer asks for, beside the rows and the table.
+
+    Args:
+        mode: What to do with a table that is there.
+        options: Writer options as users give them.
+        partition_by: Partition columns, or None.
+        properties: Table properties for a table that is made.
+        description: Comment on a table that is made.
+        dynamic: Overwrite just the partitions that the rows belong to.
+        replace_where: Overwrite the rows of this condition.
+        matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
+        shape: Makes of the data the rows that are written, where they are not the same: by position, say.
+    """
+
+    mode: WriteMode
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: Sequence[str] | None = None
+    properties: Mapping[str, str] | None = None
+    description: str | None = None
+    dynamic: bool = False
+    replace_where: str | StatementCondition | None = None
+    matches: Mapping[str, Any] = field(default_factory=dict)
+    shape: Callable[[DataFrame], DataFrame] | None = None
+
+    def parsed(self, settings: Settings) -> WriteOptions:
+        """Read the options, and what the statement itself says of the rows that go.
+
+        Raises:
+            InvalidArgumentError: An option that is unknown or not valid, or two that contradict each other.
+        """
+        options = WriteOptions.parse(
+            self.options,
+            mode=self.mode,
+            settings=settings,
+            partition_by=self.partition_by,
+            properties=self.properties,
+            description=self.description,
+        )
+        return options.narrowed(dynamic=self.dynamic, replace_where=self.replace_where, **self.matches)
+
+
 def write_path(
-    spark: SparkSession,
-    df: DataFrame,
-    location: str,
-    *,
-    mode: WriteMode,
-    options: Mapping[str, str] | None = None,
-    partition_by: Sequence[str] | None = None,
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
-    managed: bool = False,
-    dynamic: bool = False,
-    replace_where: str | StatementCondition | None = None,
-    matches: Mapping[str, Any] | None = None,
-    shape: Callable[[DataFrame], DataFrame] | None = None,
+    spark: SparkSession, df: DataFrame, location: str, request: WriteRequest, *, managed: bool = False
 ) -> WriteResult:
     """Write rows to the table at a location; see ``write_table`` for what can go wrong.
 
@@ -66,60 +98,36 @@ def write_path(
         spark: The session.
         df: The rows; columns are matched by name.
         location: A URI or a path.
-        mode: What to do with a table that is there.
-        options: Writer options as users give them.
-        partition_by: Partition columns, or None.
-        properties: Table properties for a table that is made.
-        description: Comment on a table that is made.
+        request: How.
         managed: Whether the files belong to the catalog; for the history.
-        dynamic: Overwrite just the partitions that the rows belong to.
-        replace_where: Overwrite the rows of this condition.
-        matches: ``replace_using``, or ``replace_on`` and ``target_alias``, of a statement.
-        shape: Makes of ``df`` the rows that are written.
     """
     settings = settings_of(spark)
-    parsed = WriteOptions.parse(
-        options or {},
-        mode=mode,
-        settings=settings,
-        partition_by=partition_by,
-        properties=properties,
-        description=description,
-    )
-    parsed = parsed.narrowed(dynamic=dynamic, replace_where=replace_where, **(matches or {}))
+    parsed = request.parsed(settings)
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
-    result = write_table(log, DataFrameSource(spark, df, shape), parsed, SparkEngine(spark), settings, managed=managed)
+    source = DataFrameSource(spark, df, request.shape)
+    result = write_table(log, source, parsed, SparkEngine(spark), settings, managed=managed)
     if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
         forget_version(spark, settings)
     return result
 
 
-def save_as_table(
-    spark: SparkSession,
-    df: DataFrame,
-    table: str,
-    *,
-    mode: WriteMode,
-    options: Mapping[str, str],
-    partition_by: Sequence[str] | None = None,
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
-) -> WriteResult:
+def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: WriteRequest) -> WriteResult:
     """Write to the table of a name, and create it with its catalog entry where there is none.
 
     A new table's files go to the option ``path``, else to the place the catalog gives its tables.
 
     Raises:
-        TableAlreadyExistsError: The name is taken by something that is no Delta table, or the mode refuses a table.
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table, or the mode refuses a table.
         TableNotFoundError: The mode replaces a table and none is there.
         UnsafeOperationError: The table is at another place than the option ``path`` says.
     """
-    given = {key: value for key, value in options.items() if key.lower() != "path"}
-    path = next((value for key, value in options.items() if key.lower() == "path"), None)
+    mode = request.mode
+    given = {key: value for key, value in request.options.items() if key.lower() != "path"}
+    path = next((value for key, value in request.options.items() if key.lower() == "path"), None)
     entry = look_up(spark, parse_identifier(spark, table))
     if isinstance(entry, ViewEntry) or (entry is None and spark.catalog.tableExists(table)):
         raise TableAlreadyExistsError(
-            f"{table} exists and is no Delta table.", hint="Choose another name, or drop it first."
+            f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
         )
     if isinstance(entry, DeltaEntry):
         if mode is WriteMode.CREATE:
@@ -137,64 +145,29 @@ def save_as_table(
         location, managed = path or Jvm.of(spark).default_location(table), path is None
         if mode is WriteMode.ERROR_IF_EXISTS:
             mode = WriteMode.CREATE
-    result = write_path(
-        spark,
-        df,
-        location,
-        mode=mode,
-        options=given,
-        partition_by=partition_by,
-        properties=properties,
-        description=description,
-        managed=managed,
-    )
+    result = write_path(spark, df, location, replace(request, mode=mode, options=given), managed=managed)
     if entry is None:
         enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result
 
 
-def write_by_name(
-    spark: SparkSession,
-    df: DataFrame,
-    entry: DeltaEntry,
-    *,
-    mode: WriteMode,
-    options: Mapping[str, str],
-    dynamic: bool = False,
-    replace_where: str | StatementCondition | None = None,
-    matches: Mapping[str, Any] | None = None,
-    shape: Callable[[DataFrame], DataFrame] | None = None,
-) -> WriteResult:
+def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
     """Write to an existing table, columns matched by name; arguments as ``write_path``."""
     if not log_for_path(spark, entry.location).table_exists():
         raise TableNotFoundError(
             f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
         )
-    return write_path(
-        spark,
-        df,
-        entry.location,
-        mode=mode,
-        options=options,
-        dynamic=dynamic,
-        replace_where=replace_where,
-        matches=matches,
-        shape=shape,
-    )
+    return write_path(spark, df, entry.location, request)
 
 
 def insert_by_position(
     spark: SparkSession,
     df: DataFrame,
     entry: DeltaEntry,
+    request: WriteRequest,
     *,
-    mode: WriteMode,
-    options: Mapping[str, str],
     columns: Sequence[str] | None = None,
     by_name: bool = False,
-    dynamic: bool = False,
-    replace_where: str | StatementCondition | None = None,
-    matches: Mapping[str, Any] | None = None,
 ) -> WriteResult:
     """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
 
@@ -202,13 +175,9 @@ def insert_by_position(
         spark: The session.
         df: The rows.
         entry: The table.
-        mode: Append or overwrite.
-        options: Writer options.
+        request: How; its mode is append or overwrite.
         columns: The table's columns that the data is for, in order; None for all of them. Others get their defaults.
         by_name: Match columns by name instead; those that the data lacks get their defaults.
-        dynamic: Overwrite just the partitions that the rows belong to.
-        replace_where: Overwrite the rows of this condition.
-        matches: See ``write_path``.
 
     Raises:
         SchemaMismatchError: Another number of columns, or a type that INSERT does not cast.
@@ -246,29 +215,19 @@ def insert_by_position(
     def shape(rows: DataFrame) -> DataFrame:
         return rows.toDF(*[f"c{index}" for index in range(len(data))]).select(*chosen)
 
-    return write_by_name(
-        spark,
-        df,
-        entry,
-        mode=mode,
-        options=options,
-        dynamic=dynamic,
-        replace_where=replace_where,
-        matches=matches,
-        shape=shape,
-    )
+    return write_by_name(spark, df, entry, replace(request, shape=shape))
 
 
 def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
-    field = schema.field(column)
-    if field is None:
+    found = schema.field(column)
+    if found is None:
         near = difflib.get_close_matches(column.lower(), [known.lower() for known in schema.names], n=1)
         meant = f" Did you mean {near[0]}?" if near else ""
         raise (SchemaMismatchError if by_name else BindError)(
             f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
             hint=f"Its columns are: {', '.join(schema.names)}.",
         )
-    return field
+    return found
 
 
 def insert_casts(source: DataType, target: DataType) -> bool:
@@ -289,7 +248,7 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
 
     column = condition if isinstance(condition, Column) else F.col(str(condition))
     if not isinstance(column, Column):
-        raise InvalidArgumentError(f"{condition!r} is no condition.", hint="Give a Column.")
+        raise InvalidArgumentError(f"{condition!r} is not a condition.", hint="Give a Column.")
     jvm = Jvm.of(spark)
     expression = jvm.expression(column)
     text = str(expression.sql())

@@ -6,6 +6,7 @@ No session is needed here, so the Python data source uses it too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from pydelta.commands.write.options import WriteOptions
 from pydelta.errors import InvalidArgumentError
+from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.row_tracking import materialized_columns
@@ -30,7 +32,7 @@ from pydelta.spark.tasks.arrow import optional
 from pydelta.spark.tasks.stats import IndexedLeaf
 from pydelta.spark.tasks.write_files import CODEC_SUFFIXES, PartitionColumn, WriteTask
 
-__all__ = ["add_of", "change_of", "make_task", "written_columns"]
+__all__ = ["Session", "TableShape", "add_of", "change_of", "make_task", "written_columns"]
 
 _PREFIX_LENGTH: Final = 2
 _VOID: Final = PrimitiveType("void")
@@ -43,34 +45,66 @@ def written_columns(schema: StructType, partition_columns: Sequence[str]) -> tup
     return data, list(partition_columns)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableShape:
+    """What files of a table have to look like.
+
+    Args:
+        uri: Root of the table.
+        schema: Logical schema.
+        partition_columns: Logical names.
+        properties: For column mapping, statistics, file size and codec.
+    """
+
+    uri: str
+    schema: StructType
+    partition_columns: Sequence[str]
+    properties: TableProperties
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableShape:
+        """Take it from a version of the table."""
+        return cls(
+            uri=snapshot.table_uri,
+            schema=snapshot.schema,
+            partition_columns=snapshot.partition_columns,
+            properties=snapshot.properties,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a session has a say in when its executors write files.
+
+    Args:
+        settings: Its settings.
+        store_options: Settings of the table's store; may hold secrets.
+        timestamp_type: ``spark.sql.parquet.outputTimestampType``.
+        codec: Taken where neither option nor property names one.
+        footer: Key-value metadata of each file.
+    """
+
+    settings: Settings
+    store_options: Mapping[str, str]
+    timestamp_type: str = "INT96"
+    codec: str | None = None
+    footer: Mapping[str, str] = field(default_factory=dict)
+
+
 def make_task(
-    *,
-    table_uri: str,
-    store_options: Mapping[str, str],
-    schema: StructType,
-    partition_columns: Sequence[str],
-    properties: TableProperties,
+    shape: TableShape,
     options: WriteOptions,
-    settings: Settings,
-    timestamp_type: str = "INT96",
-    session_codec: str | None = None,
-    footer: Mapping[str, str] | None = None,
+    session: Session,
+    *,
     change_data: bool = False,
     row_tracking: bool = False,
 ) -> WriteTask:
     """Decide how files of a table are written.
 
     Args:
-        table_uri: Root of the table.
-        store_options: Settings of its store; may hold secrets.
-        schema: Logical schema.
-        partition_columns: Logical names.
-        properties: The table's properties.
-        options: The write's options, over the properties.
-        settings: The session's settings.
-        timestamp_type: ``spark.sql.parquet.outputTimestampType``.
-        session_codec: The session's codec, taken where neither option nor property names one.
-        footer: Key-value metadata of each file.
+        shape: What they have to look like.
+        options: The write's options, over the table's properties.
+        session: Whose executors write them.
         change_data: Whether the rows come with a kind of change.
         row_tracking: Whether they come with row ids and versions, behind the data columns.
 
@@ -78,31 +112,31 @@ def make_task(
         InvalidArgumentError: No such codec or size.
         SchemaError: Void columns where no file can hold them.
     """
-    mode = properties.column_mapping_mode
-    lower = {column.lower() for column in partition_columns}
+    schema, properties, mode = shape.schema, shape.properties, shape.properties.column_mapping_mode
+    lower = {column.lower() for column in shape.partition_columns}
     stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
     physical = logical_to_physical(stored, mode)
-    keys = physical_partition_columns(schema, partition_columns, mode)
-    types = [field.data_type for name in partition_columns if (field := schema.field(name)) is not None]
-    file_schema = optional(to_arrow(physical), milliseconds=timestamp_type == "TIMESTAMP_MILLIS")
+    keys = physical_partition_columns(schema, shape.partition_columns, mode)
+    types = [found.data_type for name in shape.partition_columns if (found := schema.field(name)) is not None]
+    file_schema = optional(to_arrow(physical), milliseconds=session.timestamp_type == "TIMESTAMP_MILLIS")
     hidden = materialized_columns(properties) if row_tracking else ()
     for column in hidden:
         file_schema = file_schema.append(pa.field(column, pa.int64()))
     return WriteTask(
-        table_uri=table_uri,
-        store_options=dict(store_options),
+        table_uri=shape.uri,
+        store_options=dict(session.store_options),
         file_schema=file_schema,
         partition_columns=tuple(
             PartitionColumn(name=key, data_type=data_type) for key, data_type in zip(keys, types, strict=True)
         ),
         indexed=_indexed(stored, physical, properties),
-        codec=_codec(properties, options, session_codec),
+        codec=_codec(properties, options, session.codec),
         # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
-        int96=timestamp_type == "INT96" and not _has_ntz(file_schema),
-        target_file_size_bytes=_target_size(properties, options, settings),
+        int96=session.timestamp_type == "INT96" and not _has_ntz(file_schema),
+        target_file_size_bytes=_target_size(properties, options, session.settings),
         max_records_per_file=options.max_records_per_file,
-        max_open_files=settings.max_open_files,
-        footer=dict(footer or {}),
+        max_open_files=session.settings.max_open_files,
+        footer=dict(session.footer),
         change_data=change_data,
         hidden_columns=len(hidden),
         prefix_length=_PREFIX_LENGTH if properties.randomize_file_prefixes or mode != "none" else 0,

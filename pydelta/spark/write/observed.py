@@ -64,5 +64,7 @@ def counts_of(executed: DataFrame, name: str) -> RowCounts:
 
 def observed_in(executed: DataFrame) -> Mapping[str, Mapping[str, int | None]]:
     """Read everything that was aggregated in the job that a DataFrame ran last, by place and name."""
-    metrics = Jvm.of(executed.sparkSession).python_utils_map(executed._jdf.queryExecution().observedMetrics())
-    return {str(place): json.loads(str(metrics[place].json())) for place in metrics}
+    jvm = Jvm.of(executed.sparkSession)
+    metrics = jvm.python_utils_map(executed._jdf.queryExecution().observedMetrics())
+    # Python's loop over a Java map ends with an exception of the JVM, which takes some fifty calls to tell apart.
+    return {str(place): json.loads(str(metrics.get(place).json())) for place in metrics.keySet().toArray()}

@@ -35,7 +35,7 @@ from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.write.columns import conform, name, violation_in
 from pydelta.spark.write.identity import with_identities
-from pydelta.spark.write.layout import add_of, change_of, make_task, written_columns
+from pydelta.spark.write.layout import Session, TableShape, add_of, change_of, make_task, written_columns
 from pydelta.spark.write.matches import SparkMatching
 from pydelta.spark.write.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.storage import open_store
@@ -118,11 +118,13 @@ class DataFrameSource:
         written = write_files(
             self._spark,
             rows,
+            TableShape(
+                uri=target.table_uri,
+                schema=plan.schema,
+                partition_columns=plan.partition_columns,
+                properties=plan.properties,
+            ),
             change_column=change_column,
-            table_uri=target.table_uri,
-            schema=plan.schema,
-            partition_columns=plan.partition_columns,
-            properties=plan.properties,
             options=target.options,
             settings=target.settings,
         )
@@ -146,11 +148,8 @@ def _spread(spark: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFr
 def write_files(
     spark: SparkSession,
     df: DataFrame,
+    shape: TableShape,
     *,
-    table_uri: str,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    properties: TableProperties,
     options: WriteOptions | None = None,
     settings: Settings | None = None,
     change_column: str | None = None,
@@ -162,11 +161,8 @@ def write_files(
 
     Args:
         spark: The session.
-        df: Rows with (at least) the columns of ``schema``, by name.
-        table_uri: Root of the table.
-        schema: The table's logical schema.
-        partition_columns: Logical names.
-        properties: For column mapping, statistics, file size and codec.
+        df: Rows with (at least) the columns of the table, by name.
+        shape: What its files have to look like.
         options: The write's own options, over the table's.
         settings: The session's settings; resolved from it by default.
         change_column: A column of ``df`` with the kind of change (``insert``, ``delete``, ``update_preimage``,
@@ -180,26 +176,16 @@ def write_files(
         StorageError: The store refused; the error says how many files had been staged, they are removed again.
         SchemaError: A column that files cannot hold.
     """
-    settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
-    options = options or WriteOptions(mode=WriteMode.APPEND)
-    hidden = _tracking_columns(df, properties)
+    hidden = _tracking_columns(df, shape.properties)
     task = make_write_task(
         spark,
-        table_uri,
-        schema,
-        partition_columns,
-        properties,
-        options,
-        settings,
+        shape,
+        options or WriteOptions(mode=WriteMode.APPEND),
+        settings or Settings.resolve(Jvm.of(spark).session_conf()),
         change_data=change_column is not None,
         row_tracking=bool(hidden),
     )
-    data, partitions = written_columns(schema, partition_columns)
-    data = [*data, *hidden]
-    wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
-    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
-    if partitions:  # a no-op in the plan where the rows are sorted already
-        rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
+    rows = _in_order(df, shape, hidden, change_column)
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
 
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,9 +197,9 @@ def write_files(
             staged.add([record.path for record in records])
             yield record_batch(records)
 
-    counted, count_name = counting(rows, None if change_column is None else F.col(f"c{len(wanted) - 1}"))
+    counted, count_name = counting(rows, None if change_column is None else F.col(rows.columns[-1]))
     with removing_staged(task, staged):
-        with unchecked_batches(spark, schema) as unchecked:
+        with unchecked_batches(spark, shape.schema) as unchecked:
             try:
                 job = _map_in_arrow(counted, write_partition)
                 records = job.toArrow().to_pylist()
@@ -236,6 +222,17 @@ def write_files(
         num_changes=_num_rows(of_feed),
         observed=observed_in(job),
     )
+
+
+def _in_order(df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None) -> DataFrame:
+    """Put the columns in a task's order, as c0, c1 …, and rows of one partition together."""
+    data, partitions = written_columns(shape.schema, shape.partition_columns)
+    data = [*data, *hidden]
+    wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
+    rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
+    if partitions:  # a no-op in the plan where the rows are sorted already
+        rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
+    return rows
 
 
 def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:
@@ -286,10 +283,7 @@ class StagedPaths(AccumulatorParam[list[str]]):
 
 def make_write_task(
     spark: SparkSession,
-    table_uri: str,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    properties: TableProperties,
+    shape: TableShape,
     options: WriteOptions,
     settings: Settings,
     *,
@@ -299,20 +293,14 @@ def make_write_task(
     """How the session's executors write files of a table; see ``make_task``."""
     jvm = Jvm.of(spark)
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE_PREFIX)}
-    return make_task(
-        table_uri=table_uri,
-        store_options={**jvm.hadoop_options(), **stores, **options.storage},
-        schema=schema,
-        partition_columns=partition_columns,
-        properties=properties,
-        options=options,
+    session = Session(
         settings=settings,
+        store_options={**jvm.hadoop_options(), **stores, **options.storage},
         timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
-        session_codec=spark.conf.get("spark.sql.parquet.compression.codec"),
+        codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
-        change_data=change_data,
-        row_tracking=row_tracking,
     )
+    return make_task(shape, options, session, change_data=change_data, row_tracking=row_tracking)
 
 
 def clean_up(task: WriteTask, paths: Sequence[str]) -> None:

@@ -106,10 +106,12 @@ def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
             writer.write_files(
                 spark,
                 spark.range(3),
-                table_uri=(tmp_path / "t").as_uri(),
-                schema=parse_schema(spark.range(3).schema.json()),
-                partition_columns=(),
-                properties=TableProperties(),
+                writer.TableShape(
+                    uri=(tmp_path / "t").as_uri(),
+                    schema=parse_schema(spark.range(3).schema.json()),
+                    partition_columns=(),
+                    properties=TableProperties(),
+                ),
             )
         finally:
             writer._map_in_arrow = original
