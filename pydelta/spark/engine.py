@@ -22,7 +22,7 @@ from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
 from pydelta.spark.catalog.entries import follow_names
-from pydelta.spark.change.assignments import bind_assignments, refuse_numbered
+from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse_numbered
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.rules import check_default, rows_against
 from pydelta.spark.change.update import write_updated
@@ -36,6 +36,7 @@ from pydelta.spark.scan.scan import (
     FILE_ROW_COLUMN,
     MATCHED_COLUMN,
     ROW_INDEX_COLUMN,
+    Extra,
     matching_partitions,
     scan_dataframe,
     scan_matched,
@@ -140,7 +141,7 @@ class SparkEngine:
         if not files.height:
             return {}
         native: SparkCondition = condition.native
-        rows = native.binding.columns.over(self._scan(snapshot, files, with_file_identity=True, with_row_index=True))
+        rows = native.binding.columns.over(self._scan(snapshot, files, extra=Extra.PLACE))
         rows = rows.filter(native.bound.column)
         with exact_filters(self._spark):
             return collect_rows(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
@@ -162,9 +163,8 @@ class SparkEngine:
         rows = self._scan(snapshot, None)
         binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
-        values = bind_assignments(
-            self._spark, snapshot.schema, assignments, rows, moment=binding.moment, qualifiers=qualifiers
-        )
+        clause = SetClause(qualifiers=qualifiers)
+        values = bind_assignments(snapshot.schema, assignments, rows, clause, moment=binding.moment)
         refuse_numbered(snapshot.schema, values.columns, inserts=False)
         where = None if condition is None else self._bind(snapshot, condition, binding)
         binding.columns.used_in(*values.expressions)
@@ -183,7 +183,9 @@ class SparkEngine:
         binding, values = bound.native
         tracking = snapshot.properties.enable_row_tracking
         if rows is None:
-            live = self._scan(snapshot, files, with_row_tracking=tracking).withColumn(MATCHED_COLUMN, F.lit(True))
+            live = self._scan(snapshot, files, Extra.TRACKING if tracking else Extra.NONE).withColumn(
+                MATCHED_COLUMN, F.lit(True)
+            )
         else:
             live = scan_matched(self._spark, snapshot, files, rows, with_row_tracking=tracking)
         live = binding.columns.over(live)
@@ -235,20 +237,9 @@ class SparkEngine:
         self,
         snapshot: Snapshot,
         files: pl.DataFrame | None,
-        *,
-        with_file_identity: bool = False,
-        with_row_index: bool = False,
-        with_row_tracking: bool = False,
+        extra: Extra = Extra.NONE,
     ) -> DataFrame:
-        frame = scan_dataframe(
-            self._spark,
-            snapshot,
-            pinned=True,
-            files=files,
-            with_file_identity=with_file_identity,
-            with_row_index=with_row_index,
-            with_row_tracking=with_row_tracking,
-        )
+        frame = scan_dataframe(self._spark, snapshot, pinned=True, files=files, extra=extra)
         return frame.alias(self._alias) if self._alias else frame
 
     def _parse(self, text: str) -> Any:

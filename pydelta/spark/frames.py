@@ -28,7 +28,7 @@ from pydelta.commands.restore import RestoreResult
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,7 +87,7 @@ def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
             features=("rowTracking",),
             hint="Call DeltaTable.enableRowTracking() first.",
         )
-    frame = scan_dataframe(spark, snapshot, pinned=False, with_row_tracking=True)
+    frame = scan_dataframe(spark, snapshot, pinned=False, extra=Extra.TRACKING)
     return frame.withColumnsRenamed({ROW_ID_COLUMN: "_row_id", ROW_VERSION_COLUMN: "_row_commit_version"})
 
 

@@ -1,8 +1,7 @@
 """Bind JVM classes and bulk operations of a Spark session; the one place that knows Spark versions.
 
-Class look-ups through py4j cost milliseconds each (the JVM searches all of its jars for every part of a name, and
-forgets what is not there), calls on a known class a fraction of one: each name is looked up once. Whatever grows with
-the table (files, partitions) crosses in one buffer, never one call an item.
+Names are looked up once (``JavaNames``). Whatever grows with the table (files, partitions) crosses in one buffer, never
+one call an item.
 """
 
 from __future__ import annotations
@@ -16,18 +15,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
-from py4j.java_gateway import JavaObject, JavaPackage
-from pyspark import SparkContext
+from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.java_names import JavaNames
 
-__all__ = ["Jvm", "column_named", "is_classic", "java_class_name", "scala_object"]
+__all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
-_NAMES: Final = "_pydelta_names"
 _CACHED_SNAPSHOTS: Final = 8
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
@@ -36,43 +33,6 @@ _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session
 def is_classic(spark: Any) -> bool:
     """Tell whether the session runs in this process's JVM (and is not a Spark Connect client)."""
     return isinstance(spark, SparkSession) and hasattr(spark, "_jsparkSession")
-
-
-class _Names:
-    """A package of the JVM, or all of them, whose members are looked up once each."""
-
-    def __init__(self, package: Any) -> None:
-        self._package = package
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._package, name)
-        if isinstance(found, JavaPackage):
-            found = _Names(found)
-        setattr(self, name, found)
-        return found
-
-    @classmethod
-    def of(cls, gateway: Any) -> _Names:
-        """Return those of a gateway, which all sessions of a process share."""
-        names: _Names | None = vars(gateway).get(_NAMES)  # what a gateway lacks it takes for a method of the JVM
-        if names is None:
-            names = cls(gateway.jvm)
-            setattr(gateway, _NAMES, names)
-        return names
-
-
-def column_named(text: str) -> Column:
-    """Return the column of a name as SQL spells it, in one call.
-
-    ``functions.col`` makes five: it also tells Spark which of the user's lines it is called from.
-    """
-    context = SparkContext._active_spark_context
-    assert context is not None
-    names = _Names.of(context._gateway)
-    make = names.__dict__.get("_pydelta_col")
-    if make is None:
-        make = names.__dict__["_pydelta_col"] = names.org.apache.spark.sql.functions.col
-    return ClassicColumn(make(text))
 
 
 class Jvm:
@@ -93,7 +53,7 @@ class Jvm:
         self.spark = spark
         self.session: Any = spark._jsparkSession
         self.gateway: Any = spark.sparkContext._gateway
-        jvm: Any = _Names.of(self.gateway)
+        jvm: Any = JavaNames.of(self.gateway)
         self.view: Any = jvm
         self.version = tuple(int(part) for part in spark.version.split(".")[:2])
         ensure_callback_server_started(self.gateway)

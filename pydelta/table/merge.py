@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.errors import InvalidArgumentError
-from pydelta.spark.change.merge import SparkMerge
+from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.logs import run_once, settings_of, user_errors
 
@@ -116,17 +116,10 @@ class DeltaMergeBuilder:
         """Run the merge as ``execute`` does, and return everything that is known of what was done."""
         with user_errors(self.log):
             evolve = self.evolve or settings_of(self.spark).schema_auto_merge
+            statement = MergeStatement(condition=self.condition, clauses=self.clauses, alias=self.alias, evolve=evolve)
 
             def begin(snapshot: Snapshot) -> Merging:
-                return SparkMerge(
-                    self.spark,
-                    snapshot,
-                    self.source,
-                    self.condition,
-                    self.clauses,
-                    alias=self.alias,
-                    evolve=evolve,
-                )
+                return SparkMerge(self.spark, snapshot, self.source, statement)
 
             engine = SparkEngine(self.spark, alias=self.alias)
             return run_once(self.spark, lambda settings: run_merge(self.log, engine, begin, self.clauses, settings))

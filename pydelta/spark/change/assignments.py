@@ -124,45 +124,50 @@ def to_column(value: Any, what: str) -> Column:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetClause:
+    """Where assignments stand.
+
+    Args:
+        name: The clause, for messages.
+        qualifiers: Names by which the table may be qualified.
+        inserts: The values make new rows.
+    """
+
+    name: str = "UPDATE"
+    qualifiers: Sequence[str] = ()
+    inserts: bool = False
+
+
 def bind_assignments(
-    spark: SparkSession,
-    schema: StructType,
-    given: Assignments,
-    frame: DataFrame,
-    *,
-    moment: Moment | None = None,
-    qualifiers: Iterable[str] = (),
-    where: str = "UPDATE",
-    inserts: bool = False,
+    schema: StructType, given: Assignments, frame: DataFrame, clause: SetClause, *, moment: Moment | None = None
 ) -> BoundAssignments:
     """Resolve targets against the table and values against the rows that they are computed from.
 
     Args:
-        spark: The session.
         schema: The table's.
         given: Targets (``name``, ``struct.field``, possibly qualified) with SQL text or a Column.
         frame: Rows that the expressions see.
+        clause: Where the assignments stand.
         moment: When the command happens: the values are resolved here and now, for frames whose columns have the ids of
             those of ``frame``. None to resolve them anew wherever they are used.
-        qualifiers: Names by which the table may be qualified.
-        where: The clause, for messages.
-        inserts: The values make new rows.
 
     Raises:
         BindError: A target or a column in an expression that there is not.
         InvalidArgumentError: Nothing is set, or an expression is neither text nor Column.
         ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or with a part of it.
         SchemaMismatchError: A value of a type that its target cannot hold.
-        ParseError: Text that is no expression.
+        ParseError: Text that is not an expression.
     """
+    where = clause.name
     if not given:
         raise InvalidArgumentError(f"{where} sets nothing.", hint='Give at least one column: set={"column": "value"}.')
-    known = {name.lower() for name in qualifiers if name}
+    known = {name.lower() for name in clause.qualifiers if name}
     items = []
     for key, value in given:
-        path, _ = _target(spark, schema, key, known)
+        path, _ = _target(frame.sparkSession, schema, key, known)
         items.append(Assignment(path=path, value=to_column(value, f"The value of {key!r}"), text=str(value)))
-    _refuse_overlap(items, where, inserts)
+    _refuse_overlap(items, where, clause.inserts)
     with _explained(frame, where):
         if moment is not None:
             items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))

@@ -15,7 +15,7 @@ pairs. What was kept is cut off from what made it: a part that is lost fails the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,13 +33,13 @@ from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.change.binding import Moment, folded
-from pydelta.spark.change.merge_bind import bind_merge
+from pydelta.spark.change.merge_bind import Sides, bind_merge
 from pydelta.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.own_settings import exact_filters
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.identity import GivenValues
@@ -52,13 +52,30 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["SparkMerge"]
+__all__ = ["MergeStatement", "SparkMerge"]
 
 _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
 _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeStatement:
+    """A merge as the user wrote it.
+
+    Args:
+        condition: SQL text or a Column.
+        clauses: In their order.
+        alias: Name by which conditions and values may qualify the table.
+        evolve: Whether ``UPDATE *`` and ``INSERT *`` may add columns.
+    """
+
+    condition: Any
+    clauses: Sequence[MergeClause]
+    alias: str | None = None
+    evolve: bool = False
 
 
 class SparkMerge:
@@ -68,10 +85,7 @@ class SparkMerge:
         spark: The session.
         snapshot: The table.
         source: The rows to merge into it, possibly aliased.
-        condition: SQL text or a Column.
-        clauses: In their order.
-        alias: Name by which conditions and values may qualify the table.
-        evolve: Whether ``UPDATE *`` and ``INSERT *`` may add columns.
+        statement: What to do with them.
     """
 
     def __init__(
@@ -79,32 +93,25 @@ class SparkMerge:
         spark: SparkSession,
         snapshot: Snapshot,
         source: DataFrame,
-        condition: Any,
-        clauses: Sequence[MergeClause],
-        *,
-        alias: str | None,
-        evolve: bool,
+        statement: MergeStatement,
     ) -> None:
         self._spark = spark
         self._jvm = Jvm.of(spark)
         self._snapshot = snapshot
-        self._alias = alias or _TARGET_ALIAS
+        self._alias = statement.alias or _TARGET_ALIAS
         moment = Moment(spark)
-        self.schema = _schema_after(snapshot, clauses, from_spark(source.schema), evolve)
+        self.schema = _schema_after(snapshot, statement.clauses, from_spark(source.schema), statement.evolve)
         plan = source._jdf.queryExecution().analyzed()
         named = str(plan.nodeName()) == "SubqueryAlias"
         self._source_alias = str(plan.alias()) if named else _SOURCE_ALIAS
         self._table = self._scanned(None).alias(self._alias)
-        self._bound = bind_merge(
-            moment,
-            self._table,
-            source if named else source.alias(self._source_alias),
-            condition,
-            clauses,
-            schema=self.schema,
+        sides = Sides(
+            table=self._table,
+            source=source if named else source.alias(self._source_alias),
             alias=self._alias,
             source_alias=self._source_alias,
         )
+        self._bound = bind_merge(moment, sides, statement.condition, statement.clauses, schema=self.schema)
         self.condition_sql = self._bound.condition.sql
         self.clause_texts: Sequence[str | None] = [
             None if item.condition is None else item.condition.sql for item in self._bound.clauses
@@ -315,15 +322,9 @@ class SparkMerge:
         return self._bound.columns.over(self._scanned(files, tracking=tracking)).alias(self._alias)
 
     def _scanned(self, files: pl.DataFrame | None, *, tracking: bool = False) -> DataFrame:
-        return scan_dataframe(
-            self._spark,
-            self._snapshot,
-            pinned=True,
-            files=files,
-            with_file_identity=files is not None,
-            with_row_index=files is not None,
-            with_row_tracking=tracking,
-        )
+        extra = Extra.NONE if files is None else Extra.PLACE
+        extra |= Extra.TRACKING if tracking else Extra.NONE
+        return scan_dataframe(self._spark, self._snapshot, pinned=True, files=files, extra=extra)
 
     def _hinted(self, frame: DataFrame) -> DataFrame:
         """Broadcast what is small: the source was counted, which Spark's own estimate does not know."""

@@ -25,14 +25,14 @@ from pydelta.commands.engine import Assignments
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.protocol.names import quoted
 from pydelta.protocol.types import StructType
-from pydelta.spark.change.assignments import BoundAssignments, bind_assignments, refuse_numbered, to_column
+from pydelta.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, refuse_numbered, to_column
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
 from pydelta.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BoundClause", "BoundMerge", "bind_merge", "bind_pairing", "qualified"]
+__all__ = ["BoundClause", "BoundMerge", "Sides", "bind_merge", "bind_pairing", "qualified"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +88,27 @@ class BoundMerge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Binder:
-    moment: Moment
+class Sides:
+    """What a merge brings together.
+
+    Args:
+        table: A scan of the table, under its alias.
+        source: The source, under its alias. It is not run.
+        alias: Name by which conditions and values may qualify the table.
+        source_alias: Likewise.
+    """
+
     table: DataFrame
     source: DataFrame
-    schema: StructType
     alias: str
     source_alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Binder:
+    moment: Moment
+    sides: Sides
+    schema: StructType
 
     def condition(self, frame: DataFrame, column: Column, what: str) -> BoundExpression:
         return bind_pairing(self.moment, frame, column, what, aliases="give table and source an alias")
@@ -109,48 +123,31 @@ class _Binder:
             return BoundClause(clause=clause, condition=condition, values=None)
         given = self.same_names() if clause.assignments is None else clause.assignments
         inserts = clause.on is ClauseOn.NOT_MATCHED
-        values = bind_assignments(
-            frame.sparkSession,
-            self.schema,
-            given,
-            frame,
-            moment=self.moment,
-            qualifiers=[self.alias],
-            where=where,
-            inserts=inserts,
-        )
+        told = SetClause(name=where, qualifiers=[self.sides.alias], inserts=inserts)
+        values = bind_assignments(self.schema, given, frame, told, moment=self.moment)
         refuse_numbered(self.schema, values.columns, inserts=inserts)
         return BoundClause(clause=clause, condition=condition, values=values)
 
     def same_names(self) -> Assignments:
         """Each column of the table from that of its name in the source; one of the very same spelling comes first."""
-        known = {name.lower(): name for name in self.source.columns} | {name: name for name in self.source.columns}
+        columns = self.sides.source.columns
+        known = {name.lower(): name for name in columns} | {name: name for name in columns}
         found = {field.name: known.get(field.name, known.get(field.name.lower())) for field in self.schema.fields}
-        return [(quoted(own), qualified(self.source_alias, its)) for own, its in found.items() if its is not None]
+        alias = self.sides.source_alias
+        return [(quoted(own), qualified(alias, its)) for own, its in found.items() if its is not None]
 
 
 def bind_merge(
-    moment: Moment,
-    table: DataFrame,
-    source: DataFrame,
-    condition: Any,
-    clauses: Sequence[MergeClause],
-    *,
-    schema: StructType,
-    alias: str,
-    source_alias: str,
+    moment: Moment, sides: Sides, condition: Any, clauses: Sequence[MergeClause], *, schema: StructType
 ) -> BoundMerge:
     """Resolve a merge.
 
     Args:
         moment: The command's.
-        table: A scan of the table under ``alias``.
-        source: The source under ``source_alias``. It is not run.
+        sides: What it brings together.
         condition: SQL text or a Column.
         clauses: In their order.
         schema: The table's, as it is afterwards.
-        alias: Name by which conditions and values may qualify the table.
-        source_alias: Likewise.
 
     Raises:
         ParseError, BindError: A condition or value that does not fit.
@@ -158,7 +155,8 @@ def bind_merge(
         SchemaMismatchError: A value of a type that its column cannot hold.
         UnsafeOperationError: An identity column is set.
     """
-    binder = _Binder(moment=moment, table=table, source=source, schema=schema, alias=alias, source_alias=source_alias)
+    binder = _Binder(moment=moment, sides=sides, schema=schema)
+    table, source = sides.table, sides.source
     both = table.join(source)
     pairs = binder.condition(both, to_column(condition, "The condition of a merge"), "The merge condition")
     frames = {ClauseOn.MATCHED: both, ClauseOn.NOT_MATCHED: source, ClauseOn.NOT_MATCHED_BY_SOURCE: table}

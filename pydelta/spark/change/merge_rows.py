@@ -27,7 +27,7 @@ from pydelta.spark.change.binding import Moment
 from pydelta.spark.change.merge_bind import BoundMerge, qualified
 from pydelta.spark.change.update import recomputed
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN
-from pydelta.spark.write.columns import Generated, absent, conform, ddl, name
+from pydelta.spark.write.columns import Brought, Generated, absent, conform, ddl, name
 from pydelta.spark.write.identity import GivenValues, with_identities
 from pydelta.spark.write.observed import observing
 from pydelta.spark.write.writer import CHANGE_COLUMN
@@ -164,10 +164,12 @@ class MergedRows:
             rows.withColumn(_COPIED, copied),
             schema=self.schema,
             configuration=metadata.configuration,
-            carried=[*([CHANGE_COLUMN] if self._feed else []), *self._tracking],
-            copied=_COPIED,
-            beside=[CLAUSE],
-            generated=self._generated(),
+            brought=Brought(
+                carried=[*([CHANGE_COLUMN] if self._feed else []), *self._tracking],
+                copied=_COPIED,
+                beside=[CLAUSE],
+                generated=self._generated(),
+            ),
         )
         return self.moment.frame(shaped)
 

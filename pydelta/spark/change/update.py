@@ -13,7 +13,7 @@ from pydelta.spark.change.assignments import BoundAssignments
 from pydelta.spark.change.binding import Moment, bind_values
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.scan import MATCHED_COLUMN
-from pydelta.spark.write.columns import Generated, conform, name
+from pydelta.spark.write.columns import Brought, Generated, conform, name
 from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 
@@ -83,9 +83,7 @@ def write_updated(
         computed.select(*columns, *extra, (~changed).alias(_COPIED)),
         schema=schema,
         configuration=snapshot.metadata.configuration,
-        carried=carried,
-        copied=_COPIED,
-        generated=generated,
+        brought=Brought(carried=carried, copied=_COPIED, generated=generated),
     )
     shape = TableShape.of(snapshot)
     return write_files(spark, moment.frame(shaped), shape, change_column=CHANGE_COLUMN if feed else None)

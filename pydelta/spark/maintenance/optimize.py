@@ -33,7 +33,7 @@ from pydelta.protocol.types import DataType, StructType
 from pydelta.settings import Settings
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.maintenance.curves import sortable, with_curve_key
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, scan_dataframe
+from pydelta.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 from pydelta.spark.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
 from pydelta.spark.tasks.write_files import WriteTask
 from pydelta.spark.write.columns import name
@@ -162,22 +162,22 @@ def _run(spark: SparkSession, bins: Sequence[Bin], task: WriteTask, staged: Any)
 
 def _through_scan(spark: SparkSession, snapshot: Snapshot, plan: pl.DataFrame, *, max_bytes: int) -> RewriteOutput:
     """Compaction of files that Spark has to read: the rows of a bin are brought into one task."""
-    tracked = bool(materialized_columns(snapshot.properties))
-    rows = scan_dataframe(
-        spark, snapshot, pinned=True, files=plan.drop(BIN), with_file_identity=True, with_row_tracking=tracked
-    )
+    rows = scan_dataframe(spark, snapshot, pinned=True, files=plan.drop(BIN), extra=_extra(snapshot))
     rows = rows.withColumn(_BIN_COLUMN, _of_file(rows, plan[BIN].to_list(), "int"))
     rows = rows.repartition(plan[BIN].n_unique(), _BIN_COLUMN).drop(_BIN_COLUMN, FILE_ROW_COLUMN)
     return _write(spark, snapshot, rows, target_bytes=max_bytes)
+
+
+def _extra(snapshot: Snapshot) -> Extra:
+    return Extra.FILE | (Extra.TRACKING if materialized_columns(snapshot.properties) else Extra.NONE)
 
 
 def lay_out_files(
     spark: SparkSession, snapshot: Snapshot, plan: pl.DataFrame, *, layout: Layout, target_bytes: int
 ) -> RewriteOutput:
     """See ``Engine.lay_out``."""
-    tracked = bool(materialized_columns(snapshot.properties))
     files = plan.drop(BIN)
-    rows = scan_dataframe(spark, snapshot, pinned=True, files=files, with_file_identity=True, with_row_tracking=tracked)
+    rows = scan_dataframe(spark, snapshot, pinned=True, files=files, extra=_extra(snapshot))
     values = [_column(rows, snapshot.schema, path) for path in layout.columns]
     proxies = [f"v{number}" for number in range(len(values))]
     sample = rows.select(*[value.alias(proxy) for value, proxy in zip(values, proxies, strict=True)]).sample(

@@ -21,7 +21,7 @@ from pydelta.errors import DeltaError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.refresh import indexes_in, with_newest
-from pydelta.spark.scan.scan import physical_scan
+from pydelta.spark.scan.scan import Reading, physical_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,7 +163,7 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
         return latest[0]
 
     def scan_of(snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
-        return physical_scan(spark, snapshot, pinned=False, ids=ids)
+        return physical_scan(spark, snapshot, Reading.whole(snapshot), ids=ids)
 
     entries.settle()
     stale: list[tuple[_TwoKeys, Any, Any]] = []

@@ -33,7 +33,7 @@ from pydelta.settings import parse_bool
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import bitmap_columns, make_bitmap
 from pydelta.spark.scan.index import VECTOR_COLUMNS, HiddenColumn
-from pydelta.spark.scan.scan import make_relation, project
+from pydelta.spark.scan.scan import Reading, make_relation, project
 from pydelta.spark.scan.travel import TimeTravel, epoch_ms
 
 if TYPE_CHECKING:
@@ -152,14 +152,14 @@ def _scan(
     relation = make_relation(
         jvm,
         snapshot,
-        pinned=True,
-        frame=_frame(snapshot, files),
-        hidden=tuple(hidden),
-        subset=f"{subset}+{kind.value}",
-        tracked=tracked,
-        bitmaps={VECTOR_COLUMNS: _Vectors(log, files)} if kind in (_Kind.WITHOUT, _Kind.ONLY) else {},
-        shared=False,
-        prune=_keep_all,
+        Reading(
+            frame=_frame(snapshot, files),
+            hidden=tuple(hidden),
+            subset=f"{subset}+{kind.value}",
+            tracked=tracked,
+            bitmaps={VECTOR_COLUMNS: _Vectors(log, files)} if kind in (_Kind.WITHOUT, _Kind.ONLY) else {},
+            prune=_keep_all,
+        ),
     )
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
     if kind in (_Kind.WITHOUT, _Kind.ONLY):

@@ -11,10 +11,12 @@ The projection is there only when it does something: column mapping, void column
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -57,6 +59,8 @@ __all__ = [
     "MATCHED_COLUMN",
     "NO_BITMAPS",
     "ROW_INDEX_COLUMN",
+    "Extra",
+    "Reading",
     "make_relation",
     "matching_partitions",
     "physical_scan",
@@ -66,10 +70,10 @@ __all__ = [
 ]
 
 FILE_ROW_COLUMN: Final = "__pydelta_file_row"
-"""Column that ``with_file_identity`` adds: the file's position in the frame that was given."""
+"""Column of ``Extra.FILE``: the file's position in the frame that was given."""
 
 ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
-"""Column that ``with_row_index`` adds: the row's position in its file, deleted rows counted."""
+"""Column of ``Extra.ROW``: the row's position in its file, deleted rows counted."""
 
 MATCHED_COLUMN: Final = "__pydelta_matched"
 """Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
@@ -82,15 +86,58 @@ _SERIALS: Final = itertools.count(1)
 _FIELD_ID: Final = "parquet.field.id"
 
 
+class Extra(enum.Flag):
+    """What a scan adds to the table's columns.
+
+    ``FILE`` is ``FILE_ROW_COLUMN`` (bigint): the position of the row's file among those that are scanned. ``ROW`` is
+    ``ROW_INDEX_COLUMN`` (bigint): the position of the row in its file. ``TRACKING`` is ``ROW_ID_COLUMN`` and
+    ``ROW_VERSION_COLUMN`` (bigint); null for a row that has none.
+    """
+
+    NONE = 0
+    FILE = enum.auto()
+    ROW = enum.auto()
+    TRACKING = enum.auto()
+    PLACE = FILE | ROW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Files that a scan reads, and what comes along with their rows.
+
+    Args:
+        frame: The files, as ``snapshot.files.core`` has them.
+        pinned: The user named the version: caches over it are never rebuilt.
+        hidden: Values a file to be carried along, columns of ``frame``.
+        subset: What tells the scan from others of the version; empty for a plain one of all files.
+        tracked: Data columns beside the table's.
+        bitmaps: See ``ScanFiles``; beside those of deletion vectors.
+        shared: See ``ScanFiles``.
+        prune: Narrows by statistics; None for the snapshot's own files, which have theirs.
+    """
+
+    frame: pl.DataFrame
+    pinned: bool = True
+    hidden: tuple[HiddenColumn, ...] = ()
+    subset: str = ""
+    tracked: tuple[StructField, ...] = ()
+    bitmaps: Mapping[tuple[str, str, str], VectorReader] = NO_BITMAPS
+    shared: bool = False
+    prune: Pruner | None = None
+
+    @classmethod
+    def whole(cls, snapshot: Snapshot, *, pinned: bool = False) -> Reading:
+        """Read all files of a version."""
+        return cls(frame=snapshot.files.core, pinned=pinned)
+
+
 def scan_dataframe(
     spark: SparkSession,
     snapshot: Snapshot,
     *,
     pinned: bool,
     files: pl.DataFrame | None = None,
-    with_file_identity: bool = False,
-    with_row_index: bool = False,
-    with_row_tracking: bool = False,
+    extra: Extra = Extra.NONE,
 ) -> DataFrame:
     """Read the rows of a snapshot, by the JVM.
 
@@ -99,9 +146,7 @@ def scan_dataframe(
         snapshot: What to read. The DataFrame stays at this version, whatever is committed later.
         pinned: The user named the version: caches over it are never rebuilt.
         files: Rows of ``snapshot.files.core``: scan these files alone; None for all.
-        with_file_identity: Add ``FILE_ROW_COLUMN`` (bigint): the position in ``files`` of the row's file.
-        with_row_index: Add ``ROW_INDEX_COLUMN`` (bigint): the position of the row in its file.
-        with_row_tracking: Add ``ROW_ID_COLUMN`` and ``ROW_VERSION_COLUMN`` (bigint); null for a row that has none.
+        extra: Columns to add.
 
     Returns:
         A DataFrame with the table's columns in the table's order, without the rows that deletion vectors delete;
@@ -115,21 +160,22 @@ def scan_dataframe(
     frame = snapshot.files.core if files is None else files
     hidden: tuple[HiddenColumn, ...] = ()
     subset = "" if files is None else _subset_text(frame)
-    if with_file_identity:
+    if Extra.FILE in extra:
         frame = frame.with_row_index(FILE_ROW_COLUMN)
         hidden = (HiddenColumn(name=FILE_ROW_COLUMN, spark_type="long", column=FILE_ROW_COLUMN),)
         subset += "+file"
     tracked: tuple[StructField, ...] = ()
     shown = hidden
-    if with_row_tracking:
+    if Extra.TRACKING in extra:
         frame = with_row_ids(snapshot.files, frame)
         tracked, hidden = tracked_fields(snapshot.properties), (*hidden, *TRACKING_HIDDEN)
         subset += "+rows"
-    scanned = physical_scan(spark, snapshot, pinned=pinned, frame=frame, hidden=hidden, subset=subset, tracked=tracked)
-    extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
-    if with_row_index:
-        extra = (scanned.metadataColumn("_metadata").getField("row_index").alias(ROW_INDEX_COLUMN), *extra)
-    return project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, extra)
+    reading = Reading(frame=frame, pinned=pinned, hidden=hidden, subset=subset, tracked=tracked)
+    scanned = physical_scan(spark, snapshot, reading)
+    added = tracking_columns(scanned, snapshot.properties) if Extra.TRACKING in extra else ()
+    if Extra.ROW in extra:
+        added = (scanned.metadataColumn("_metadata").getField("row_index").alias(ROW_INDEX_COLUMN), *added)
+    return project(scanned, snapshot.schema, snapshot.column_mapping_mode, shown, added)
 
 
 def scan_matched(
@@ -147,10 +193,10 @@ def scan_matched(
         snapshot: The table.
         files: Rows of ``snapshot.files.core``.
         rows: The rows that were found, by place in ``files``; every place is there.
-        with_row_tracking: See ``scan_dataframe``.
+        with_row_tracking: Add the columns of ``Extra.TRACKING``.
 
     Returns:
-        The table's columns, ``MATCHED_COLUMN``, and the columns of ``with_row_tracking``.
+        The table's columns, ``MATCHED_COLUMN``, and those of ``with_row_tracking``.
     """
     numbered = files.with_row_index(_PLACE)
     if with_row_tracking:
@@ -173,12 +219,13 @@ def _scan_matched(
     scanned = physical_scan(
         spark,
         snapshot,
-        pinned=True,
-        frame=files,
-        hidden=TRACKING_HIDDEN if with_row_tracking else (),
-        subset=f"{_subset_text(files)}+matched={next(_SERIALS)}",
-        tracked=tracked_fields(snapshot.properties) if with_row_tracking else (),
-        bitmaps={MATCH_COLUMNS: read},
+        Reading(
+            frame=files,
+            hidden=TRACKING_HIDDEN if with_row_tracking else (),
+            subset=f"{_subset_text(files)}+matched={next(_SERIALS)}",
+            tracked=tracked_fields(snapshot.properties) if with_row_tracking else (),
+            bitmaps={MATCH_COLUMNS: read},
+        ),
     )
     bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
     row = scanned.metadataColumn("_metadata").getField("row_index")
@@ -198,10 +245,7 @@ def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataF
         files: Rows of ``snapshot.files.core``.
         condition: A Catalyst expression over partition columns, by their logical names.
     """
-    relation = make_relation(
-        Jvm.of(spark), snapshot, pinned=True, frame=files, hidden=(), subset=_subset_text(files), tracked=(),
-        bitmaps=NO_BITMAPS, shared=False,
-    )  # fmt: skip
+    relation = make_relation(Jvm.of(spark), snapshot, Reading(frame=files, subset=_subset_text(files)))
     index = find_index(relation.location())
     assert index is not None
     logical = [field.name for name in snapshot.partition_columns if (field := snapshot.schema.field(name)) is not None]
@@ -210,16 +254,7 @@ def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataF
 
 
 def physical_scan(
-    spark: SparkSession,
-    snapshot: Snapshot,
-    *,
-    pinned: bool,
-    frame: pl.DataFrame | None = None,
-    hidden: tuple[HiddenColumn, ...] = (),
-    subset: str = "",
-    tracked: tuple[StructField, ...] = (),
-    ids: dict[str, Any] | None = None,
-    bitmaps: Mapping[tuple[str, str, str], VectorReader] = NO_BITMAPS,
+    spark: SparkSession, snapshot: Snapshot, reading: Reading, *, ids: dict[str, Any] | None = None
 ) -> DataFrame:
     """Read the live rows of files, with physical names.
 
@@ -227,51 +262,30 @@ def physical_scan(
 
     Args:
         spark: A classic session.
-        snapshot: What to read.
-        pinned: See ``scan_dataframe``.
-        frame: The files; None for all.
-        hidden: Values a file to be carried along, columns of ``frame``.
-        subset: What tells the scan from others of the version; empty for a plain one of all files.
-        tracked: Data columns beside the table's.
+        snapshot: The table.
+        reading: What to read of it.
         ids: Ids that the columns shall have if there are vectors, by name.
-        bitmaps: See ``ScanFiles``; beside those of deletion vectors.
     """
     jvm = Jvm.of(spark)
-    frame = snapshot.files.core if frame is None else frame
-
-    def relation(files: pl.DataFrame, subset: str, more: Mapping[tuple[str, str, str], VectorReader]) -> Any:
-        return make_relation(
-            jvm, snapshot, pinned=pinned, frame=files, hidden=hidden, subset=subset, tracked=tracked, shared=shared,
-            bitmaps={**bitmaps, **more},
-        )  # fmt: skip
-
-    shared = not subset
-
-    has_vector = frame["dv_id"].is_not_null()
+    reading = replace(reading, shared=not reading.subset)
+    has_vector = reading.frame["dv_id"].is_not_null()
     if not has_vector.any():
-        return DataFrame(jvm.session.baseRelationToDataFrame(relation(frame, subset, {})), spark)
-    vectors = {VECTOR_COLUMNS: SnapshotVectors(jvm, snapshot)}
-    marked = relation(frame.filter(has_vector), f"{subset}+vectors", vectors)
+        return DataFrame(jvm.session.baseRelationToDataFrame(make_relation(jvm, snapshot, reading)), spark)
+    with_vectors = replace(
+        reading,
+        frame=reading.frame.filter(has_vector),
+        subset=f"{reading.subset}+vectors",
+        bitmaps={**reading.bitmaps, VECTOR_COLUMNS: SnapshotVectors(jvm, snapshot)},
+    )
+    marked = make_relation(jvm, snapshot, with_vectors)
     if has_vector.all():
         return vector_scan(jvm, plain=None, marked=marked, ids=ids)
-    plain = relation(frame.filter(~has_vector), f"{subset}-vectors", {})
-    return vector_scan(jvm, plain=plain, marked=marked, ids=ids)
+    without = replace(reading, frame=reading.frame.filter(~has_vector), subset=f"{reading.subset}-vectors")
+    return vector_scan(jvm, plain=make_relation(jvm, snapshot, without), marked=marked, ids=ids)
 
 
-def make_relation(
-    jvm: Jvm,
-    snapshot: Snapshot,
-    *,
-    pinned: bool,
-    frame: pl.DataFrame,
-    hidden: tuple[HiddenColumn, ...],
-    subset: str,
-    tracked: tuple[StructField, ...],
-    bitmaps: Mapping[tuple[str, str, str], VectorReader],
-    shared: bool,
-    prune: Pruner | None = None,
-) -> Any:
-    """Make a ``HadoopFsRelation`` over files of a snapshot; columns of ``bitmaps`` (``ScanFiles``) come last.
+def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
+    """Make a ``HadoopFsRelation`` over files of a snapshot; columns of ``reading.bitmaps`` come last.
 
     Files that are not the snapshot's own come with a ``prune`` of their own.
     """
@@ -285,32 +299,32 @@ def make_relation(
     }
     partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
     assert len(partition_fields) == len(logical_names)
-    beside = [(item.name, item.spark_type) for item in hidden]
-    for names in bitmaps:
+    beside = [(item.name, item.spark_type) for item in reading.hidden]
+    for names in reading.bitmaps:
         beside += zip(names, _BITMAP_TYPES, strict=True)
     extra = tuple({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in beside)
     identity = IndexIdentity(
-        table_id=snapshot.metadata.id, location=snapshot.table_uri, version=snapshot.version, subset=subset
+        table_id=snapshot.metadata.id, location=snapshot.table_uri, version=snapshot.version, subset=reading.subset
     )
     partition_schema = jvm.struct(_schema_json(partition_fields, extra))
     index = DeltaFileIndex(
         jvm,
         ScanFiles(
             identity=identity,
-            frame=frame,
+            frame=reading.frame,
             partition_types={field.name: str(field.data_type) for field in partition_fields},
-            hidden=hidden,
-            size_bytes=int(frame["size"].sum() or 0),
-            pinned=pinned,
-            prune=prune or _pruner(jvm, snapshot, mode),
-            bitmaps=bitmaps,
-            shared=shared,
+            hidden=reading.hidden,
+            size_bytes=int(reading.frame["size"].sum() or 0),
+            pinned=reading.pinned,
+            prune=reading.prune or _pruner(jvm, snapshot, mode),
+            bitmaps=reading.bitmaps,
+            shared=reading.shared,
         ),
         partition_schema,
     )
     options = {"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {}
     # All columns are data columns to Spark, partition columns too: it then keeps the table's order.
-    data_schema = jvm.struct(_schema_json((*physical.fields, *tracked), ()))
+    data_schema = jvm.struct(_schema_json((*physical.fields, *reading.tracked), ()))
     return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)
 
 

@@ -13,7 +13,7 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, M
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.commands.change.update import update as run_update
 from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
-from pydelta.spark.change.merge import SparkMerge
+from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.logs import run_once, settings_of
 from pydelta.spark.sql.nodes import Named, Nodes, Target, is_default
@@ -107,8 +107,10 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
         evolve = bool(node.withSchemaEvolution()) or settings_of(nodes.spark).schema_auto_merge
         condition = nodes.column(node.mergeCondition(), *sides)
 
+        statement = MergeStatement(condition=condition, clauses=clauses, alias=target.alias, evolve=evolve)
+
         def begin(snapshot: Snapshot) -> Merging:
-            return SparkMerge(nodes.spark, snapshot, source, condition, clauses, alias=target.alias, evolve=evolve)
+            return SparkMerge(nodes.spark, snapshot, source, statement)
 
         engine = SparkEngine(nodes.spark, alias=target.alias)
         result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, clauses, settings))

@@ -26,7 +26,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.refresh import transform, with_newest
-from pydelta.spark.scan.scan import physical_scan, scan_dataframe
+from pydelta.spark.scan.scan import Reading, physical_scan, scan_dataframe
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class RelationResolver:
         return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
 
     def _physical(self, snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
-        return physical_scan(self._spark, snapshot, pinned=False, ids=ids)
+        return physical_scan(self._spark, snapshot, Reading.whole(snapshot), ids=ids)
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
         jvm = self._jvm

@@ -38,13 +38,14 @@ from pydelta.protocol.schema import (
     parse_type,
 )
 from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
-from pydelta.spark.jvm import column_named
+from pydelta.spark.java_names import column_named
 from pydelta.spark.types import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
+    "Brought",
     "Generated",
     "absent",
     "cast_parts",
@@ -88,6 +89,24 @@ class Generated:
     given: Column | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """Columns that rows bring beside those of the table.
+
+    Args:
+        carried: They go along untouched, behind those of the table.
+        copied: A boolean column, never null: rows for which it is true are in the table already, and stay as they are.
+            Nothing of them is computed, trimmed or checked.
+        beside: Columns that ``generated`` reads.
+        generated: Generated columns that the rows have without all of their values having been given.
+    """
+
+    carried: Sequence[str] = ()
+    copied: str | None = None
+    beside: Sequence[str] = ()
+    generated: Mapping[str, Generated] = MappingProxyType({})
+
+
 def name(column: str) -> Column:
     """Return a column by its literal name, dots and backticks included."""
     return column_named(quoted(column))
@@ -99,10 +118,7 @@ def conform(
     schema: StructType,
     configuration: Mapping[str, str],
     predicate: str | StatementCondition | None = None,
-    carried: Sequence[str] = (),
-    copied: str | None = None,
-    beside: Sequence[str] = (),
-    generated: Mapping[str, Generated] = MappingProxyType({}),
+    brought: Brought | None = None,
 ) -> DataFrame:
     """Bring rows into the table's shape and guard them.
 
@@ -111,11 +127,7 @@ def conform(
         schema: The table's logical schema.
         configuration: Table properties, for ``delta.constraints.*``.
         predicate: A condition that each row must satisfy (``replaceWhere``).
-        carried: Other columns of ``df`` that go along untouched, behind those of the table.
-        copied: A boolean column of ``df``, never null: rows for which it is true are in the table already, and stay as
-            they are. Nothing of them is computed, trimmed or checked.
-        beside: Other columns of ``df`` that ``generated`` reads.
-        generated: Generated columns that ``df`` brings without all of their values having been given.
+        brought: Other columns of ``df``, and what they say of its rows.
 
     Returns:
         The table's columns in the table's order; running it raises on the first bad row.
@@ -125,17 +137,19 @@ def conform(
         UnsupportedFeatureError: A check that cannot be made, named.
     """
     data = from_spark(df.schema)
+    brought = brought or Brought()
+    copied = brought.copied
     checks: list[_Check] = []
     first: list[Column] = []
     for field in schema.fields:
         given = data.field(field.name)
         column = absent(field) if given is None else cast_parts(name(given.name), given.data_type, field.data_type)
         first.append(_unless(copied, column, _sized(column, field, checks)).alias(field.name))
-    dropped = [*([copied] if copied else ()), *beside]
-    extra = [name(column) for column in (*carried, *dropped)]
+    dropped = [*([copied] if copied else ()), *brought.beside]
+    extra = [name(column) for column in (*brought.carried, *dropped)]
     shaped = _select(df, [*first, *extra], schema)
     if any(_GENERATION in field.metadata for field in schema.fields):
-        shaped = _generate(shaped, schema, data, checks, extra, copied=copied, generated=generated)
+        shaped = _generate(shaped, schema, data, checks, extra, brought)
     checks += _checks(schema, configuration, predicate)
     if copied:
         checks = [_Check(check.message, name(copied) | check.holds) for check in checks]
@@ -186,9 +200,7 @@ def _generate(
     data: StructType,
     checks: list[_Check],
     extra: Sequence[Column],
-    *,
-    copied: str | None,
-    generated: Mapping[str, Generated],
+    brought: Brought,
 ) -> DataFrame:
     """Compute what the data does not bring; check what it does."""
     everywhere = Generated(given=F.lit(True))
@@ -202,9 +214,9 @@ def _generate(
         if data.field(field.name) is None:
             columns.append(computed.alias(field.name))
             continue
-        own, how = name(field.name), generated.get(field.name, everywhere)
+        own, how = name(field.name), brought.generated.get(field.name, everywhere)
         made = own if how.anew is None else F.when(how.anew, computed).otherwise(own)
-        columns.append(_unless(copied, own, made).alias(field.name))
+        columns.append(_unless(brought.copied, own, made).alias(field.name))
         if how.given is not None:
             message = f"Column {field.name!r} must equal its generation expression {expression}"
             checks.append(_Check(message, ~how.given | own.eqNullSafe(computed)))

@@ -31,7 +31,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.deleted_rows import collect_rows
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import stored
 
@@ -120,10 +120,8 @@ class SparkMatching:
             return collect_rows(rows, file_column=FILE_ROW_COLUMN, row_column=ROW_INDEX_COLUMN)
 
     def _scan(self, files: pl.DataFrame | None) -> DataFrame:
-        found = files is not None
-        return scan_dataframe(
-            self._spark, self._snapshot, pinned=True, files=files, with_file_identity=found, with_row_index=found
-        )
+        extra = Extra.NONE if files is None else Extra.PLACE
+        return scan_dataframe(self._spark, self._snapshot, pinned=True, files=files, extra=extra)
 
 
 def _kept(moment: Moment, rows: DataFrame) -> DataFrame:

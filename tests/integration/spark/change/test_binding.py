@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.spark.change.binding import Moment, TableColumns, bind_condition, bind_values
-from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 pytestmark = pytest.mark.spark
 
@@ -147,6 +147,6 @@ def test_later_scans_of_a_table_have_the_columns_that_an_expression_reads(spark,
     bound = bind_condition(Moment(spark), first, F.expr("t.s.a > 0 AND p = 1"))
     columns = TableColumns(first)
     columns.used_in(bound)
-    later = columns.over(scan_dataframe(spark, snapshot, pinned=True, with_row_index=True)).alias("other")
+    later = columns.over(scan_dataframe(spark, snapshot, pinned=True, extra=Extra.ROW)).alias("other")
     assert sorted(row["id"] for row in later.filter(bound.column).collect()) == [1, 3]
     assert later.columns == [*first.columns, "__pydelta_row_index"]

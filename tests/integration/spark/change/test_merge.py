@@ -327,13 +327,13 @@ def test_an_append_only_table_takes_inserts_alone(spark, tmp_path):
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_rows_keep_their_ids(spark, tmp_path, vectors):
-    from pydelta.spark.scan.scan import scan_dataframe
+    from pydelta.spark.scan.scan import Extra, scan_dataframe
 
     properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors}
     path = make(spark, str(tmp_path / "t"), [(n, f"t{n}", n) for n in range(10)], **properties)
 
     def tracked():
-        frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+        frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, extra=Extra.TRACKING)
         return {row["id"]: (row["__pydelta_row_id"], row["__pydelta_row_version"]) for row in frame.collect()}
 
     before = tracked()

@@ -198,12 +198,12 @@ def test_random_values_are_the_same_in_the_feed_and_in_the_table(spark, tmp_path
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_rows_keep_their_ids(spark, tmp_path, vectors):
-    from pydelta.spark.scan.scan import scan_dataframe
+    from pydelta.spark.scan.scan import Extra, scan_dataframe
 
     path = make(spark, tmp_path, **{"delta.enableRowTracking": "true", "delta.enableDeletionVectors": vectors})
 
     def tracked():
-        frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+        frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, extra=Extra.TRACKING)
         return {row["id"]: (row["__pydelta_row_id"], row["__pydelta_row_version"]) for row in frame.collect()}
 
     before = tracked()

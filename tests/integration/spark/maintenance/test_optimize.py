@@ -290,9 +290,9 @@ def test_columns_without_statistics_are_refused(spark, tmp_path):
 
 def tracked(spark, path):
     from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-    from pydelta.spark.scan.scan import scan_dataframe
+    from pydelta.spark.scan.scan import Extra, scan_dataframe
 
-    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, extra=Extra.TRACKING)
     found = frame.select("id", ROW_ID_COLUMN, ROW_VERSION_COLUMN).collect()
     assert None not in {row[1] for row in found}
     return sorted(map(tuple, found))

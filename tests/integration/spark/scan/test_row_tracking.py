@@ -10,7 +10,7 @@ import pytest
 from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN, materialized_columns
-from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.scan import Extra, scan_dataframe
 from pydelta.tables import DeltaTable
 from pydelta.txn import Operation, start_transaction
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 def _tracked(spark, path):
     """id -> (row id, row version)"""
-    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, with_row_tracking=True)
+    frame = scan_dataframe(spark, DeltaLog.for_table(path).update(), pinned=True, extra=Extra.TRACKING)
     assert frame.columns[-2:] == [ROW_ID_COLUMN, ROW_VERSION_COLUMN]
     return {row["id"]: (row[ROW_ID_COLUMN], row[ROW_VERSION_COLUMN]) for row in frame.collect()}
 

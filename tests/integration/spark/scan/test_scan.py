@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, scan_dataframe
+from pydelta.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
@@ -205,7 +205,7 @@ def test_names_are_found_whatever_their_case(spark, table):
 def test_metadata_columns_and_file_identity(spark, table):
     snapshot = DeltaLog.for_table(table).update()
     core = snapshot.files.core
-    frame = scan_dataframe(spark, snapshot, pinned=True, files=core, with_file_identity=True)
+    frame = scan_dataframe(spark, snapshot, pinned=True, files=core, extra=Extra.FILE)
     pairs = frame.select(FILE_ROW_COLUMN, "_metadata.file_name", "p").distinct().collect()
     assert len(pairs) == 4
     for position, name, partition in pairs:

@@ -20,7 +20,7 @@ from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.scan.deleted_rows import make_bitmap
-from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, scan_dataframe
+from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.storage import open_store
 from pydelta.testing.tables import TableBuilder
 
@@ -201,7 +201,7 @@ def test_rows_of_commands_carry_file_and_position(spark, tmp_path):
     mark(table, adds, {1: [0, 4]})
     snapshot = DeltaLog.for_table(str(tmp_path / "t")).update()
     files = snapshot.files.core.sort("path")
-    frame = scan_dataframe(spark, snapshot, pinned=True, files=files, with_file_identity=True, with_row_index=True)
+    frame = scan_dataframe(spark, snapshot, pinned=True, files=files, extra=Extra.PLACE)
     assert frame.columns == ["id", "name", "p", FILE_ROW_COLUMN, ROW_INDEX_COLUMN]
     paths = files["path"].to_list()
     numbers = [add.path for add in adds]
