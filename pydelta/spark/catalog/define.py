@@ -81,14 +81,10 @@ def define_table(
     replaces = mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
     if parts is not None:
         if _is_taken(spark, parts, entry, replaces=replaces):
-            if mode is CreateMode.CREATE_IF_NOT_EXISTS:
-                assert isinstance(entry, DeltaEntry)
-                return log_for_path(spark, entry.location)
-            raise TableAlreadyExistsError(
-                f"{name_of(parts)} exists already.",
-                hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose "
-                "another name.",
-            )
+            if mode is not CreateMode.CREATE_IF_NOT_EXISTS:
+                raise _taken(parts)
+            assert isinstance(entry, DeltaEntry)
+            return log_for_path(spark, entry.location)
         if mode is CreateMode.REPLACE and entry is None:
             raise TableNotFoundError(
                 f"There is no table {name_of(parts)} to replace.", hint="Say CREATE OR REPLACE (createOrReplace)."
@@ -122,6 +118,14 @@ def define_table(
     if parts is not None:
         enter(spark, parts, log.update(), managed=managed, replace=replaces)
     return log
+
+
+def _taken(parts: Sequence[str]) -> TableAlreadyExistsError:
+    return TableAlreadyExistsError(
+        f"{name_of(parts)} exists already.",
+        hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose another "
+        "name.",
+    )
 
 
 def enter(
