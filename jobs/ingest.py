@@ -121,12 +121,13 @@ def _write(
     partitions: list[str] | None,
 ) -> WriteResult:
     from pydelta.spark.catalog.lookup import location_in
-    from pydelta.spark.write.command import save_as_table, write_path
+    from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
 
     path = location_in(table)
+    request = WriteRequest(mode=mode, options=options, partition_by=partitions)
     if path is not None:
-        return write_path(spark, rows, path, mode=mode, options=options, partition_by=partitions)
-    return save_as_table(spark, rows, table, mode=mode, options=options, partition_by=partitions)
+        return write_path(spark, rows, path, request)
+    return save_as_table(spark, rows, table, request)
 
 
 def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:

@@ -116,5 +116,5 @@ def _read(stage: Stage, path: str) -> DataFrame:
 def _compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
     rows = pl.from_arrow(found.select(*expected.columns).toArrow())
     assert isinstance(rows, pl.DataFrame)
-    equal = rows.sort("id").equals(expected.select(pl.all()).cast(dict(rows.schema)).sort("id"))
+    equal = rows.sort("id").equals(expected.select(pl.all()).cast(rows.schema).sort("id"))
     stage.check(f"{name}: {expected.height:,} rows", expected=True, found=equal)

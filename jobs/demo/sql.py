@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jobs.demo.flights import all_flights, package_data
@@ -65,7 +65,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
             "UPDATE flights SET dep_delay = dep_delay * 2, source = 'corrected' WHERE carrier = 'UA' AND day = 1"
         )
     hit = (pl.col("carrier") == "UA") & (pl.col("day") == 1)
-    stage.check("rows updated", expected=state.filter(hit).height, found=updated.first()[0])
+    stage.check("rows updated", expected=state.filter(hit).height, found=_first(updated)[0])
     state = state.with_columns(
         dep_delay=pl.when(hit).then(pl.col("dep_delay") * 2).otherwise("dep_delay"),
         source=pl.when(hit).then(pl.lit("corrected")).otherwise("source"),
@@ -75,7 +75,7 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
     with stage.step("DELETE flights that never took off in the first quarter"):
         deleted = sql("DELETE FROM flights WHERE quarter = 1 AND dep_time IS NULL")
     gone = (pl.col("quarter") == 1) & pl.col("dep_time").is_null()
-    stage.check("rows deleted", expected=state.filter(gone).height, found=deleted.first()[0])
+    stage.check("rows deleted", expected=state.filter(gone).height, found=_first(deleted)[0])
     before, state = state, state.filter(~gone)
     _compare(stage, "deleted", state, sql("TABLE flights"))
 
@@ -90,11 +90,11 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
             "WHEN MATCHED THEN UPDATE SET dep_delay = 0, source = 'log' "
             "WHEN NOT MATCHED THEN INSERT (year, month, day, dep_time, carrier, tailnum, distance) "
             "VALUES (s.year, s.month, s.day, s.dep_time, s.carrier, s.tailnum, s.distance)"
-        ).first()
+        )
     logged = (pl.col("month") == 12) & (pl.col("tailnum") == _PLANE) & pl.col("dep_time").is_not_null()
     cancelled = (logged & (pl.col("day") == 24)).fill_null(False)
     expected = (state.filter(logged & ~cancelled).height, state.filter(cancelled).height, 1)
-    counts = tuple(merged[f"num_{what}_rows"] for what in ("updated", "deleted", "inserted"))
+    counts = tuple(_first(merged)[f"num_{what}_rows"] for what in ("updated", "deleted", "inserted"))
     stage.check("rows updated, deleted, inserted", expected=expected, found=counts)
     late = {"year": 2013, "month": 12, "day": 31, "dep_time": 2359, "carrier": "MQ", "tailnum": _PLANE, "distance": 200}
     late |= {"source": "file", "quarter": 4}
@@ -109,32 +109,38 @@ def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: st
         _compare(stage, "in the past", before, sql("SELECT * FROM flights VERSION AS OF 2"))
 
     with stage.step("ALTER TABLE: rename and drop a column, rewrite no file; a rule"):
-        files = sql("DESCRIBE DETAIL flights").first()["numFiles"]
+        files = _first(sql("DESCRIBE DETAIL flights"))["numFiles"]
         sql("ALTER TABLE flights RENAME COLUMN dep_delay TO delay")
         sql("ALTER TABLE flights DROP COLUMN flight")
         sql("ALTER TABLE flights ADD CONSTRAINT known CHECK (month BETWEEN 1 AND 12)")
-    stage.check("files are what they were", expected=files, found=sql("DESCRIBE DETAIL flights").first()["numFiles"])
+    stage.check("files are what they were", expected=files, found=_first(sql("DESCRIBE DETAIL flights"))["numFiles"])
     state = state.rename({"dep_delay": "delay"}).drop("flight")
     _compare(stage, "renamed and dropped", state, sql("TABLE flights"), delay="delay")
 
     with stage.step("A view, OPTIMIZE, a clone to play with, DELETE of all, RESTORE"):
         sql("CREATE VIEW late AS SELECT carrier, count(*) AS n FROM flights WHERE delay > 60 GROUP BY carrier")
         sql("OPTIMIZE flights ZORDER BY (carrier)")
-        version = sql("DESCRIBE HISTORY flights LIMIT 1").first()["version"]
+        version = _first(sql("DESCRIBE HISTORY flights LIMIT 1"))["version"]
         sql("CREATE TABLE scratch SHALLOW CLONE flights")
         sql("DELETE FROM scratch WHERE month > 1")
         sql("DELETE FROM flights")
-        emptied = sql("SELECT count(*) FROM late").first()[0]
+        emptied = _first(sql("SELECT count(*) FROM late"))[0]
         sql(f"RESTORE TABLE flights TO VERSION AS OF {version}")
     stage.check("the view while the table was empty", expected=0, found=emptied)
     slow = state.filter(pl.col("delay") > 60).group_by("carrier").agg(n=pl.len()).sort("carrier").rows()
     seen = [tuple(row) for row in sql("SELECT * FROM late ORDER BY carrier").collect()]
     stage.check("the view afterwards", expected=slow, found=seen)
     january = state.filter(pl.col("month") == 1).height
-    stage.check("the clone", expected=january, found=sql("SELECT count(*) FROM scratch").first()[0])
+    stage.check("the clone", expected=january, found=_first(sql("SELECT count(*) FROM scratch"))[0])
     _compare(stage, "restored", state, sql("TABLE flights"), delay="delay")
     rows = sql("DESCRIBE HISTORY flights").select("version", "operation", "operationParameters").collect()
     stage.table("DESCRIBE HISTORY flights", ["version", "operation"], [tuple(row)[:2] for row in rows])
+
+
+def _first(frame: DataFrame) -> Row:
+    row = frame.first()
+    assert row is not None, "the statement gives one row"
+    return row
 
 
 def _compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame, *, delay: str = "dep_delay") -> None:
