@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from catalog_sync.names import TableName
@@ -23,9 +24,39 @@ from catalog_sync.twin import Twin
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import EMPTY_DIR, Lease, publish_version, remove_retired
 
-__all__ = ["ATOMIC_KEY", "is_atomic", "move_partitions"]
+__all__ = ["ATOMIC_KEY", "Moves", "Site", "is_atomic", "move_partitions"]
 
 ATOMIC_KEY: Final = "pydelta.sync.atomic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a twin is, and of which table.
+
+    Args:
+        log: The table.
+        metastore: Where the twin is.
+        name: Its name.
+    """
+
+    log: DeltaLog
+    metastore: Metastore
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """Which partitions to move.
+
+    Args:
+        since: Version that the twin is of; None to move every partition.
+        empty: Partitions without files that were asked for ahead, and stay.
+        dropped: Partitions to drop in any case.
+    """
+
+    since: int | None
+    empty: Collection[str]
+    dropped: Collection[str]
 
 
 def is_atomic(parameters: Mapping[str, str]) -> bool:
@@ -34,29 +65,21 @@ def is_atomic(parameters: Mapping[str, str]) -> bool:
 
 
 def move_partitions(
-    log: DeltaLog,
-    metastore: Metastore,
-    name: TableName,
+    site: Site,
     twin: Twin,
     snapshot: Snapshot,
+    moves: Moves,
     *,
-    since: int | None,
-    empty: Collection[str],
-    dropped: Collection[str],
     schemes: Mapping[str, str],
     lease: Lease,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Publish a version and move the twin to it.
 
     Args:
-        log: The table.
-        metastore: Where the twin is.
-        name: Its name.
+        site: Where the twin is.
         twin: What it is of the snapshot.
         snapshot: Of the version.
-        since: Version that the twin is of; None to move every partition.
-        empty: Partitions without files that were asked for ahead, and stay.
-        dropped: Partitions to drop in any case.
+        moves: The partitions.
         schemes: Scheme of a location -> scheme in manifests.
         lease: Held by the caller.
 
@@ -64,8 +87,9 @@ def move_partitions(
         The partitions that moved, and those that were dropped.
     """
     now_ms = time.time_ns() // 1_000_000
-    published = publish_version(log, snapshot, since=since, schemes=schemes, lease=lease, now_ms=now_ms)
-    paths = dict.fromkeys((*empty, *published.gone), EMPTY_DIR) | dict(published.locations)
+    log, metastore, name = site.log, site.metastore, site.name
+    published = publish_version(log, snapshot, since=moves.since, schemes=schemes, lease=lease, now_ms=now_ms)
+    paths = dict.fromkeys((*moves.empty, *published.gone), EMPTY_DIR) | dict(published.locations)
     names = sorted(paths)
 
     def entries(where: Mapping[str, str]) -> list[Any]:
@@ -80,7 +104,7 @@ def move_partitions(
     metastore.add_partitions(name.database, name.name, entries(dict.fromkeys(names, EMPTY_DIR)))
     lease.check()
     metastore.alter_partitions(name.database, name.name, entries(paths), at_once=True)
-    gone = tuple(sorted({*published.gone, *dropped} - set(published.locations) - set(empty)))
+    gone = tuple(sorted({*published.gone, *moves.dropped} - set(published.locations) - set(moves.empty)))
     lease.check()
     metastore.drop_partitions(name.database, name.name, gone)
     remove_retired(log, lease, retention_ms=snapshot.properties.deleted_file_retention_ms, now_ms=now_ms)

@@ -32,7 +32,7 @@ from catalog_sync.names import TableName
 from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import ENABLED_PROPERTY, Target, find_targets
+from catalog_sync.targets import ENABLED_PROPERTY, TableChoice, Target, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
@@ -85,10 +85,7 @@ def _targets(
         raise InvalidArgumentError("No table was named.", hint="Give a location, a name, or --database.")
     return find_targets(
         metastore,
-        tables or (),
-        databases=databases or (),
-        name=name,
-        twin=twin,
+        TableChoice(tables=tables or (), databases=databases or (), name=name, twin=twin),
         rule=Settings.resolve().sync_name,
         options=storage_options(storage),
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from catalog_sync.errors import NotOursError
 from catalog_sync.twin import (
@@ -37,6 +37,7 @@ __all__ = [
     "Drift",
     "FoundPartition",
     "FoundTable",
+    "KnownPartitions",
     "SyncPlan",
     "TableAction",
     "check_ours",
@@ -81,6 +82,21 @@ class FoundPartition:
     directory: str
     location: str
     ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPartitions:
+    """The partitions that log and metastore know, by directory.
+
+    Args:
+        live: Every partition of the table that has files.
+        touched: Partitions that commits since the entry's version changed; None when they cannot be told.
+        existing: Partitions of the entry: all of them, or those of ``touched`` that there are.
+    """
+
+    live: Collection[str]
+    touched: Set[str] | None = None
+    existing: Mapping[str, FoundPartition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +196,8 @@ def _names_and_types(columns: Iterable[HiveColumn]) -> list[tuple[str, str]]:
 def plan_sync(
     twin: Twin,
     found: FoundTable | None,
+    partitions: KnownPartitions,
     *,
-    live: Collection[str],
-    touched: Set[str] | None = None,
-    existing: Mapping[str, FoundPartition] | None = None,
     full: bool = False,
     prune: bool = False,
 ) -> SyncPlan:
@@ -192,13 +206,11 @@ def plan_sync(
     Args:
         twin: What the metastore should say.
         found: What it says of the table; None for nothing. It is ours.
-        live: Every partition of the table that has files.
-        touched: Partitions that commits since the entry's version changed; None when they cannot be told.
-        existing: Partitions of the entry: all of them, or those of ``touched`` that there are.
+        partitions: Those of the table, and those of the entry.
         full: Compare every partition.
         prune: Drop partitions that somebody else added.
     """
-    every = _sorted(live) if twin.partition_columns else ()
+    every = _sorted(partitions.live) if twin.partition_columns else ()
     if found is None:
         return SyncPlan(table=TableAction.CREATE, add=every, full=True, reason="it is new", stamp=True)
     if not is_partitioned_alike(twin, found):
@@ -208,7 +220,7 @@ def plan_sync(
     if not has_columns_of(twin, found) or found.location != twin.location:
         table = TableAction.ALTER
     why = why_full(twin, found, full=full)
-    if why is None and touched is None and twin.partition_columns:
+    if why is None and partitions.touched is None and twin.partition_columns:
         why = "the log does not tell what changed"
     plan = SyncPlan(
         table=table,
@@ -216,9 +228,9 @@ def plan_sync(
         reason=why,
         stamp=table is not TableAction.NONE or why is not None or found.version != twin.version,
     )
-    scope = None if why is not None else touched
+    scope = None if why is not None else partitions.touched
     wanted = {name for name in every if scope is None or name in scope}
-    there = {name: part for name, part in (existing or {}).items() if scope is None or name in scope}
+    there = {name: part for name, part in partitions.existing.items() if scope is None or name in scope}
     return compare_partitions(plan, twin, there, wanted, prune=prune)
 
 

@@ -17,11 +17,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from catalog_sync.atomic import ATOMIC_KEY, is_atomic, move_partitions
+from catalog_sync.atomic import ATOMIC_KEY, Moves, Site, is_atomic, move_partitions
 from catalog_sync.columns import ColumnsRefusedError, change_columns, columns_refused
 from catalog_sync.diff import (
     FoundPartition,
     FoundTable,
+    KnownPartitions,
     SyncPlan,
     TableAction,
     check_ours,
@@ -149,7 +150,7 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     if options.dry_run:
         check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)
         previous = found_table(entry).version if entry is not None else None
-        plan = _plan(log, snapshot, wanted, metastore, twin, entry, options, state=None)
+        plan = _plan(Site(log=log, metastore=metastore, name=twin), snapshot, wanted, entry, options, state=None)
         return SyncResult(
             twin=twin,
             version=wanted.version,
@@ -171,7 +172,7 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
             try:
                 entry = _entry(metastore, twin, wanted, options)  # under the lease: nobody else changes it any more
                 previous = found_table(entry).version if entry is not None else None
-                version, plan = _sync(log, metastore, twin, entry, options, lease)
+                version, plan = _sync(Site(log=log, metastore=metastore, name=twin), entry, options, lease)
             finally:
                 if metastore.unsettled:
                     lease.doubt(for_ms=_LATE_MS)
@@ -220,6 +221,10 @@ def add_partition(log: DeltaLog, metastore: Metastore, twin: TableName, values: 
 
 def _becomes_atomic(options: SyncOptions, found: FoundTable | None) -> bool:
     return options.atomic if options.atomic is not None else found is not None and is_atomic(found.parameters)
+
+
+def _moves_at_once(options: SyncOptions, twin: Twin, found: FoundTable | None) -> bool:
+    return bool(twin.partition_columns) and _becomes_atomic(options, found)
 
 
 def _changes_atomic(options: SyncOptions, found: FoundTable) -> bool:
@@ -271,9 +276,8 @@ def _is_certain(log: DeltaLog) -> bool:
     return not any(is_doubted(log.store, name) for name in (MANIFESTS, TWIN))
 
 
-def _sync(
-    log: DeltaLog, metastore: Metastore, name: TableName, entry: Any, options: SyncOptions, lease: Lease
-) -> tuple[int, SyncPlan]:
+def _sync(site: Site, entry: Any, options: SyncOptions, lease: Lease) -> tuple[int, SyncPlan]:
+    log, metastore, name = site.log, site.metastore, site.name
     state = read_state(log.store)
     if state is None or state.version < 0:
         raise ManifestsBusyError(
@@ -284,47 +288,27 @@ def _sync(
     snapshot = log.snapshot(version=state.version)
     check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)  # there may be newer ones by now
     twin = twin_of(snapshot)
-    plan = _plan(log, snapshot, twin, metastore, name, entry, options, state=state)
+    plan = _plan(site, snapshot, twin, entry, options, state=state)
     before = found_table(entry) if entry is not None else None
-    atomic = bool(twin.partition_columns) and _becomes_atomic(options, before)
+    atomic = _moves_at_once(options, twin, before)
     stamped = {VERSION_KEY: str(twin.version), SCHEMA_KEY: twin.schema_hash, GENERATOR_KEY: GENERATOR}
     if atomic:
         stamped[ATOMIC_KEY] = "true"
-    refused: ColumnsRefusedError | None = None
     lease.check()
-    if plan.table is TableAction.RECREATE:
-        metastore.drop(name.database, name.name)
-    if plan.table in (TableAction.CREATE, TableAction.RECREATE):
-        _create(metastore, twin, name, atomic=atomic, before=entry)
-    elif before is not None and _changes_atomic(options, before):
-        # without a version, so that an interruption is followed by a comparison of everything
-        twin, refused = _alter(
-            metastore, name, entry, twin, {ATOMIC_KEY: "true"} if atomic else {}, partitions=len(state.partitions)
-        )
-    elif plan.table is TableAction.ALTER:
-        kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
-        twin, refused = _alter(metastore, name, entry, twin, kept, partitions=len(state.partitions))
+    twin, refused = _change_entry(site, entry, twin, plan.table, options, partitions=len(state.partitions))
     lease.check()
     if atomic:
-        moved, dropped = move_partitions(
-            log,
-            metastore,
-            name,
-            twin,
-            snapshot,
-            since=None if plan.full or before is None else before.version,
-            empty=state.ahead,
-            dropped=plan.drop,
-            schemes=options.schemes,
-            lease=lease,
+        moves = Moves(
+            since=None if plan.full or before is None else before.version, empty=state.ahead, dropped=plan.drop
         )
+        moved, dropped = move_partitions(site, twin, snapshot, moves, schemes=options.schemes, lease=lease)
         plan = replace(plan, move=moved, drop=dropped)
     else:
         metastore.add_partitions(name.database, name.name, _entries(twin, name, plan.add))
         lease.check()
         metastore.alter_partitions(name.database, name.name, _entries(twin, name, plan.move))
         lease.check()
-        _drop(log, metastore, name, twin, plan.drop)
+        _drop(site, twin, plan.drop)
     lease.check()
     if refused is not None:
         stamped[SCHEMA_KEY] = before.parameters.get(SCHEMA_KEY, "") if before is not None else ""
@@ -340,11 +324,33 @@ def _sync(
     return twin.version, plan
 
 
-def _drop(log: DeltaLog, metastore: Metastore, name: TableName, twin: Twin, directories: Sequence[str]) -> None:
+def _change_entry(
+    site: Site, entry: Any, twin: Twin, action: TableAction, options: SyncOptions, *, partitions: int
+) -> tuple[Twin, ColumnsRefusedError | None]:
+    """Create, replace or alter the entry, as planned; see ``_alter`` for what is returned."""
+    metastore, name = site.metastore, site.name
+    before = found_table(entry) if entry is not None else None
+    atomic = _moves_at_once(options, twin, before)
+    if action is TableAction.RECREATE:
+        metastore.drop(name.database, name.name)
+    if action in (TableAction.CREATE, TableAction.RECREATE):
+        _create(metastore, twin, name, atomic=atomic, before=entry)
+    elif before is not None and _changes_atomic(options, before):
+        # without a version, so that an interruption is followed by a comparison of everything
+        said = {ATOMIC_KEY: "true"} if atomic else {}
+        return _alter(metastore, name, entry, twin, said, partitions=partitions)
+    elif action is TableAction.ALTER:
+        kept = {key: value for key, value in (entry.parameters or {}).items() if key.startswith("pydelta.sync.")}
+        return _alter(metastore, name, entry, twin, kept, partitions=partitions)
+    return twin, None
+
+
+def _drop(site: Site, twin: Twin, directories: Sequence[str]) -> None:
     """Drop partitions without files. Manifests are published meanwhile: one that gets files is there, or comes back."""
+    metastore, name = site.metastore, site.name
 
     def live() -> set[str]:
-        state = read_state(log.store)
+        state = read_state(site.log.store)
         return state.live() if state is not None else set()
 
     filled = live()
@@ -402,36 +408,22 @@ def _entries(twin: Twin, name: TableName, directories: Iterable[str]) -> list[An
 
 
 def _plan(
-    log: DeltaLog,
-    snapshot: Snapshot,
-    twin: Twin,
-    metastore: Metastore,
-    name: TableName,
-    entry: Any,
-    options: SyncOptions,
-    *,
-    state: ManifestState | None,
+    site: Site, snapshot: Snapshot, twin: Twin, entry: Any, options: SyncOptions, *, state: ManifestState | None
 ) -> SyncPlan:
     live = _live(snapshot, state)
     found = found_table(entry) if entry is not None else None
     if found is None or not twin.partition_columns or not is_partitioned_alike(twin, found):
-        return plan_sync(twin, found, live=live, full=options.full)
+        return plan_sync(twin, found, KnownPartitions(live=live), full=options.full)
     full = options.full or options.prune or _changes_atomic(options, found)
     touched = None
     if why_full(twin, found, full=full) is None:
         assert found.version is not None
-        touched = _touched(log, snapshot, found.version)
+        touched = _touched(site.log, snapshot, found.version)
         if touched is not None and state is not None:
             touched |= set(state.emptied)
-    return plan_sync(
-        twin,
-        found,
-        live=live,
-        touched=touched,
-        existing=partitions_of(metastore, name, snapshot.partition_columns, only=touched),
-        full=full,
-        prune=options.prune,
-    )
+    existing = partitions_of(site.metastore, site.name, snapshot.partition_columns, only=touched)
+    known = KnownPartitions(live=live, touched=touched, existing=existing)
+    return plan_sync(twin, found, known, full=full, prune=options.prune)
 
 
 def _live(snapshot: Snapshot, state: ManifestState | None) -> set[str]:

@@ -23,6 +23,7 @@ from pydelta.protocol.native_entry import TABLE_PROPERTY
 __all__ = [
     "ENABLED_PROPERTY",
     "TABLE_PROPERTY",
+    "TableChoice",
     "Target",
     "configured_name",
     "find_targets",
@@ -50,6 +51,23 @@ class Target:
     registered: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChoice:
+    """The tables that somebody asked for.
+
+    Args:
+        tables: Locations or names.
+        databases: Every Delta table of these.
+        name: Name of the entry of a table given by its location.
+        twin: Name of the twin, where the rule is not to be used.
+    """
+
+    tables: Sequence[str] = ()
+    databases: Sequence[str] = ()
+    name: str | None = None
+    twin: str | None = None
+
+
 def configured_name(snapshot: Snapshot) -> TableName | None:
     """Return the name that the table's property says."""
     assert snapshot.metadata is not None
@@ -65,11 +83,8 @@ def is_enabled(snapshot: Snapshot) -> bool:
 
 def find_targets(
     metastore: Metastore,
-    tables: Sequence[str],
+    choice: TableChoice,
     *,
-    databases: Sequence[str] = (),
-    name: str | None = None,
-    twin: str | None = None,
     rule: str = "{database}_symlink",
     options: Mapping[str, str] | None = None,
 ) -> list[Target]:
@@ -77,10 +92,7 @@ def find_targets(
 
     Args:
         metastore: Where names are looked up.
-        tables: Locations or names.
-        databases: Every Delta table of these.
-        name: Name of the entry of a table given by its location.
-        twin: Name of the twin, where the rule is not to be used.
+        choice: The tables that are meant.
         rule: See ``twin_name``.
         options: Storage options.
 
@@ -88,19 +100,19 @@ def find_targets(
         InvalidArgumentError: A location without a name; a name for several tables.
         TableNotFoundError: A name that is no Delta table in the metastore.
     """
-    if (name or twin) and (len(tables) != 1 or databases):
+    if (choice.name or choice.twin) and (len(choice.tables) != 1 or choice.databases):
         raise InvalidArgumentError(
             "A name was given for more than one table.", hint="Sync tables one by one, or by rule."
         )
     found: list[Target] = []
-    for text in tables:
+    for text in choice.tables:
         if "/" in text:
             log = DeltaLog.for_table(text, options=options)
             snapshot = log.update()
             if snapshot.version < 0:
                 raise TableNotFoundError(f"{text} is not a Delta table.", hint="Check the location.", table=log.uri)
-            native = TableName.parse(name) if name else configured_name(snapshot)
-            if native is None and twin is None:
+            native = TableName.parse(choice.name) if choice.name else configured_name(snapshot)
+            if native is None and choice.twin is None:
                 raise InvalidArgumentError(
                     f"The name of {text} in the metastore is not known.",
                     hint=f"Give --table database.name, or set the table property {TABLE_PROPERTY}.",
@@ -115,9 +127,9 @@ def find_targets(
                     hint="Give its location and --table, which registers it.",
                 )
             log = DeltaLog.for_table(spark_scheme(location), options=options)
-        chosen = TableName.parse(twin) if twin else twin_name(_required(native), rule)
-        found.append(Target(log=log, native=native, twin=chosen, registered="/" not in text))
-    for database in databases:
+        twin = TableName.parse(choice.twin) if choice.twin else twin_name(_required(native), rule)
+        found.append(Target(log=log, native=native, twin=twin, registered="/" not in text))
+    for database in choice.databases:
         for native, location in native_tables(metastore, database):
             log = DeltaLog.for_table(spark_scheme(location), options=options)
             found.append(Target(log=log, native=native, twin=twin_name(native, rule), registered=True))

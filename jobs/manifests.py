@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
-from catalog_sync.targets import Target, find_targets
+from catalog_sync.targets import TableChoice, Target, find_targets
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import DeltaLog, Snapshot
@@ -82,9 +82,7 @@ def run(session_conf: dict[str, str], args: Sequence[str], spark: SparkSession |
     with Metastore(MetastoreAddress.parse(options.metastore or settings.sync_metastore)) as metastore:
         targets = find_targets(
             metastore,
-            tables,
-            databases=options.database,
-            name=options.table,
+            TableChoice(tables=tables, databases=options.database, name=options.table),
             rule=settings.sync_name,
             options=session_conf,
         )

@@ -10,6 +10,7 @@ from catalog_sync.diff import (
     Drift,
     FoundPartition,
     FoundTable,
+    KnownPartitions,
     SyncPlan,
     TableAction,
     check_ours,
@@ -202,7 +203,9 @@ CASES = {
 @pytest.mark.parametrize("case", list(CASES))
 def test_what_is_planned(case):
     twin, entry, inputs, expected = CASES[case]
-    assert plan_sync(twin, entry, **inputs) == expected
+    how = {name: inputs[name] for name in ("full", "prune") if name in inputs}
+    partitions = KnownPartitions(**{name: value for name, value in inputs.items() if name not in how})
+    assert plan_sync(twin, entry, partitions, **how) == expected
 
 
 @pytest.mark.parametrize(
