@@ -219,7 +219,7 @@ class SparkEngine:
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
         """See ``Engine.count_rows``; footers are read in this process."""
-        return footer_rows(files, store=log.store, root=log.uri, options=log.options)
+        return footer_rows(files, log)
 
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""

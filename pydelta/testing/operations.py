@@ -208,7 +208,7 @@ def hide_value(value: int) -> LogOperation:
             for place, add in enumerate(adds)
             if value in live[place]
         }
-        output = mark_deleted(txn.snapshot, log.store, adds, positions, count=written_rows)
+        output = mark_deleted(txn.snapshot, log, adds, positions, count=written_rows)
         return txn.commit(output.actions, Operation(name="DELETE")) if output.removes else None
 
     return LogOperation(

@@ -73,5 +73,5 @@ def _counted(log: DeltaLog, add: AddFile) -> AddFile:
         fields = {}
     if "numRecords" in fields:
         return add
-    rows = physical_rows(add, store=log.store, root=log.uri, options=log.options)
+    rows = physical_rows(add, log)
     return add.replace(stats=msgspec.json.encode({**fields, "numRecords": rows}).decode())

@@ -122,14 +122,7 @@ def hide(
 ) -> VectorOutput:
     """Hide rows of files of the transaction's snapshot; see ``mark_deleted``."""
     log = txn.log
-    return mark_deleted(
-        txn.snapshot,
-        log.store,
-        adds,
-        positions,
-        options=log.options,
-        count=lambda files: engine.count_rows(log, files),
-    )
+    return mark_deleted(txn.snapshot, log, adds, positions, count=lambda files: engine.count_rows(log, files))
 
 
 def counted(

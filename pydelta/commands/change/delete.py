@@ -195,7 +195,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
             }
         if deleted_rows is not None:
             metrics["numDeletedRows"] = deleted_rows
-        version = _commit(txn, engine, plan, removed, NOTHING_WRITTEN, metrics)
+        version = _commit(txn, engine, _operation(plan, metrics), removed, NOTHING_WRITTEN)
     return DeleteResult(
         condition=plan.condition.sql if plan.condition else None,
         num_files_total=snapshot.num_files,
@@ -239,7 +239,7 @@ def _delete_rows(
             "rewriteTimeMs": rewrite_ms,
             "executionTimeMs": _elapsed_ms(started),
         }
-        version = _commit(txn, engine, plan, touched.adds, rewritten, metrics, settings)
+        version = _commit(txn, engine, _operation(plan, metrics), touched.adds, rewritten, settings)
     return DeleteResult(
         condition=plan.condition.sql,
         num_files_total=snapshot.num_files,
@@ -310,17 +310,16 @@ def _hide_rows(
 def _commit(
     txn: OptimisticTransaction,
     engine: Engine,
-    plan: DeletePlan,
+    operation: Operation,
     removed: list[AddFile],
     rewritten: RewriteOutput,
-    metrics: dict[str, int],
     settings: Settings | None = None,
 ) -> int:
     now_ms = time.time_ns() // 1_000_000
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
     actions += rewritten.files
     try:
-        committed = txn.commit(actions, _operation(plan, metrics))
+        committed = txn.commit(actions, operation)
     except DeltaError:
         if txn.surely_not_landed:
             engine.discard(txn.snapshot, rewritten.files)

@@ -27,7 +27,6 @@ from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.roaring import Positions, ascending
-from pydelta.storage import Store
 
 __all__ = ["VectorOutput", "footer_rows", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
 
@@ -80,24 +79,20 @@ def writes_vectors(snapshot: Snapshot) -> bool:
 
 def mark_deleted(
     snapshot: Snapshot,
-    store: Store,
+    log: DeltaLog,
     adds: Sequence[AddFile],
     positions: Mapping[int, Positions],
     *,
-    options: Mapping[str, str] | None = None,
-    data_change: bool = True,
     count: Callable[[Sequence[AddFile]], Sequence[int]] | None = None,
 ) -> VectorOutput:
     """Hide rows of files. Writes the vectors; commits nothing.
 
     Args:
         snapshot: The version that the files are of.
-        store: The table's.
+        log: Of the table.
         adds: Files of the snapshot.
         positions: For places in ``adds``, the rows to delete, counted from 0 with deleted rows. Places without a row
             are left out.
-        options: Storage options for files that lie outside the table.
-        data_change: False where the rows live on in other files of the same commit.
         count: Counts the rows in files, whatever the log says of them; by their footers, if not given.
 
     Raises:
@@ -105,10 +100,10 @@ def mark_deleted(
         StorageError: The store refused; nothing is left behind.
     """
     touched = [place for place in sorted(positions) if len(positions[place])]
-    root = snapshot.table_uri
     marked = [place for place in touched if adds[place].deletion_vector is not None]
     vectors = [vector for place in marked if (vector := adds[place].deletion_vector) is not None]
-    before = dict(zip(marked, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True))
+    stored = read_deleted_rows(vectors, store=log.store, root=log.uri, options=log.options)
+    before = dict(zip(marked, stored, strict=True))
     now_ms = time.time_ns() // 1_000_000
     removes: list[RemoveFile] = []
     kept: list[tuple[AddFile, int]] = []
@@ -121,25 +116,24 @@ def mark_deleted(
         deleted += len(hidden[place]) - len(old)
     counts = _row_counts(
         [adds[place] for place in touched],
-        store=store,
-        root=root,
-        options=options,
+        log,
         least=[max(len(hidden[place]), int(hidden[place][-1])) + 1 for place in touched],
         ask=count,
     )
     for place, there in zip(touched, counts, strict=True):
         add, rows = adds[place], hidden[place]
-        removes.append(add.remove(deletion_timestamp=now_ms, data_change=data_change))
+        removes.append(add.remove(deletion_timestamp=now_ms, data_change=True))
         if len(rows) >= there:
             removed_files, removed_bytes = removed_files + 1, removed_bytes + add.size
         else:
             kept.append((add, there))
             united.append(rows)
-    described, written = write_vectors(united, store=store, random_folders=snapshot.properties.randomize_file_prefixes)
+    spread = snapshot.properties.randomize_file_prefixes
+    described, written = write_vectors(united, store=log.store, random_folders=spread)
     return VectorOutput(
         removes=tuple(removes),
         adds=tuple(
-            add.replace(deletion_vector=vector, stats=loose_stats(add.stats, there), data_change=data_change)
+            add.replace(deletion_vector=vector, stats=loose_stats(add.stats, there), data_change=True)
             for (add, there), vector in zip(kept, described, strict=True)
         ),
         files_written=tuple(written),
@@ -174,24 +168,22 @@ def live_rows(adds: Sequence[AddFile], log: DeltaLog, *, by_footer: bool = False
         StorageError: A file cannot be read.
     """
     hidden = sum(add.deletion_vector.cardinality for add in adds if add.deletion_vector is not None)
-    return sum(_row_counts(adds, store=log.store, root=log.uri, options=log.options, by_footer=by_footer)) - hidden
+    return sum(_row_counts(adds, log, by_footer=by_footer)) - hidden
 
 
-def physical_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None = None) -> int:
+def physical_rows(add: AddFile, log: DeltaLog) -> int:
     """Count the rows in a data file, hidden ones too: from its statistics, or else from its footer.
 
     Raises:
         StorageError: The file cannot be read.
     """
-    return _row_counts([add], store=store, root=root, options=options)[0]
+    return _row_counts([add], log)[0]
 
 
 def _row_counts(
     adds: Sequence[AddFile],
+    log: DeltaLog,
     *,
-    store: Store,
-    root: str,
-    options: Mapping[str, str] | None,
     by_footer: bool = False,
     least: Sequence[int] | None = None,
     ask: Callable[[Sequence[AddFile]], Sequence[int]] | None = None,
@@ -207,14 +199,12 @@ def _row_counts(
         counts = [None if count is not None and count < needed else count for count, needed in pairs]
     missing = [place for place, count in enumerate(counts) if count is None]
     asked = [adds[place] for place in missing]
-    counted = footer_rows(asked, store=store, root=root, options=options) if ask is None else ask(asked)
+    counted = footer_rows(asked, log) if ask is None else ask(asked)
     found = dict(zip(missing, counted, strict=True))
     return [found[place] if count is None else count for place, count in enumerate(counts)]
 
 
-def footer_rows(
-    adds: Sequence[AddFile], *, store: Store, root: str, options: Mapping[str, str] | None = None
-) -> list[int]:
+def footer_rows(adds: Sequence[AddFile], log: DeltaLog) -> list[int]:
     """Count the rows in data files by their footers, which are read side by side.
 
     Raises:
@@ -222,7 +212,7 @@ def footer_rows(
     """
 
     def footer(add: AddFile) -> int:
-        return _footer_rows(add, store=store, root=root, options=options)
+        return _footer_rows(add, log)
 
     if not adds:
         return []
@@ -238,8 +228,8 @@ def _recorded_rows(add: AddFile) -> int | None:
         return None
 
 
-def _footer_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str, str] | None) -> int:
-    holder, path = place_of(add.path, store=store, root=root, options=options)
+def _footer_rows(add: AddFile, log: DeltaLog) -> int:
+    holder, path = place_of(add.path, store=log.store, root=log.uri, options=log.options)
     tail = holder.read_range(path, max(0, add.size - _TAIL_BYTES), min(add.size, _TAIL_BYTES))
     length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
     if length > len(tail):
@@ -250,5 +240,5 @@ def _footer_rows(add: AddFile, *, store: Store, root: str, options: Mapping[str,
         raise StorageError(
             f"The footer of {add.path!r} cannot be read, so its rows cannot be counted: {error}",
             hint="The file is damaged. Restore it from a backup, or restore a version before it.",
-            table=root,
+            table=log.uri,
         ) from error

@@ -22,6 +22,7 @@ import polars as pl
 
 from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
 from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
+from pydelta.commands.change.reconcile import RowCounts
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
@@ -159,14 +160,7 @@ def update(
             list(hidden.actions) if vectors else [add.remove(deletion_timestamp=now_ms) for add in touched.adds]
         )
         metrics = {
-            "numRemovedFiles": hidden.num_removed_files if vectors else len(touched.adds),
-            "numRemovedBytes": hidden.removed_bytes if vectors else sum(add.size for add in touched.adds),
-            "numAddedFiles": len(written.adds),
-            "numAddedBytes": sum(add.size for add in written.adds),
-            "numAddedChangeFiles": len(written.changes),
-            "numUpdatedRows": counts.updated,
-            "numCopiedRows": counts.copied,
-            **(hidden.metrics if vectors else {}),
+            **_counts_of(touched, written, hidden if vectors else None, counts),
             "scanTimeMs": scanned,
             "rewriteTimeMs": _elapsed_ms(started) - scanned,
             "executionTimeMs": _elapsed_ms(started),
@@ -188,6 +182,22 @@ def update(
         version=committed.version,
         committed=committed,
     )
+
+
+def _counts_of(
+    touched: Touched, written: RewriteOutput, hidden: VectorOutput | None, counts: RowCounts
+) -> dict[str, int]:
+    """Counts of files and rows under the names that the history uses; ``hidden`` is None where files were rewritten."""
+    return {
+        "numRemovedFiles": len(touched.adds) if hidden is None else hidden.num_removed_files,
+        "numRemovedBytes": sum(add.size for add in touched.adds) if hidden is None else hidden.removed_bytes,
+        "numAddedFiles": len(written.adds),
+        "numAddedBytes": sum(add.size for add in written.adds),
+        "numAddedChangeFiles": len(written.changes),
+        "numUpdatedRows": counts.updated,
+        "numCopiedRows": counts.copied,
+        **({} if hidden is None else hidden.metrics),
+    }
 
 
 def _unchanged(

@@ -52,7 +52,7 @@ def hidden(store, snapshot, add) -> list[int]:
 
 def test_many_files_share_one_vector_file_and_untouched_ones_are_left_alone(table):
     store, snapshot, adds = table
-    output = mark_deleted(snapshot, store, adds, {0: rows(3), 2: rows(9, 0), 1: rows()})
+    output = mark_deleted(snapshot, DeltaLog(store), adds, {0: rows(3), 2: rows(9, 0), 1: rows()})
     assert len(output.files_written) == 1
     assert store.read(output.files_written[0])[:1] == b"\1"
     assert [remove.path for remove in output.removes] == [adds[0].path, adds[2].path]
@@ -72,7 +72,7 @@ def test_many_files_share_one_vector_file_and_untouched_ones_are_left_alone(tabl
 def test_an_old_vector_is_united_with_the_new_rows(table):
     store, snapshot, adds = table
     marked = adds[0].replace(deletion_vector=inline_vector(rows(1, 2)))
-    output = mark_deleted(snapshot, store, [marked], {0: rows(2, 5)})
+    output = mark_deleted(snapshot, DeltaLog(store), [marked], {0: rows(2, 5)})
     assert hidden(store, snapshot, output.adds[0]) == [1, 2, 5]
     assert output.removes[0].deletion_vector == marked.deletion_vector
     assert output.num_deleted_rows == 1
@@ -82,7 +82,7 @@ def test_an_old_vector_is_united_with_the_new_rows(table):
 def test_a_file_without_a_live_row_left_is_removed_and_writes_no_vector(table):
     store, snapshot, adds = table
     marked = adds[1].replace(deletion_vector=inline_vector(rows(*range(5))))
-    output = mark_deleted(snapshot, store, [adds[0], marked], {0: rows(*range(10)), 1: rows(*range(5, 10))})
+    output = mark_deleted(snapshot, DeltaLog(store), [adds[0], marked], {0: rows(*range(10)), 1: rows(*range(5, 10))})
     assert (output.adds, output.files_written) == ((), ())
     assert (output.num_removed_files, output.removed_bytes) == (2, adds[0].size + adds[1].size)
     assert output.num_deleted_rows == 15
@@ -96,7 +96,7 @@ def test_a_file_goes_only_when_its_footer_agrees_with_the_log_that_no_live_row_i
     short = adds[0].replace(stats=f'{{"numRecords":{said}}}')
     counting = CountingStore(store)
     output = mark_deleted(
-        snapshot, counting, [short, adds[1], adds[2]], {0: rows(0, 8), 1: rows(*range(10)), 2: rows(4)}
+        snapshot, DeltaLog(counting), [short, adds[1], adds[2]], {0: rows(0, 8), 1: rows(*range(10)), 2: rows(4)}
     )
     assert [(add.path, hidden(store, snapshot, add)) for add in output.adds] == [
         (adds[0].path, [0, 8]),
@@ -114,9 +114,9 @@ def test_rows_are_counted_in_the_footer_where_statistics_do_not_say(table, stats
     store, snapshot, adds = table
     add = adds[0].replace(stats=stats)
     counting = CountingStore(store)
-    assert physical_rows(add, store=counting, root=snapshot.table_uri) == 10
+    assert physical_rows(add, DeltaLog(counting)) == 10
     assert [verb for verb, _ in counting.calls] == ["read_range"]
-    output = mark_deleted(snapshot, store, [add], {0: rows(1)})
+    output = mark_deleted(snapshot, DeltaLog(store), [add], {0: rows(1)})
     assert msgspec.json.decode(output.adds[0].stats)["numRecords"] == 10
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_old_vector_is_an_error_and_nothing_is_written(table):
     before = {item.path for item in store.list_all()}
     marked = adds[0].replace(deletion_vector=inline_vector(rows(1)).replace(cardinality=2))
     with pytest.raises(LogCorruptedError, match="damaged"):
-        mark_deleted(snapshot, store, [marked], {0: rows(3)})
+        mark_deleted(snapshot, DeltaLog(store), [marked], {0: rows(3)})
     assert {item.path for item in store.list_all()} == before
 
 
