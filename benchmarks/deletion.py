@@ -22,7 +22,7 @@ import deltalake
 
 from benchmarks._peer import reference_engine
 from benchmarks._timing import ratios
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.result import VacuumMode
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, Metadata
@@ -119,7 +119,7 @@ def _file(path: Path, partition: int) -> AddFile:
 def _ours(kind: str, path: str) -> float:
     mode: VacuumMode = "lite" if kind == "lite" else "full"
     started = time.perf_counter()
-    vacuum(DeltaLog.for_table(path), retention_hours=0, enforce_retention=False, mode=mode)
+    vacuum(DeltaLog.for_table(path), VacuumRequest(retention_hours=0, enforce_retention=False, mode=mode))
     return time.perf_counter() - started
 
 

@@ -38,16 +38,16 @@ HOUR_FILES = {"MinIO": (200_000, 8_760), "simulated": (1_000_000, 17_520)}
 OURS = """
     import json, sys, time
     from pydelta.commands.vacuum.list_sources import inventory_from_delta
-    from pydelta.commands.vacuum.command import vacuum
+    from pydelta.commands.vacuum.command import VacuumRequest, vacuum
     from pydelta.log import DeltaLog
     table, report, conf = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     started = time.perf_counter()
     log = DeltaLog.for_table(table, options=conf)
     found = inventory_from_delta(DeltaLog.for_table(report, options=conf)) if report else None
-    result = vacuum(
-        log, retention_hours=0.0, dry_run=True, mode="inventory" if report else "full", inventory=found,
+    result = vacuum(log, VacuumRequest(
+        retention_hours=0.0, dry_run=True, mode="inventory" if report else "full", inventory=found,
         enforce_retention=False,
-    )
+    ))
     took = time.perf_counter() - started
     status = open("/proc/self/status").read()  # getrusage counts the parent of a new process, too
     peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024

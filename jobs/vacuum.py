@@ -23,7 +23,7 @@ from typing import Any
 
 from catalog_sync.registered import metastore_of, registered_locations, table_location
 from catalog_sync.thrift.client import Metastore
-from pydelta.commands.vacuum.command import VacuumOptions, VacuumResult, vacuum
+from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
@@ -166,17 +166,16 @@ def _vacuum(
         if isinstance(inventory, InvalidArgumentError):
             raise inventory
         log = DeltaLog.for_table(location, options=conf)
-        result = vacuum(
-            log,
+        request = VacuumRequest(
             retention_hours=options.retain,
             dry_run=options.dry_run,
             mode="lite" if options.lite else "inventory" if inventory is not None else "full",
             inventory=inventory,
             where=options.where,
             enforce_retention=Settings.resolve(conf).retention_check and not options.no_retention_check,
-            now_ms=now_ms,
-            options=VacuumOptions(deletes_per_second=options.deletes_per_second),
         )
+        how = VacuumOptions(deletes_per_second=options.deletes_per_second)
+        result = vacuum(log, request, now_ms=now_ms, options=how)
     except DeltaError as error:
         report |= error_row(error)
     else:

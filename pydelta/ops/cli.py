@@ -307,23 +307,21 @@ def vacuum(
     option: _Option = None,
 ) -> None:
     """Delete the files that no retained version needs, nor a published manifest, nor a running writer."""
-    from pydelta.commands.vacuum.command import VacuumOptions
+    from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest
     from pydelta.commands.vacuum.command import vacuum as run
     from pydelta.commands.vacuum.display import live_counts, summary_lines
 
     log = _log(path, option)
     with nullcontext() if as_json else live_counts() as progress:
-        result = run(
-            log,
+        request = VacuumRequest(
             retention_hours=retain,
             dry_run=dry_run,
             mode="lite" if lite else "full",
             inventory=_inventory(inventory, log.options) if inventory is not None else None,
             where=where,
             enforce_retention=check,
-            progress=progress,
-            options=VacuumOptions(deletes_per_second=rate),
         )
+        result = run(log, request, progress=progress, options=VacuumOptions(deletes_per_second=rate))
     for text in result.warnings:
         print(f"Warning: {text}", file=sys.stderr)
     if as_json:

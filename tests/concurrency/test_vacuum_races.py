@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pydelta.commands.restore import restore
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import (
     ConcurrentDeleteReadException,
     DeltaConcurrentModificationException,
@@ -92,7 +92,7 @@ def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
         left = {info.path for info in store.list_all()}
         if mode == "full":
             assert left.isdisjoint(garbage)
-        vacuum(DeltaLog(store), retention_hours=1, enforce_retention=False)
+        vacuum(DeltaLog(store), VacuumRequest(retention_hours=1, enforce_retention=False))
         assert missing_files(store, known) == []
         assert {info.path for info in store.list_all()}.isdisjoint(garbage)
 

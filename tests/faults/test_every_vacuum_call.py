@@ -7,7 +7,7 @@ import itertools
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumOptions, vacuum
+from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
@@ -59,7 +59,7 @@ def run(yard, store, name):
         )
     options = VacuumOptions(list_workers=1, delete_workers=1, sleep=lambda seconds: None)
     mode = "lite" if name == "lite" else "full"
-    return vacuum(DeltaLog(store), now_ms=yard.now_ms, mode=mode, inventory=inventory, options=options)
+    return vacuum(DeltaLog(store), VacuumRequest(mode=mode, inventory=inventory), now_ms=yard.now_ms, options=options)
 
 
 KEPT = {"p=1/live", "p=1/lately", "p=1/told", "p=1/under way"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import from_csv
 from pydelta.errors import LogCorruptedError
 from pydelta.manifests import publish, verify_manifests
@@ -66,7 +66,9 @@ def test_a_row_of_a_list_is_one_file_whatever_its_name_holds(tmp_path_factory, n
         }
     )
     rows.write_csv(folder / "list.csv")
-    result = vacuum(yard.log, now_ms=yard.now_ms, inventory=from_csv(str(folder / "list.csv"), encoded=False))
+    result = vacuum(
+        yard.log, VacuumRequest(inventory=from_csv(str(folder / "list.csv"), encoded=False)), now_ms=yard.now_ms
+    )
     assert result.files["path"].to_list() == [gone]
     assert yard.files() == {f"live-{name}"}
 

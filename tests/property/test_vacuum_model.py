@@ -14,7 +14,7 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.commands.vacuum.lite import read_clean_version
 from pydelta.errors import CannotVacuumLiteError
@@ -171,10 +171,11 @@ class Model:
         must_go = old - self.needed(cutoff, unreadable_too=True)
         clean = read_clean_version(self.yard.store)
         try:
-            result = vacuum(
-                self.yard.log, retention_hours=hours, enforce_retention=False, now_ms=self.yard.now_ms,
+            request = VacuumRequest(
+                retention_hours=hours, enforce_retention=False,
                 mode="full" if mode == "inventory" else mode, inventory=inventory,
             )  # fmt: skip
+            result = vacuum(self.yard.log, request, now_ms=self.yard.now_ms)
         except CannotVacuumLiteError:
             assert self.oldest > (clean + 1 if clean is not None else 0)
             return

@@ -18,7 +18,7 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum.clone_notes import noted_clones
-from pydelta.commands.vacuum.delete import Deletion, delete_files
+from pydelta.commands.vacuum.delete import Deletion, Doomed, delete_files
 from pydelta.commands.vacuum.list_rows import Inventory, InventoryReader
 from pydelta.commands.vacuum.listing import ListedBatch, Sieve, key_ranges, list_batches
 from pydelta.commands.vacuum.lite import plan_lite, read_clean_version, removed_files, write_clean_version
@@ -55,7 +55,7 @@ from pydelta.storage.pages import PAGE_KEYS, paged
 from pydelta.txn import Operation, start_transaction
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
-__all__ = ["VacuumOptions", "VacuumProgress", "VacuumResult", "vacuum"]
+__all__ = ["VacuumOptions", "VacuumProgress", "VacuumRequest", "VacuumResult", "vacuum"]
 
 _HOUR_MS: Final = 3_600_000
 _ATTEMPTS: Final = 5
@@ -63,15 +63,36 @@ _SHOWN: Final = 5
 _CLOCKS_DIFFER_MS: Final = 60_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumRequest:
+    """What to delete.
+
+    Args:
+        retention_hours: How far back versions stay readable; None for the table's
+            ``delta.deletedFileRetentionDuration`` (a week).
+        dry_run: Only say what would go.
+        mode: ``full`` lists the table; ``lite`` takes from the log what was removed, and does not see files that
+            were never committed; ``inventory`` reads a list.
+        inventory: For ``inventory``; giving one chooses that mode. A stale one makes it delete less, never more.
+        where: Condition over partition columns: only files in directories of these partitions.
+        enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
+    """
+
+    retention_hours: float | None = None
+    dry_run: bool = False
+    mode: VacuumMode = "full"
+    inventory: Inventory | None = None
+    where: Expr | str | None = None
+    enforce_retention: bool = True
+
+
+_BY_DEFAULT: Final = VacuumRequest()
+
+
 def vacuum(
     log: DeltaLog,
+    request: VacuumRequest = _BY_DEFAULT,
     *,
-    retention_hours: float | None = None,
-    dry_run: bool = False,
-    mode: VacuumMode = "full",
-    inventory: Inventory | None = None,
-    where: Expr | str | None = None,
-    enforce_retention: bool = True,
     progress: Callable[[VacuumProgress], None] | None = None,
     now_ms: int | None = None,
     options: VacuumOptions | None = None,
@@ -85,14 +106,7 @@ def vacuum(
 
     Args:
         log: The table.
-        retention_hours: How far back versions stay readable; None for the table's
-            ``delta.deletedFileRetentionDuration`` (a week).
-        dry_run: Only say what would go.
-        mode: ``full`` lists the table; ``lite`` takes from the log what was removed, and does not see files that
-            were never committed; ``inventory`` reads a list.
-        inventory: For ``inventory``; giving one chooses that mode. A stale one makes it delete less, never more.
-        where: Condition over partition columns: only files in directories of these partitions.
-        enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
+        request: What to delete.
         progress: Told now and then how far it has got.
         now_ms: The clock, epoch milliseconds; None for now.
         options: How to go about it.
@@ -117,24 +131,24 @@ def vacuum(
         if snapshot.version < 0 or snapshot.protocol is None:
             raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
         ensure_writable(snapshot.protocol, table=log.uri)
-        mode = _mode(mode, inventory)
-        enforced = enforce_retention and log.settings.retention_check
-        retention_ms = _retention_ms(retention_hours, snapshot, enforced=enforced)
+        mode = _mode(request.mode, request.inventory)
+        enforced = request.enforce_retention and log.settings.retention_check
+        retention_ms = _retention_ms(request.retention_hours, snapshot, enforced=enforced)
         run = _Run(
             log=log,
             snapshot=snapshot,
             mode=mode,
-            inventory=inventory,
-            where=_condition(where, snapshot),
+            inventory=request.inventory,
+            where=_condition(request.where, snapshot),
             cutoff_ms=now - retention_ms,
             retention_ms=retention_ms,
-            specified_ms=None if retention_hours is None else retention_ms,
+            specified_ms=None if request.retention_hours is None else retention_ms,
             enforced=enforced,
             now_ms=now,
             options=options or VacuumOptions(),
             tell=progress or (lambda state: None),
         )
-        return run.run(dry_run=dry_run)
+        return run.run(dry_run=request.dry_run)
 
 
 def _mode(mode: VacuumMode, inventory: Inventory | None) -> VacuumMode:
@@ -367,15 +381,8 @@ class _Run:
             if ahead_ms > _CLOCKS_DIFFER_MS:
                 found = self._by_the_stores_clock(ahead_ms)
             if found.doomed.height or found.checksums.height:
-                state = delete_files(
-                    self.log,
-                    found.doomed,
-                    version=self.snapshot.version,
-                    options=self.options,
-                    on_deleted=on_deleted,
-                    uncounted=found.checksums,
-                    state=state,
-                )
+                doomed = Doomed(files=found.doomed, uncounted=found.checksums, version=self.snapshot.version)
+                delete_files(self.log, doomed, self.options, on_deleted=on_deleted, state=state)
             removed = self._remove_directories(found)
         except BaseException:
             self._record_failure(start, found, state)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -20,7 +20,7 @@ from pydelta.commands.vacuum.paths import PlainPaths
 from pydelta.commands.vacuum.result import VacuumOptions
 from pydelta.log import DeltaLog
 
-__all__ = ["Deletion", "delete_files"]
+__all__ = ["Deletion", "Doomed", "delete_files"]
 
 _KEYS: Final = 1000
 _LOOK_AGAIN_S: Final = 1.0
@@ -51,16 +51,29 @@ class Deletion:
     untouched: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """The files to delete.
+
+    Args:
+        files: Columns ``path`` and ``size``.
+        uncounted: Files that go as well and are not counted.
+        version: Of the table when they were found to be needed by nothing.
+    """
+
+    files: pl.DataFrame
+    uncounted: pl.DataFrame
+    version: int
+
+
 def delete_files(
     log: DeltaLog,
-    doomed: pl.DataFrame,
-    *,
-    version: int,
+    doomed: Doomed,
     options: VacuumOptions,
-    on_deleted: Callable[[Deletion], None] = lambda state: None,
-    uncounted: pl.DataFrame | None = None,
-    state: Deletion | None = None,
-) -> Deletion:
+    *,
+    on_deleted: Callable[[Deletion], None],
+    state: Deletion,
+) -> None:
     """Delete files of a table.
 
     A request that the store refuses for want of permission ends the run, unless others of it succeeded; any other
@@ -68,43 +81,78 @@ def delete_files(
 
     Args:
         log: The table.
-        doomed: Columns ``path`` and ``size``.
-        version: Of the table when they were found to be needed by nothing.
+        doomed: The files.
         options: How.
         on_deleted: Called after each request, by one thread at a time.
-        uncounted: Files that go as well and are not counted.
         state: What to count in, so that it is known even if this raises.
     """
-    state = state or Deletion()
-    lock = threading.Lock()
-    stop = threading.Event()
-    watch = _Watch(log, version)
-    pace = _Pace(options)
+    work = _Work(
+        log=log,
+        options=options,
+        watch=_Watch(log, doomed.version),
+        pace=_Pace(options),
+        state=state,
+        on_deleted=on_deleted,
+    )
+    parts = [
+        doomed.files.select("path", "size", counted=pl.lit(value=True)),
+        doomed.uncounted.select("path", "size", counted=pl.lit(value=False)),
+    ]
+    chunks = list(pl.concat(parts).iter_slices(_KEYS))
+    with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
+        try:
+            for future in [pool.submit(work.delete_or_stop, chunk) for chunk in chunks if chunk.height]:
+                future.result()
+        except BaseException:
+            work.stop.set()  # the pool waits for what is under way, and begins nothing more
+            raise
 
-    def run(chunk: pl.DataFrame) -> None:
-        if stop.is_set():
-            with lock:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A deletion under way: what all of its threads share."""
+
+    log: DeltaLog
+    options: VacuumOptions
+    watch: _Watch
+    pace: _Pace
+    state: Deletion
+    on_deleted: Callable[[Deletion], None]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def delete_or_stop(self, chunk: pl.DataFrame) -> None:
+        try:
+            self._delete(chunk)
+        except BaseException:
+            self.stop.set()  # here, since the next chunk may begin before the caller knows
+            raise
+
+    def _delete(self, chunk: pl.DataFrame) -> None:
+        state = self.state
+        if self.stop.is_set():
+            with self.lock:
                 state.untouched += int(chunk["counted"].sum())
             return
-        left = watch.without_live(chunk)
+        left = self.watch.without_live(chunk)
         spared = int(chunk["counted"].sum()) - int(left["counted"].sum())
         paths = left["path"].to_list()
         requests, attempt, denied = 0, 0, False
         failed: tuple[tuple[str, str], ...] = ()
         while paths:
-            pace.wait(len(paths))
-            report = log.store.delete_many(paths)
+            self.pace.wait(len(paths))
+            report = self.log.store.delete_many(paths)
             requests += 1
             attempt += 1
             failed, denied = report.failed, report.denied
-            if not failed or not report.retryable or attempt >= options.attempts:
+            if not failed or not report.retryable or attempt >= self.options.attempts:
                 break
             paths = [path for path, _ in failed]
-            options.sleep(_pause(attempt))
+            self.options.sleep(_pause(attempt))
         gone = left.filter(~pl.col("path").is_in(pl.Series([path for path, _ in failed], dtype=pl.String).implode()))
         if denied and left.height and not gone.height:
-            stop.set()
-        with lock:
+            self.stop.set()
+        with self.lock:
             state.requests += requests
             state.failed += failed
             state.denied = state.denied or denied
@@ -112,27 +160,7 @@ def delete_files(
             state.files += counted.height
             state.bytes += int(counted["size"].sum() or 0)
             state.spared += spared
-            on_deleted(state)
-
-    def run_or_stop(chunk: pl.DataFrame) -> None:
-        try:
-            run(chunk)
-        except BaseException:
-            stop.set()  # here, since the next chunk may begin before the caller knows
-            raise
-
-    parts = [doomed.select("path", "size", counted=pl.lit(value=True))]
-    if uncounted is not None:
-        parts.append(uncounted.select("path", "size", counted=pl.lit(value=False)))
-    chunks = list(pl.concat(parts).iter_slices(_KEYS))
-    with ThreadPoolExecutor(max_workers=max(1, min(options.delete_workers, len(chunks)))) as pool:
-        try:
-            for future in [pool.submit(run_or_stop, chunk) for chunk in chunks if chunk.height]:
-                future.result()
-        except BaseException:
-            stop.set()  # the pool waits for what is under way, and begins nothing more
-            raise
-    return state
+            self.on_deleted(state)
 
 
 def _pause(attempt: int) -> float:

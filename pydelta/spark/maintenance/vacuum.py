@@ -13,7 +13,7 @@ import polars as pl
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
 from pydelta.commands.vacuum.result import VacuumMode, VacuumProgress, VacuumResult
@@ -113,16 +113,15 @@ def run_vacuum(
         inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
     with live_counts() if progress is None else nullcontext(progress) as tell:
-        result = vacuum(
-            log,
+        request = VacuumRequest(
             retention_hours=retention_hours,
             dry_run=dry_run,
             mode=mode,
             inventory=listed,
             where=where,
             enforce_retention=settings_of(spark).retention_check,
-            progress=tell,
         )
+        result = vacuum(log, request, progress=tell)
     for text in result.warnings:
         _LOG.warning(text, extra={"table": log.uri})
     for line in [*(partition_lines(result) if dry_run else []), *summary_lines(result)]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import inventory_from_delta
 from pydelta.inventory import buckets_with_deliveries, find_deliveries, load_deliveries, write_delivery
 from pydelta.inventory.delivery import Delivery
@@ -26,7 +26,7 @@ def test_a_table_on_disk_is_vacuumed_by_a_list_of_the_disk(tmp_path):
     write_delivery(str(tmp_path), lists)
     log = DeltaLog(open_store(str(tmp_path / "report")), settings=Settings())
     load_deliveries(log, store, find_deliveries(store, "file"))
-    done = vacuum(yards[0].log, inventory=inventory_from_delta(log))
+    done = vacuum(yards[0].log, VacuumRequest(inventory=inventory_from_delta(log)))
     assert list(done.files["path"]) == ["p=1/stray of a table %41"]
     assert yards[0].files() == {"p=1/live é %41"}
     assert yards[1].files() == {"p=1/live é %41", "p=1/stray of other %41"}

@@ -8,7 +8,7 @@ import os
 import polars as pl
 import pytest
 
-from pydelta.commands.vacuum.command import VacuumOptions, vacuum
+from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, vacuum
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.errors import (
     BindError,
@@ -47,8 +47,8 @@ def memory_yard(*columns, **properties):
     return Yard(MemoryStore(f"memory://vacuum{next(_NAMES)}/t"), partition_columns=columns, properties=properties)
 
 
-def run(yard, **arguments):
-    return vacuum(yard.log, now_ms=yard.now_ms, **arguments)
+def run(yard, *, progress=None, options=None, **request):
+    return vacuum(yard.log, VacuumRequest(**request), now_ms=yard.now_ms, progress=progress, options=options)
 
 
 def grown(yard):
@@ -116,7 +116,7 @@ def test_a_retention_below_the_tables_own_is_refused_unless_the_check_is_off():
         run(yard, retention_hours=float("nan"))
     run(yard, retention_hours=168)
     off = DeltaLog(yard.store, settings=Settings(retention_check=False))
-    assert vacuum(off, retention_hours=0, dry_run=True).retention_ms == 0
+    assert vacuum(off, VacuumRequest(retention_hours=0, dry_run=True)).retention_ms == 0
     assert run(yard, retention_hours=0, enforce_retention=False).deleted == 0
     start = yard.log.history(2)[1].commit_info
     assert start.get("operationParameters")["retentionCheckEnabled"] == "false"

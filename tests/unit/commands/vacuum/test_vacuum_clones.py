@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pydelta.commands.clone import clone_table
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import StorageReadOnlyError
 from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
@@ -37,7 +37,7 @@ def test_a_clone_never_touches_its_source(mode):
     actions = [add.remove(deletion_timestamp=source.now_ms - 900 * HOUR_MS) for add in txn_files.adds(txn_files.core)]
     txn.commit(actions, Operation(name="DELETE"))
     later = source.now_ms + 1000 * HOUR_MS
-    result = vacuum(clone, now_ms=later, mode=mode)
+    result = vacuum(clone, VacuumRequest(mode=mode), now_ms=later)
     assert result.deleted == 0
     assert source.files() == before
     assert result.warnings == ()
@@ -55,12 +55,12 @@ def test_the_sources_run_names_the_clones_that_are_still_there_and_leaves_them_t
     source, clone = source_and_clone()
     removed = source.log.update().files
     source.commit(*(source.remove(add, age=500) for add in removed.adds(removed.core)[:1]), age=500)
-    result = vacuum(source.log, now_ms=source.now_ms, dry_run=True)
+    result = vacuum(source.log, VacuumRequest(dry_run=True), now_ms=source.now_ms)
     assert result.files.is_empty()
     assert result.warnings == (f"Shallow clones read files of this table, so these files are kept: {clone.uri}.",)
     clone.store.delete_many([info.path for info in clone.store.list_all()])
     DeltaLog.clear_cache()
-    alone = vacuum(source.log, now_ms=source.now_ms, dry_run=True)
+    alone = vacuum(source.log, VacuumRequest(dry_run=True), now_ms=source.now_ms)
     assert (alone.files.height, alone.warnings) == (1, ())
 
 

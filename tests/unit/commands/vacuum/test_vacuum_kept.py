@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pydelta.commands.clone import clone_table
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits, find_needed
 from pydelta.errors import UnsafeOperationError
 from pydelta.log import DeltaLog
@@ -38,8 +38,8 @@ def with_vectors(yard):
     return yard
 
 
-def run(yard, **arguments):
-    return vacuum(yard.log, now_ms=yard.now_ms, **arguments)
+def run(yard, **request):
+    return vacuum(yard.log, VacuumRequest(**request), now_ms=yard.now_ms)
 
 
 def loosened(yard, version):
@@ -219,7 +219,7 @@ def test_a_machine_that_is_ahead_of_the_store_deletes_by_the_stores_clock(mode):
     yard.put("under way", age=1)
     yard.put("garbage", age=900)
     log = DeltaLog(Behind(yard.store, 500))
-    result = vacuum(log, mode=mode)
+    result = vacuum(log, VacuumRequest(mode=mode))
     assert yard.files() >= {"live", "lately", "under way"}
     assert any("clock" in text for text in result.warnings)
     assert set(result.files["path"]) == ({"garbage"} if mode == "full" else set())
@@ -230,5 +230,5 @@ def test_a_machine_that_agrees_with_the_store_says_nothing_of_clocks():
     yard.commit(yard.add("live", age=900), age=900)
     assert vacuum(yard.log).warnings == ()
     before = yard.files()
-    assert vacuum(yard.log, dry_run=True).warnings == ()
+    assert vacuum(yard.log, VacuumRequest(dry_run=True)).warnings == ()
     assert yard.files() == before

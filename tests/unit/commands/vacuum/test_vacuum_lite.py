@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from pydelta.commands.vacuum.command import vacuum
+from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.lite import LAST_VACUUM, LiteRange, plan_lite, read_clean_version
 from pydelta.commands.vacuum.needed import CommitTimeline
 from pydelta.errors import CannotVacuumLiteError
@@ -28,8 +28,8 @@ def new_yard(*columns):
     return Yard(MemoryStore(f"memory://lite{next(_NAMES)}/t"), partition_columns=columns)
 
 
-def run(yard, mode="lite", **arguments):
-    return vacuum(yard.log, now_ms=yard.now_ms, mode=mode, **arguments)
+def run(yard, mode="lite", **request):
+    return vacuum(yard.log, VacuumRequest(mode=mode, **request), now_ms=yard.now_ms)
 
 
 def clean(yard):
@@ -51,7 +51,7 @@ def test_what_the_log_says_was_removed_goes_without_a_listing():
     yard = grown()
     store = CountingStore(yard.store)
     planned = run(yard, dry_run=True)
-    result = vacuum(DeltaLog(store), now_ms=yard.now_ms, mode="lite")
+    result = vacuum(DeltaLog(store), VacuumRequest(mode="lite"), now_ms=yard.now_ms)
     assert set(planned.files["path"]) == set(result.files["path"]) == {"one"}
     assert yard.files() - {"_pydelta/manifests.json"} == {"two", "three", "aborted"}
     assert (result.deleted, result.bytes, result.list_requests) == (1, 10, 0)
@@ -67,7 +67,7 @@ def test_a_later_run_begins_where_the_last_one_ended():
     run(yard)
     yard.now_ms += 3_600_000 * 200
     store = CountingStore(yard.store)
-    result = vacuum(DeltaLog(store), now_ms=yard.now_ms, mode="lite")
+    result = vacuum(DeltaLog(store), VacuumRequest(mode="lite"), now_ms=yard.now_ms)
     assert set(result.files["path"]) == {"two"}
     first = [path for path in store.paths("read") if path in (commit(0), commit(1))]
     assert len(first) == len(set(first)), "once to load the table, and not again"
