@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from pydelta.commands.write.plan import new_metadata, stored_schema
+from pydelta.commands.write.plan import TableDefinition, new_metadata, stored_schema
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -126,7 +126,8 @@ def convert_to_delta(
         partitions = partition_schema or StructType(())
         values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
         schema = stored_schema(merged_schema(footers.schema(log), partitions))
-        metadata = new_metadata(schema, partition_columns=partitions.names, settings=_unmapped(settings or Settings()))
+        definition = TableDefinition(schema=schema, partition_columns=partitions.names)
+        metadata = new_metadata(definition, settings=_unmapped(settings or Settings()))
         statistics: dict[str, str | None] = {}
         if collect_statistics:
             data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
-from pydelta.commands.write.plan import check_columns, new_metadata
+from pydelta.commands.write.plan import TableDefinition, check_columns, new_metadata
 from pydelta.errors import SchemaError, TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
-from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings, check_property_names, refuse_kept_properties
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
@@ -65,27 +64,6 @@ class CreatePlan:
     operation: str
     parameters: Mapping[str, Any]
     clustering: DomainMetadata | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDefinition:
-    """What a new table is to be.
-
-    Args:
-        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
-        partition_columns: Names ignoring case, in order.
-        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
-        properties: Table properties, over the session's defaults.
-        description: Comment on the table.
-        name: Name for the definition.
-    """
-
-    schema: StructType
-    partition_columns: Sequence[str] = ()
-    cluster_by: Sequence[str] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    description: str | None = None
-    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +116,7 @@ def plan_create(
     check_columns(definition.schema)
     check_property_names(definition.properties)
     refuse_kept_properties(definition.properties)
-    metadata = new_metadata(
-        definition.schema,
-        partition_columns=definition.partition_columns,
-        properties=definition.properties,
-        settings=settings,
-        description=definition.description,
-        name=definition.name,
-        replaced=snapshot.metadata if exists else None,
-    )
+    metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
     clustering = plan_clustering(metadata, definition.cluster_by)
     if clustering is None and exists and clustering_paths(snapshot):
         clustering = clustering_domain(definition.schema, ())

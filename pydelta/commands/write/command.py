@@ -123,7 +123,6 @@ def write_table(
     engine: Engine,
     settings: Settings,
     *,
-    managed: bool = False,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> WriteResult:
     """Write rows to a table, and create it where there is none.
@@ -134,7 +133,6 @@ def write_table(
         options: Mode, partitioning and the rest.
         engine: Needed for ``replaceWhere`` and to clean up.
         settings: The session's settings.
-        managed: Whether the table's files belong to the catalog.
         begin: Starts a transaction. Another one begins when a writer that won has given out the identity values that
             this one meant to: the rows are then written once more, with others.
 
@@ -157,7 +155,7 @@ def write_table(
         for attempt in range(1, settings.commit_max_attempts + 1):
             txn = begin(log)
             try:
-                return _write_once(txn, source, options, engine, settings, started, managed=managed)
+                return _write_once(txn, source, options, engine, settings, started)
             except MetadataChangedException:
                 if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
                     raise  # else: the same rows again, with fresh identity values
@@ -171,13 +169,11 @@ def _write_once(
     engine: Engine,
     settings: Settings,
     started: float,
-    *,
-    managed: bool,
 ) -> WriteResult:
     app_id, version = options.txn_app_id, options.txn_version
     if app_id is not None and version is not None and not txn.commit_once(app_id, version):
         return WriteResult(version=None)
-    plan = plan_write(txn.snapshot, source.schema, options, settings, managed=managed)
+    plan = plan_write(txn.snapshot, source.schema, options, settings)
     if plan.kind is WriteKind.SKIP:
         return WriteResult(version=None)
     return _Write(txn, source, options, engine, settings, plan, started).run()
@@ -213,12 +209,7 @@ class _Write:
         exists = snapshot.version >= 0
         redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
         clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
-        condition = None
-        if plan.kind is WriteKind.REPLACE_WHERE:
-            assert self.options.replace_where is not None
-            given = StatementCondition.as_given(self.options.replace_where)
-            condition = self.engine.bind_condition(snapshot, given)
-            self._refuse_data_columns(condition)
+        condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
         gone = Replaced()
@@ -230,16 +221,7 @@ class _Write:
                 return WriteResult(version=None)  # no row of the data, so none of the table is matched
         staged = list(gone.kept.files)
         try:
-            target = WriteTarget(
-                table_uri=snapshot.table_uri,
-                plan=plan,
-                predicate=self.options.replace_where if self.options.replace_where_check else None,
-                options=self.options,
-                settings=self.settings,
-                record_inserts=bool(gone.kept.changes),
-                condition=condition,
-            )
-            written = self.source.write(target)
+            written = self._write_rows(condition, record_inserts=bool(gone.kept.changes))
             staged += written.files
             if exists and plan.kind is WriteKind.OVERWRITE:
                 gone = Replaced(files=snapshot.files.adds(self.txn.read_files()))
@@ -276,6 +258,27 @@ class _Write:
             num_removed_files=len(gone.files) + gone.hidden.num_removed_files,
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
+        )
+
+    def _condition(self) -> BoundCondition:
+        """Bind the condition of ``replaceWhere``."""
+        assert self.options.replace_where is not None
+        given = StatementCondition.as_given(self.options.replace_where)
+        condition = self.engine.bind_condition(self.txn.snapshot, given)
+        self._refuse_data_columns(condition)
+        return condition
+
+    def _write_rows(self, condition: BoundCondition | None, *, record_inserts: bool) -> RewriteOutput:
+        return self.source.write(
+            WriteTarget(
+                table_uri=self.txn.snapshot.table_uri,
+                plan=self.plan,
+                predicate=self.options.replace_where if self.options.replace_where_check else None,
+                options=self.options,
+                settings=self.settings,
+                record_inserts=record_inserts,
+                condition=condition,
+            )
         )
 
     def _replace_matches(self) -> Replaced:

@@ -164,6 +164,7 @@ class WriteOptions:
         properties: ``delta.*`` and other table properties for a table that this write creates.
         storage: Storage settings given with this write; they may hold secrets.
         description: Comment on a table that this write creates.
+        managed: Whether the files of a table that this write creates belong to the catalog; for the history.
     """
 
     mode: WriteMode
@@ -189,6 +190,7 @@ class WriteOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     description: str | None = None
+    managed: bool = False
 
     @classmethod
     def parse(

@@ -18,7 +18,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydelta.commands.alter.dependants import refuse_type_change
@@ -54,6 +54,7 @@ from pydelta.protocol.schema_edits import TYPE_CHANGES, map_fields
 from pydelta.settings import Settings, TableProperties
 
 __all__ = [
+    "TableDefinition",
     "WriteKind",
     "WritePlan",
     "check_columns",
@@ -65,6 +66,27 @@ __all__ = [
 
 _PARTITIONABLE_NOT: Final = ("binary", "void", "variant")
 _SESSION_METADATA: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What a new table is to be.
+
+    Args:
+        schema: The columns; generation expressions, defaults and NOT NULL as the fields carry them.
+        partition_columns: Names ignoring case, in order.
+        cluster_by: Columns (dotted for nested fields) that OPTIMIZE orders rows by, in place of partitions.
+        properties: Table properties, over the session's defaults.
+        description: Comment on the table.
+        name: Name for the definition.
+    """
+
+    schema: StructType
+    partition_columns: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+    name: str | None = None
 
 
 class WriteKind(enum.Enum):
@@ -106,9 +128,7 @@ class WritePlan:
         return TableProperties.parse(self.configuration)
 
 
-def plan_write(
-    snapshot: Snapshot, data: StructType, options: WriteOptions, settings: Settings, *, managed: bool = False
-) -> WritePlan:
+def plan_write(snapshot: Snapshot, data: StructType, options: WriteOptions, settings: Settings) -> WritePlan:
     """Decide what a write does. Pure, but for the id and time of a new table.
 
     Args:
@@ -116,7 +136,6 @@ def plan_write(
         data: Schema of the rows to write.
         options: What the caller asked for.
         settings: The session's settings, for the properties of a new table.
-        managed: Whether the table's files belong to the catalog; for the history of a create.
 
     Raises:
         TableAlreadyExistsError: A table is there and the mode refuses that.
@@ -138,15 +157,15 @@ def plan_write(
             f"There is no Delta table at {snapshot.table_uri} to replace.", hint="Use create, or createOrReplace."
         )
     if exists and options.mode is WriteMode.IGNORE:
-        return _plan(WriteKind.SKIP, snapshot, None, options, managed)
+        return _plan(WriteKind.SKIP, snapshot, None, options)
     data = stored_schema(data)
     if not exists:
         if options.replace_using is not None:
             key_columns(options.replace_using, data, data)
-        return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options, managed)
+        return _plan(WriteKind.APPEND, snapshot, _definition(None, data, options, settings), options)
     if options.mode.replaces_table or (options.mode is WriteMode.OVERWRITE and options.overwrite_schema):
         definition = _definition(snapshot, data, options, settings)
-        return _plan(WriteKind.OVERWRITE, snapshot, definition, options, managed)
+        return _plan(WriteKind.OVERWRITE, snapshot, definition, options)
     refuse_explicit(snapshot.schema, data)
     _check_partitioning(snapshot, options)
     kind = WriteKind.APPEND
@@ -158,15 +177,13 @@ def plan_write(
             kind = WriteKind.REPLACE_MATCHES
         elif options.dynamic and snapshot.partition_columns:
             kind = WriteKind.DYNAMIC
-    return _plan(kind, snapshot, _evolved(snapshot, data, options), options, managed)
+    return _plan(kind, snapshot, _evolved(snapshot, data, options), options)
 
 
-def _plan(
-    kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, options: WriteOptions, managed: bool
-) -> WritePlan:
+def _plan(kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, options: WriteOptions) -> WritePlan:
     final = metadata or snapshot.metadata
     assert final is not None
-    operation, parameters = _describe(snapshot, final, options, managed)
+    operation, parameters = _describe(snapshot, final, options)
     return WritePlan(
         kind=kind,
         schema=parse_schema(final.schema_string),
@@ -178,7 +195,7 @@ def _plan(
     )
 
 
-def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions, managed: bool) -> tuple[str, dict[str, Any]]:
+def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tuple[str, dict[str, Any]]:
     """Operation name and parameters, as Delta users read them in the history."""
     names = {
         WriteMode.CREATE: "CREATE TABLE AS SELECT",
@@ -187,7 +204,7 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions, manage
     }
     if options.mode in names:
         return names[options.mode], {
-            "isManaged": managed,
+            "isManaged": options.managed,
             "description": final.description or "",
             "partitionBy": list(final.partition_columns),
             "properties": dict(final.configuration),
@@ -236,34 +253,21 @@ def check_columns(schema: StructType) -> None:
     Raises:
         UnsupportedFeatureError: A type that it cannot, with the column's name.
     """
-    for field in schema.fields:
+    for item in schema.fields:
         try:
-            to_arrow_type(field.data_type)
+            to_arrow_type(item.data_type)
         except UnsupportedFeatureError as error:
             raise UnsupportedFeatureError(
-                f"Column {field.name!r} is {field.data_type}: {error.message}", features=error.features, hint=error.hint
+                f"Column {item.name!r} is {item.data_type}: {error.message}", features=error.features, hint=error.hint
             ) from error
 
 
-def new_metadata(
-    schema: StructType,
-    *,
-    partition_columns: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    settings: Settings,
-    description: str | None = None,
-    name: str | None = None,
-    replaced: Metadata | None = None,
-) -> Metadata:
+def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: Metadata | None = None) -> Metadata:
     """The definition of a new table, or one that takes the place of ``replaced`` and keeps its id.
 
     Args:
-        schema: Its columns.
-        partition_columns: Names ignoring case; the schema's spelling is kept.
-        properties: Table properties; they go before the session's defaults.
-        settings: For those defaults.
-        description: Comment on the table.
-        name: Name in the definition.
+        definition: What it is to be, except for clustering. The schema's spelling of the partition columns is kept.
+        settings: For default properties.
         replaced: The definition that was there.
 
     Raises:
@@ -271,11 +275,12 @@ def new_metadata(
             column that is not there or is of a type that cannot be one.
         InvalidArgumentError: A column mapping mode that there is not.
     """
-    configuration = {**settings.default_properties, **(properties or {})}
+    schema = definition.schema
+    configuration = {**settings.default_properties, **definition.properties}
     validate_names(schema, column_mapping=mode_of(configuration) != "none")
     if TableProperties.parse(configuration).enable_change_data_feed:
         refuse_reserved_names(schema.fields)
-    partitions = tuple(_partition_field(schema, column).name for column in partition_columns)
+    partitions = tuple(_partition_field(schema, column).name for column in definition.partition_columns)
     if len({column.lower() for column in partitions}) < len(partitions):
         raise SchemaError(f"A partition column is named twice: {', '.join(partitions)}.", hint="Name each once.")
     if schema.fields and len(partitions) == len(schema.fields):
@@ -284,8 +289,8 @@ def new_metadata(
         )
     made = Metadata(
         id=replaced.id if replaced else str(uuid.uuid4()),
-        name=name,
-        description=description,
+        name=definition.name,
+        description=definition.description,
         schema_string=schema.to_json(),
         partition_columns=partitions,
         configuration=configuration,
@@ -318,23 +323,18 @@ def _definition(snapshot: Snapshot | None, data: StructType, options: WriteOptio
     old = snapshot.metadata if snapshot else None
     if old is not None and not options.mode.replaces_table:  # overwriteSchema keeps properties, name and comment
         partitions = options.partition_by if options.partition_by is not None else _kept_partitions(old, data)
-        made = new_metadata(
-            data,
-            partition_columns=partitions,
-            properties={**(options.properties or {}), MODE: mode_of(old.configuration)},
-            settings=Settings(),
-            replaced=old,
-        )
+        properties = {**options.properties, MODE: mode_of(old.configuration)}
+        same = TableDefinition(schema=data, partition_columns=partitions, properties=properties)
+        made = new_metadata(same, settings=Settings(), replaced=old)
         kept = old.replace(schema_string=made.schema_string, partition_columns=made.partition_columns)
         return mapped_metadata(kept, old, fresh=True)
-    return new_metadata(
-        data,
+    definition = TableDefinition(
+        schema=data,
         partition_columns=options.partition_by or (),
         properties=options.properties,
-        settings=settings,
         description=options.description,
-        replaced=old,
     )
+    return new_metadata(definition, settings=settings, replaced=old)
 
 
 def _kept_partitions(old: Metadata, data: StructType) -> tuple[str, ...]:
@@ -384,12 +384,12 @@ def evolved_metadata(snapshot: Snapshot, data: StructType) -> Metadata:
     check_columns(merged)
     if snapshot.properties.enable_change_data_feed:
         refuse_reserved_names(merged.fields)
-    for field in schema.fields:
-        after = merged.field(field.name)
-        if after is not None and json.dumps(after.to_dict()).count(TYPE_CHANGES) > json.dumps(field.to_dict()).count(
+    for item in schema.fields:
+        after = merged.field(item.name)
+        if after is not None and json.dumps(after.to_dict()).count(TYPE_CHANGES) > json.dumps(item.to_dict()).count(
             TYPE_CHANGES
         ):
-            refuse_type_change(snapshot, (field.name,))
+            refuse_type_change(snapshot, (item.name,))
     made = old.replace(schema_string=merged.to_json())
     return mapped_metadata(made, old) if mapped else made
 

@@ -105,7 +105,7 @@ def write_path(
     parsed = request.parsed(settings)
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
     source = DataFrameSource(spark, df, request.shape)
-    result = write_table(log, source, parsed, SparkEngine(spark), settings, managed=managed)
+    result = write_table(log, source, replace(parsed, managed=managed), SparkEngine(spark), settings)
     if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
         forget_version(spark, settings)
     return result

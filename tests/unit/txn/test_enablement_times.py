@@ -14,11 +14,11 @@ from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import drop_feature
 from pydelta.commands.alter.requests import SetProperties, UnsetProperties
 from pydelta.commands.clone import clone_table
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.restore import restore
 from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
-from pydelta.commands.write.plan import new_metadata
+from pydelta.commands.write.plan import TableDefinition, new_metadata
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
@@ -192,7 +192,7 @@ def test_nobody_sets_or_unsets_them_by_hand(name):
 def test_a_definition_with_times_of_another_log_loses_them():
     log = new_log()
     txn = start_transaction(log)
-    made = new_metadata(SCHEMA, settings=Settings())
+    made = new_metadata(TableDefinition(schema=SCHEMA), settings=Settings())
     txn.update_metadata(made.replace(configuration={**ON, VERSION: "7", TIME: "1"}))
     txn.commit([], Operation(name="CREATE TABLE"))
     assert is_on(log)
