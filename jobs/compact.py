@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from pydelta.commands.optimize.command import optimize
+from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
@@ -134,9 +134,11 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
         log,
         engine,
         settings_of(spark),
-        condition=" AND ".join(conditions) or None,
-        max_files_per_partition=options.max_files_per_partition,
-        modified_before_ms=age.modified_before_ms,
+        OptimizeRequest(
+            condition=" AND ".join(conditions) or None,
+            max_files_per_partition=options.max_files_per_partition,
+            modified_before_ms=age.modified_before_ms,
+        ),
     )
     return CompactResult(
         table=options.table,

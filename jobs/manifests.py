@@ -123,7 +123,7 @@ def _purge(spark: SparkSession, log: DeltaLog) -> int:
 
 def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     """Compact the partitions of more files than ``most``; how many files went."""
-    from pydelta.commands.optimize.command import optimize
+    from pydelta.commands.optimize.command import OptimizeRequest, optimize
     from pydelta.spark.engine import SparkEngine
     from pydelta.spark.logs import settings_of
 
@@ -131,7 +131,9 @@ def _compact(spark: SparkSession, log: DeltaLog, most: int) -> int:
     crowded = _crowded(snapshot, most)
     if not crowded:
         return 0
-    result = optimize(log, SparkEngine(spark), settings_of(spark), condition=_condition(snapshot, crowded))
+    result = optimize(
+        log, SparkEngine(spark), settings_of(spark), OptimizeRequest(condition=_condition(snapshot, crowded))
+    )
     return len(result.removed)
 
 

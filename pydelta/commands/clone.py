@@ -41,7 +41,16 @@ from pydelta.storage import Store, open_store
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
 
-__all__ = ["CloneResult", "Copier", "FileCopy", "ThreadCopier", "absolute_add", "clone_table", "cloned_metadata"]
+__all__ = [
+    "CloneRequest",
+    "CloneResult",
+    "Copier",
+    "FileCopy",
+    "ThreadCopier",
+    "absolute_add",
+    "clone_table",
+    "cloned_metadata",
+]
 
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _THREADS: Final = 16
@@ -137,17 +146,32 @@ def open_and_copy(files: Sequence[FileCopy], *, source: str, target: str, option
         copy_file(item, store=store, into=into, options=options)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneRequest:
+    """What to clone, and how.
+
+    Args:
+        shallow: Name the source's files instead of copying them. VACUUM of the source leaves them alone where the clone
+            could be noted beside it (``_pydelta/clones``), else it breaks the clone.
+        replace: Put the clone in the place of a table that is there.
+        version: The version to clone; the newest for neither this nor a time.
+        timestamp_ms: Epoch milliseconds: the last version that is not newer.
+        properties: Table properties, over the source's.
+    """
+
+    shallow: bool
+    replace: bool = False
+    version: int | None = None
+    timestamp_ms: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
 def clone_table(
     source: DeltaLog,
     target: DeltaLog,
+    request: CloneRequest,
     *,
-    shallow: bool,
-    replace: bool = False,
-    version: int | None = None,
-    timestamp_ms: int | None = None,
-    properties: Mapping[str, str] | None = None,
     copier: Copier | None = None,
-    name: str | None = None,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> CloneResult:
     """Make a table out of a version of another one.
@@ -155,14 +179,8 @@ def clone_table(
     Args:
         source: The table to clone.
         target: Where to; another place than the source's.
-        shallow: Name the source's files instead of copying them. VACUUM of the source leaves them alone where the clone
-            could be noted beside it (``_pydelta/clones``), else it breaks the clone.
-        replace: Put the clone in the place of a table that is there.
-        version: The version to clone; the newest for neither this nor a time.
-        timestamp_ms: Epoch milliseconds: the last version that is not newer.
-        properties: Table properties, over the source's.
+        request: What to clone, and how.
         copier: Copies files for a deep clone; threads of this process by default.
-        name: How the source is called in the history; by its URI by default.
         begin: Starts the transaction on the target.
 
     Raises:
@@ -181,17 +199,15 @@ def clone_table(
             raise InvalidArgumentError("A table cannot be cloned onto itself.", hint="Choose another target.")
         if not source.table_exists():
             raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
-        snapshot = source.snapshot(version=version, timestamp_ms=timestamp_ms)
-        check_property_names(properties or {})
-        refuse_kept_properties(properties or {})
+        snapshot = source.snapshot(version=request.version, timestamp_ms=request.timestamp_ms)
+        check_property_names(request.properties)
+        refuse_kept_properties(request.properties)
     with error_context(table=target.uri):
         txn = begin(target)
-        _refuse_target(txn, target, replace=replace)
-        work = _Clone(
-            txn, source, target, snapshot, properties or {}, copier or ThreadCopier(), name or f"delta.`{source.uri}`"
-        )
-        result = work.run(shallow=shallow)
-        if shallow:
+        _refuse_target(txn, target, replace=request.replace)
+        work = _Clone(txn, source, target, snapshot, request.properties, copier or ThreadCopier())
+        result = work.run(shallow=request.shallow)
+        if request.shallow:
             note_clone(source, target.uri, version=snapshot.version)
         return result
 
@@ -222,7 +238,6 @@ class _Clone:
     snapshot: Snapshot
     properties: Mapping[str, str]
     copier: Copier
-    name: str
 
     def run(self, *, shallow: bool) -> CloneResult:
         wanted = self.snapshot.files.adds(self.snapshot.files.core)
@@ -314,7 +329,7 @@ class _Clone:
             "removedFilesSize": sum(add.size for add in leaving),
             "copiedFilesSize": sum(add.size for add in copied),
         }
-        parameters = {"source": self.name, "sourceVersion": snapshot.version}
+        parameters = {"source": f"delta.`{self.source.uri}`", "sourceVersion": snapshot.version}
         actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
         actions += [*coming, *_domains(snapshot, txn.snapshot)]
         committed = txn.commit(actions, Operation(name="CLONE", parameters=parameters, metrics=metrics))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pydelta.commands.optimize.command import optimize
+from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.errors import InvalidArgumentError
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import optimize_frame
@@ -89,8 +89,6 @@ class DeltaOptimizeBuilder:
                 self._log,
                 SparkEngine(self._spark, alias=self._alias),
                 settings_of(self._spark),
-                condition=self._condition,
-                zorder_by=tuple(zorder_by),
-                full=full,
+                OptimizeRequest(condition=self._condition, zorder_by=tuple(zorder_by), full=full),
             )
             return optimize_frame(self._spark, self._log, result)

@@ -23,7 +23,7 @@ from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.delete import delete as run_delete
 from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.change.update import update as run_update
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.convert import convert_to_delta
 from pydelta.commands.create import CreateMode
 from pydelta.commands.optimize.reorg import PurgeResult
@@ -368,7 +368,7 @@ class DeltaTable:
             UnsafeOperationError: The table to be replaced is append-only.
             StorageError: A file could not be copied; no version was made.
         """
-        return self._clone(target, isShallow, replace, properties)
+        return self._clone(target, CloneRequest(shallow=isShallow, replace=replace, properties=properties or {}))
 
     def cloneAtVersion(
         self,
@@ -383,7 +383,8 @@ class DeltaTable:
         Raises:
             VersionNotFoundError: The log does not reach it.
         """
-        return self._clone(target, isShallow, replace, properties, version=version)
+        request = CloneRequest(shallow=isShallow, replace=replace, version=version, properties=properties or {})
+        return self._clone(target, request)
 
     def cloneAtTimestamp(
         self,
@@ -396,31 +397,14 @@ class DeltaTable:
         """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
-        return self._clone(target, isShallow, replace, properties, timestamp_ms=epoch_ms)
+        request = CloneRequest(shallow=isShallow, replace=replace, timestamp_ms=epoch_ms, properties=properties or {})
+        return self._clone(target, request)
 
-    def _clone(
-        self,
-        target: str,
-        shallow: bool,
-        replace: bool,
-        properties: Mapping[str, str] | None,
-        *,
-        version: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> DeltaTable:
+    def _clone(self, target: str, request: CloneRequest) -> DeltaTable:
         with user_errors():
             name, location = clone_target(self._spark, target)
             log = log_for_path(self._spark, location)
-            clone_table(
-                self._log,
-                log,
-                shallow=shallow,
-                replace=replace,
-                version=version,
-                timestamp_ms=timestamp_ms,
-                properties=properties,
-                copier=SparkCopier(self._spark),
-            )
+            clone_table(self._log, log, request, copier=SparkCopier(self._spark))
             SparkEngine(self._spark).committed(log.update())
             if name is not None:
                 register_table(self._spark, name, log)

@@ -23,8 +23,9 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.commands.change.update import UpdatingEngine
 from pydelta.commands.change.update import update as run_update
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.engine import Engine, RearrangingEngine
+from pydelta.commands.optimize.command import OptimizeRequest
 from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.log import DeltaLog
@@ -244,7 +245,7 @@ def optimize(partition: str | None = None) -> LogOperation:
             log,
             cast(RearrangingEngine, LogEngine()),
             Settings(),
-            condition=condition,
+            OptimizeRequest(condition=condition),
             begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 
@@ -354,8 +355,7 @@ def clone_over(partition: str, values: Sequence[int]) -> LogOperation:
         return clone_table(
             source,
             log,
-            shallow=True,
-            replace=True,
+            CloneRequest(shallow=True, replace=True),
             begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed
 

@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 from pydelta.commands.change.delete import delete
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.engine import BoundCondition, RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, write_table
 from pydelta.errors import CommitStateUnknownError, StorageError
@@ -97,7 +97,7 @@ def write(log, inner):
 def clone(log, inner):
     source = DeltaLog(MemoryStore(f"memory://unknown{next(_NAMES)}/source"))
     create_table(source, [put(source.store, add_file("1", [1]))])
-    return clone_table(source, log, shallow=False, replace=True)
+    return clone_table(source, log, CloneRequest(shallow=False, replace=True))
 
 
 COMMANDS = {

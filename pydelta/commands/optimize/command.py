@@ -41,22 +41,40 @@ from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["OptimizeResult", "compact_after_change", "compact_after_write", "optimize"]
+__all__ = ["OptimizeRequest", "OptimizeResult", "compact_after_change", "compact_after_write", "optimize"]
 
 _logger = logging.getLogger(__name__)
 _GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeRequest:
+    """What to rewrite.
+
+    Args:
+        condition: Over partition columns alone: only their partitions are looked at.
+        zorder_by: Columns (dotted for nested fields) to order rows by, none more important than another.
+        full: Of a clustered table, order all files anew, also those in order already.
+        max_files_per_partition: Compaction takes at most this many files of a partition, the smallest first.
+        modified_before_ms: Look only at files older than this, epoch milliseconds.
+    """
+
+    condition: Any = None
+    zorder_by: Sequence[str] = ()
+    full: bool = False
+    max_files_per_partition: int | None = None
+    modified_before_ms: int | None = None
+
+
+_BY_DEFAULT: Final = OptimizeRequest()
 
 
 def optimize(
     log: DeltaLog,
     engine: RearrangingEngine,
     settings: Settings,
+    request: OptimizeRequest = _BY_DEFAULT,
     *,
-    condition: Any = None,
-    zorder_by: Sequence[str] = (),
-    full: bool = False,
-    max_files_per_partition: int | None = None,
-    modified_before_ms: int | None = None,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> OptimizeResult:
     """Rewrite small files into large ones, or rows into an order that lets queries skip files.
@@ -65,11 +83,7 @@ def optimize(
         log: The table.
         engine: Reads and writes rows.
         settings: The session's, for sizes.
-        condition: Over partition columns alone: only their partitions are looked at.
-        zorder_by: Columns (dotted for nested fields) to order rows by, none more important than another.
-        full: Of a clustered table, order all files anew, also those in order already.
-        max_files_per_partition: Compaction takes at most so many files of a partition, the smallest first.
-        modified_before_ms: Look only at files older than this, epoch milliseconds.
+        request: What to rewrite.
         begin: Begins the transaction.
 
     Returns:
@@ -86,17 +100,18 @@ def optimize(
     """
     with error_context(table=log.uri):
         txn = begin(log)
-        layout = _layout(txn.snapshot, zorder_by, condition=condition, full=full)
+        layout = _layout(txn.snapshot, request.zorder_by, condition=request.condition, full=request.full)
         limits = SizeLimits(
             target_bytes=_target(txn.snapshot, settings),
             min_bytes=settings.optimize_min_file_bytes or _target(txn.snapshot, settings),
             max_deleted_ratio=settings.optimize_max_deleted_ratio,
-            max_files_per_partition=max_files_per_partition,
+            max_files_per_partition=request.max_files_per_partition,
         )
-        run = _Optimize(txn, engine, limits, layout=layout, full=full, clustered=not zorder_by and layout is not None)
-        considered = run.choose(condition)
-        if modified_before_ms is not None:
-            considered = considered.filter(pl.col("modification_time") < modified_before_ms)
+        clustered = not request.zorder_by and layout is not None
+        run = _Optimize(txn, engine, limits, layout=layout, full=request.full, clustered=clustered)
+        considered = run.choose(request.condition)
+        if request.modified_before_ms is not None:
+            considered = considered.filter(pl.col("modification_time") < request.modified_before_ms)
         return run.run(considered)
 
 

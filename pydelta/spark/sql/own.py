@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from pydelta.commands.alter.features import drop_feature
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.convert import convert_to_delta
 from pydelta.commands.fsck import fsck as run_fsck
+from pydelta.commands.optimize.command import OptimizeRequest
 from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import restore as run_restore
@@ -78,9 +79,7 @@ class _Run:
                 log,
                 SparkEngine(self._spark, alias=statement.table[-1]),
                 settings_of(self._spark),
-                condition=statement.where,
-                zorder_by=statement.zorder_by,
-                full=statement.full,
+                OptimizeRequest(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full),
             )
         return optimize_frame(self._spark, log, result)
 
@@ -152,11 +151,13 @@ class _Run:
             result = clone_table(
                 source,
                 log,
-                shallow=statement.shallow,
-                replace=statement.replace,
-                version=at.version,
-                timestamp_ms=self._time(at),
-                properties=statement.properties,
+                CloneRequest(
+                    shallow=statement.shallow,
+                    replace=statement.replace,
+                    version=at.version,
+                    timestamp_ms=self._time(at),
+                    properties=statement.properties,
+                ),
                 copier=SparkCopier(self._spark),
             )
         SparkEngine(self._spark).committed(log.update())

@@ -10,7 +10,7 @@ import pytest
 from refusals import ExpiringStore, RefusingStore
 
 from pydelta.commands.engine import BoundCondition, RewriteOutput
-from pydelta.commands.optimize.command import compact_after_write, optimize
+from pydelta.commands.optimize.command import OptimizeRequest, compact_after_write, optimize
 from pydelta.commands.optimize.result import OPTIMIZE_METRICS
 from pydelta.errors import (
     CommitStateUnknownError,
@@ -81,8 +81,8 @@ def inner():
     return store
 
 
-def run(store, engine=None, settings=None, **others):
-    return optimize(DeltaLog(store), engine or LogEngine(), settings or Settings(), **others)
+def run(store, engine=None, settings=None, **request):
+    return optimize(DeltaLog(store), engine or LogEngine(), settings or Settings(), OptimizeRequest(**request))
 
 
 def test_each_partition_becomes_one_file_and_the_counts_say_so(inner):

@@ -13,7 +13,7 @@ import pytest
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import drop_feature
 from pydelta.commands.alter.requests import SetProperties, UnsetProperties
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.create import CreateMode, create_table
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.restore import restore
@@ -91,7 +91,7 @@ def is_on(log):
 def clone_over(log, properties):
     source = create(new_log(), properties)
     set_properties(source, ON | properties)  # of its own, and none of the target's business
-    clone_table(source, log, shallow=True, replace=True, properties=properties)
+    clone_table(source, log, CloneRequest(shallow=True, replace=True, properties=properties))
 
 
 def rewrite(log, mode, properties, **options):
@@ -159,7 +159,7 @@ def test_times_that_a_command_turns_on_begin_with_it(command):
 def test_a_clone_elsewhere_begins_with_its_first_version(kind):
     source, _ = table(kind)
     target = new_log()
-    clone_table(source, target, shallow=True)
+    clone_table(source, target, CloneRequest(shallow=True))
     assert is_on(target)
     assert told(target) == {}
 

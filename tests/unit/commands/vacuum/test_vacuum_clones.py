@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import StorageReadOnlyError
 from pydelta.log import DeltaLog
@@ -22,7 +22,7 @@ def source_and_clone(place="memory://vacuumclones{}/clone"):
     source = Yard(MemoryStore(f"memory://vacuumclones{number}/t"), partition_columns=("p",))
     source.commit(source.add("p=1/a", age=900), source.add("p=1/b", age=900), age=900)
     clone = DeltaLog(MemoryStore(place.format(number)))
-    clone_table(source.log, clone, shallow=True)
+    clone_table(source.log, clone, CloneRequest(shallow=True))
     return source, clone
 
 
@@ -71,4 +71,4 @@ def test_a_source_that_may_only_be_read_can_be_cloned():
 
     source, _ = source_and_clone()
     clone = DeltaLog(MemoryStore(f"memory://vacuumclones{next(_NAMES)}/clone"))
-    assert clone_table(DeltaLog(ReadOnly(source.store)), clone, shallow=True).version == 0
+    assert clone_table(DeltaLog(ReadOnly(source.store)), clone, CloneRequest(shallow=True)).version == 0

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pydelta.commands.clone import clone_table
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits, find_needed
 from pydelta.errors import UnsafeOperationError
@@ -141,7 +141,7 @@ def test_a_timeline_is_of_the_versions_that_are_asked_about():
 
 def cloned(source):
     clone = DeltaLog(MemoryStore(f"memory://needed{next(_NAMES)}/clone"))
-    clone_table(source, clone, shallow=True)
+    clone_table(source, clone, CloneRequest(shallow=True))
     return clone
 
 
