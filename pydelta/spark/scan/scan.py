@@ -11,6 +11,7 @@ The projection is there only when it does something: column mapping, void column
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import hashlib
 import itertools
@@ -18,7 +19,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FILE_ROW_COLUMN",
     "MATCHED_COLUMN",
-    "NO_BITMAPS",
     "ROW_INDEX_COLUMN",
     "Extra",
     "Reading",
@@ -78,7 +77,6 @@ ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
 MATCHED_COLUMN: Final = "__pydelta_matched"
 """Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
 
-NO_BITMAPS: Final[Mapping[tuple[str, str, str], VectorReader]] = MappingProxyType({})
 _BITMAP_TYPES: Final = ("binary", "long", "long")
 _DROPPED_METADATA: Final = ("delta.", "EXISTS_DEFAULT")
 _PLACE: Final = "__pydelta_place"
@@ -121,7 +119,7 @@ class Reading:
     hidden: tuple[HiddenColumn, ...] = ()
     subset: str = ""
     tracked: tuple[StructField, ...] = ()
-    bitmaps: Mapping[tuple[str, str, str], VectorReader] = NO_BITMAPS
+    bitmaps: Mapping[tuple[str, str, str], VectorReader] = dataclasses.field(default_factory=dict)
     shared: bool = False
     prune: Pruner | None = None
 

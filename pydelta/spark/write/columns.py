@@ -11,12 +11,12 @@ what Spark reports. Protocol: "Column Invariants", "CHECK Constraints", "Generat
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -104,7 +104,7 @@ class Brought:
     carried: Sequence[str] = ()
     copied: str | None = None
     beside: Sequence[str] = ()
-    generated: Mapping[str, Generated] = MappingProxyType({})
+    generated: Mapping[str, Generated] = dataclasses.field(default_factory=dict)
 
 
 def name(column: str) -> Column:
