@@ -16,7 +16,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, cast
 
@@ -112,7 +112,6 @@ def write_delivery(
     options: Mapping[str, str] | None = None,
     how: ListingOptions | None = None,
     now_ms: int | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> DeliveryResult:
     """List a bucket, a directory in it, or a file system, and deliver what is there.
 
@@ -123,7 +122,6 @@ def write_delivery(
         options: Storage options.
         how: See ``ListingOptions``.
         now_ms: The clock, epoch milliseconds.
-        progress: Told how many objects were listed.
 
     Raises:
         InvalidArgumentError: An id or a format that cannot be.
@@ -149,8 +147,7 @@ def write_delivery(
     written: list[DeliveredFile] = []
     objects = size = 0
     try:
-        frames = _counted(list_keys(keys, workers=how.workers), progress)
-        for frame in _chunks(frames, how.rows_per_file):
+        for frame in _chunks(list_keys(keys, workers=how.workers), how.rows_per_file):
             objects += frame.height
             size += int(frame["size"].sum())
             written.append(_write(store, folder, head, place.bucket, frame, how.file_format))
@@ -344,15 +341,6 @@ def _remove_old(store: Store, bucket: str, inventory_id: str, head: str, keep: i
         store.delete_many([f"{old.folder}/{CHECKSUM}"])
         store.delete_many([f"{old.folder}/{MANIFEST}", *files])
     return tuple(item.stamp for item in complete[:-keep])
-
-
-def _counted(frames: Iterator[pl.DataFrame], progress: Callable[[int], None] | None) -> Iterator[pl.DataFrame]:
-    total = 0
-    for frame in frames:
-        total += frame.height
-        if progress is not None:
-            progress(total)
-        yield frame
 
 
 def _chunks(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

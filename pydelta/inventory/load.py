@@ -33,7 +33,7 @@ from pydelta.inventory.places import prefixes_in
 from pydelta.inventory.rows import ROW_SCHEMA, Noncurrent, inventory_rows, raw_frames
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Column, In
-from pydelta.protocol.actions import Action, AddFile, Metadata, SetTransaction, encode_json
+from pydelta.protocol.actions import AddFile, Metadata, SetTransaction, encode_json
 from pydelta.protocol.features import required_protocol
 from pydelta.protocol.partitions import partition_dir
 from pydelta.protocol.paths import encode_log_path
@@ -103,7 +103,6 @@ def load_deliveries(
     *,
     locations: Mapping[str, str] | None = None,
     force: bool = False,
-    scratch: Path | None = None,
     now_ms: int | None = None,
 ) -> LoadResult:
     """Replace the rows of the deliveries' buckets; other buckets' rows stay. The table is made where there is none.
@@ -114,7 +113,6 @@ def load_deliveries(
         deliveries: At most one for an inventory of a bucket; those of one bucket are loaded together.
         locations: Name -> location of the registered tables, for the column ``table``.
         force: Load what is no newer than the table's rows, too.
-        scratch: A folder for one data file at a time; None for a temporary one.
         now_ms: The clock, epoch milliseconds; None for now.
 
     Raises:
@@ -124,9 +122,6 @@ def load_deliveries(
         SchemaMismatchError: The table is another one.
         DeltaConcurrentModificationException: Somebody else loaded the same bucket meanwhile: run it again.
     """
-    by_bucket: dict[str, list[Delivery]] = {}
-    for delivery in deliveries:
-        by_bucket.setdefault(delivery.bucket, []).append(delivery)
     if len({(delivery.bucket, delivery.id) for delivery in deliveries}) < len(deliveries):
         raise InvalidArgumentError(
             "Two of the deliveries are of the same inventory of a bucket.", hint="Load one after the other."
@@ -134,34 +129,67 @@ def load_deliveries(
     clock = _now_ms() if now_ms is None else now_ms
     txn = start_transaction(log)
     _check_table(txn)
-    buckets: list[LoadedBucket] = []
-    actions: list[Action] = []
-    writer = _Writer(log.store)
+    load = _Load(
+        txn=txn, store=store, locations=locations or {}, force=force, clock_ms=clock, writer=_Writer(log.store)
+    )
     try:
-        with tempfile.TemporaryDirectory(dir=scratch, prefix="inventory-") as folder:
-            for bucket, parts in by_bucket.items():
-                manifests = [read_manifest(store, delivery) for delivery in parts]
-                for delivery, manifest in zip(parts, manifests, strict=True):
-                    if is_ahead(manifest.created_ms, clock):
-                        raise ahead_error(f"{store.root}/{delivery.folder}")
-                marks = _marks(bucket, parts, manifests)
-                is_known = all(_is_loaded(txn, mark, version, clock) for mark, version in marks.items())
-                for delivery, manifest in zip(parts, manifests, strict=True):
-                    if is_known and not force:
-                        found = LoadedBucket(
-                            bucket=bucket, delivery=delivery.folder, created_ms=manifest.created_ms, loaded=False
-                        )
-                    else:
-                        found = _load(store, delivery, manifest, locations or {}, writer, Path(folder))
-                    buckets.append(found)
-                if force or not is_known:
-                    actions += [
-                        SetTransaction(app_id=mark, version=version, last_updated=_now_ms())
-                        for mark, version in marks.items()
-                    ]
-        if not actions:
-            return LoadResult(version=None, buckets=tuple(buckets))
-        loaded = list(dict.fromkeys(item.bucket for item in buckets if item.loaded))
+        with tempfile.TemporaryDirectory(prefix="inventory-") as folder:
+            for bucket, parts in _by_bucket(deliveries).items():
+                load.take(bucket, parts, Path(folder))
+        return load.commit()
+    except BaseException:
+        if txn.surely_not_landed:
+            load.writer.discard()
+        raise
+
+
+def _by_bucket(deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
+    found: dict[str, list[Delivery]] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.bucket, []).append(delivery)
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Load:
+    """One load under way."""
+
+    txn: OptimisticTransaction
+    store: Store
+    locations: Mapping[str, str]
+    force: bool
+    clock_ms: int
+    writer: _Writer
+    buckets: list[LoadedBucket] = field(default_factory=list)
+    marks: list[SetTransaction] = field(default_factory=list)
+
+    def take(self, bucket: str, parts: Sequence[Delivery], folder: Path) -> None:
+        """Read the deliveries of a bucket into files of the table, where they are new."""
+        manifests = [read_manifest(self.store, delivery) for delivery in parts]
+        for delivery, manifest in zip(parts, manifests, strict=True):
+            if is_ahead(manifest.created_ms, self.clock_ms):
+                raise ahead_error(f"{self.store.root}/{delivery.folder}")
+        marks = _marks(bucket, parts, manifests)
+        is_known = all(_is_loaded(self.txn, mark, version, self.clock_ms) for mark, version in marks.items())
+        for delivery, manifest in zip(parts, manifests, strict=True):
+            if is_known and not self.force:
+                found = LoadedBucket(
+                    bucket=bucket, delivery=delivery.folder, created_ms=manifest.created_ms, loaded=False
+                )
+            else:
+                found = _load(self.store, delivery, manifest, self.locations, self.writer, folder)
+            self.buckets.append(found)
+        if self.force or not is_known:
+            self.marks += [
+                SetTransaction(app_id=mark, version=version, last_updated=_now_ms()) for mark, version in marks.items()
+            ]
+
+    def commit(self) -> LoadResult:
+        """Put the new files in the place of the buckets' old ones; nothing, where nothing was new."""
+        txn, adds = self.txn, self.writer.adds
+        if not self.marks:
+            return LoadResult(version=None, buckets=tuple(self.buckets))
+        loaded = list(dict.fromkeys(item.bucket for item in self.buckets if item.loaded))
         condition = In(Column((_BUCKET,)), tuple(loaded))
         old = txn.snapshot.files.adds(txn.read_files((condition,))) if txn.table_exists else []
         now = _now_ms()
@@ -169,24 +197,17 @@ def load_deliveries(
             name="WRITE",
             parameters={"mode": "Overwrite", "partitionOverwriteMode": "dynamic", "partitionBy": [_BUCKET]},
             metrics={
-                "numFiles": len(writer.adds),
-                "numOutputRows": sum(item.rows for item in buckets),
-                "numOutputBytes": sum(add.size for add in writer.adds),
+                "numFiles": len(adds),
+                "numOutputRows": sum(item.rows for item in self.buckets),
+                "numOutputBytes": sum(add.size for add in adds),
                 "numRemovedFiles": len(old),
             },
         )
         removed = [add.remove(deletion_timestamp=now) for add in old]
-        committed = txn.commit([*actions, *removed, *writer.adds], operation)
-    except BaseException:
-        if txn.surely_not_landed:
-            writer.discard()
-        raise
-    return LoadResult(
-        version=committed.version,
-        buckets=tuple(buckets),
-        files_added=len(writer.adds),
-        files_removed=len(old),
-    )
+        committed = txn.commit([*self.marks, *removed, *adds], operation)
+        return LoadResult(
+            version=committed.version, buckets=tuple(self.buckets), files_added=len(adds), files_removed=len(old)
+        )
 
 
 def _app_id(bucket: str) -> str:
