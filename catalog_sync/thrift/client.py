@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 from catalog_sync.diff import FoundPartition, FoundTable
 from catalog_sync.errors import MetastoreError, MetastoreUnavailableError, TooLongToWaitError
 from catalog_sync.thrift.address import ENVIRONMENT, MetastoreAddress
+from catalog_sync.thrift.sasl import KerberosRefusal
 from catalog_sync.thrift.transport import transport_to
 from catalog_sync.thrift.unanswered import has_entry, has_partitions
 from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
@@ -369,14 +370,13 @@ class Metastore:
         from thrift.transport.TTransport import TTransportException
 
         last: Exception | None = None
-        refusals = _kerberos_errors() if self.address.kerberos_service is not None else ()
         for host, port in self.address.hosts:
             try:
                 transport = self._transport_to(host, port)
                 transport.open()
-            except refusals as error:
+            except KerberosRefusal as error:
                 raise MetastoreError(
-                    f"Kerberos refused access to the metastore at {host}:{port}: {_kerberos_words(error)}.",
+                    f"Kerberos refused access to the metastore at {host}:{port}: {error}.",
                     hint="Check with klist that there is a ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab), that "
                     f"{self.address.kerberos_service}/{host} is a principal of the realm, and that the clocks agree.",
                 ) from error
@@ -411,38 +411,6 @@ def _is_late(error: Exception, cause: Exception | None) -> bool:
 
 def _named(key: str, value: str) -> str:
     return f"{key}={value if value == HIVE_NULL else hive_escape(value)}"
-
-
-def _kerberos_errors() -> tuple[type[Exception], ...]:
-    """What the packages of Kerberos raise.
-
-    Raises:
-        DeltaEnvironmentError: They are not installed.
-    """
-    try:
-        from kerberos import KrbError
-        from puresasl import SASLError
-    except ImportError as error:
-        raise DeltaEnvironmentError(
-            "Kerberos needs packages that are not installed.",
-            hint="pip install pure-sasl kerberos (the second is compiled: apt-get install gcc libkrb5-dev first).",
-        ) from error
-    return KrbError, SASLError
-
-
-def _kerberos_words(error: Exception) -> str:
-    """The reason among the nested pairs of text and number that the library raises."""
-    words: list[str] = []
-
-    def gather(item: object) -> None:
-        if isinstance(item, tuple | list):
-            for part in item:
-                gather(part)
-        elif isinstance(item, str):
-            words.append(item.strip().rstrip("."))
-
-    gather(error.args)
-    return "; ".join(filter(None, words)) or type(error).__name__
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

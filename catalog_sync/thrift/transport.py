@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from catalog_sync.thrift.sasl import KerberosContext, SaslTransport
+
 __all__ = ["transport_to"]
 
 
@@ -33,7 +35,7 @@ def transport_to(
         ca_file: Certificates to trust, PEM; None for the system's.
         kerberos_service: First part of the metastore's principal; None without Kerberos.
     """
-    from thrift.transport.TTransport import TBufferedTransport, TSaslClientTransport
+    from thrift.transport.TTransport import TBufferedTransport
 
     plain, secure = _sockets()
     if tls:
@@ -44,7 +46,7 @@ def transport_to(
     link.budget = budget
     if kerberos_service is None:
         return TBufferedTransport(link)
-    return TSaslClientTransport(link, host, kerberos_service, mechanism="GSSAPI")
+    return SaslTransport(link, KerberosContext(kerberos_service, host))
 
 
 @functools.cache

@@ -44,7 +44,7 @@ _SKEW_FAILED_SECONDS: Final = 60.0
 _EXTRAS: Final = (
     ("hdfs", ("hdfs_native",), "tables on hdfs://", "pip install '.[hdfs]'"),
     ("sync", ("pymetastore",), "catalog_sync", "pip install '.[sync]'"),
-    ("kerberos", ("puresasl", "kerberos"), "a metastore with Kerberos", "pip install '.[kerberos]'"),
+    ("kerberos", ("gssapi",), "a metastore with Kerberos", "pip install '.[kerberos]'"),
 )
 
 State = Literal["ok", "note", "failed", "skipped"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hdfs_cluster import HdfsCluster
 from java_servers import NotToBeHad
+from missing import missing
 
 from pydelta.storage import open_store
 
@@ -28,7 +29,7 @@ def hdfs(tmp_path_factory):
     try:
         cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
     except NotToBeHad as error:
-        pytest.skip(f"HDFS IS NOT TESTED HERE: {error}")
+        missing(f"HDFS IS NOT TESTED HERE: {error}")
     yield cluster
     cluster.stop()
 

@@ -14,7 +14,7 @@ REALM = "LAKE.TEST"
 _PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/sbin"))
 
 
-def missing() -> list[str]:
+def lacking() -> list[str]:
     """What is not installed of what a test with Kerberos needs, by the names of its packages."""
     programs = {
         "krb5kdc": "krb5-kdc",
@@ -23,8 +23,7 @@ def missing() -> list[str]:
         "kinit": "krb5-user",
     }
     gone = [package for program, package in programs.items() if shutil.which(program, path=_PLACES) is None]
-    modules = {"puresasl": "pure-sasl", "kerberos": "kerberos"}
-    gone += [package for module, package in modules.items() if importlib.util.find_spec(module) is None]
+    gone += ["gssapi"] if importlib.util.find_spec("gssapi") is None else []
     return list(dict.fromkeys(gone))
 
 

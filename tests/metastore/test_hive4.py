@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hive4 import Hive4
 from java_servers import NotToBeHad
+from missing import missing
 
 from catalog_sync.diff import TableAction
 from catalog_sync.inspect import verify_sync
@@ -23,7 +24,7 @@ def client(tmp_path_factory):
     try:
         server = Hive4(tmp_path_factory.mktemp("hive4"))
     except NotToBeHad as error:
-        pytest.skip(f"HIVE METASTORE 4 IS NOT TESTED HERE: {error}")
+        missing(f"HIVE METASTORE 4 IS NOT TESTED HERE: {error}")
     with Metastore(MetastoreAddress.parse(server.uri)) as metastore:
         metastore.create_database("lake", f"file://{server.warehouse}/lake.db")
         yield metastore
