@@ -25,6 +25,7 @@ from pydelta.log.deltas import build_delta
 from pydelta.log.history import (
     CommitRecord,
     CommitTimes,
+    TimeQuery,
     find_version,
     monotonised_times_ms,
     read_commit_info,
@@ -33,7 +34,7 @@ from pydelta.log.history import (
 from pydelta.log.load import LogReader
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
 from pydelta.log.segment import CommitFile, Listing, LogSegment
-from pydelta.log.snapshot import Snapshot
+from pydelta.log.snapshot import Snapshot, VersionCommit
 from pydelta.log.sums import change_of
 from pydelta.protocol.actions import Action, CommitInfo
 from pydelta.protocol.paths import LOG_DIR, commit_file, is_absolute_path, resolve_data_path
@@ -221,8 +222,8 @@ class DeltaLog:
         time_ms = info.modification_time_ms
         sums, change = snapshot.sums(), change_of(actions)
         times = (*(snapshot.segment.commit_times_ms if snapshot.segment else ()), (version, time_ms))
+        file_time_ms = max(time_ms, snapshot.file_time_ms + 1) if snapshot.version >= 0 else time_ms
         return Snapshot(
-            table_uri=self.uri,
             version=version,
             state=state,
             files=snapshot.files.apply(delta, spec),
@@ -236,10 +237,8 @@ class DeltaLog:
                 last_commit=info,
                 commit_times_ms=times,
             ),
-            file_time_ms=max(time_ms, snapshot.file_time_ms + 1) if snapshot.version >= 0 else time_ms,
             sums=sums.plus(change) if sums is not None and change is not None else None,
-            change=change,
-            read_commit_info=lambda: own,
+            commit=VersionCommit(file_time_ms=file_time_ms, change=change, read_info=lambda: own),
         )
 
     def apply_commit(
@@ -387,11 +386,11 @@ class DeltaLog:
             return find_version(
                 listing,
                 self._times(),
-                timestamp_ms,
+                TimeQuery(
+                    timestamp_ms=timestamp_ms, can_return_last=can_return_last, can_return_first=can_return_first
+                ),
                 first=first if first is not None else listing.last_version + 1,
                 in_commit_time=self._in_commit_time,
-                can_return_last=can_return_last,
-                can_return_first=can_return_first,
             )
 
     def _in_commit_time(self, info: ObjectInfo) -> int | None:

@@ -61,7 +61,7 @@ class FileTable:
         fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
     """
 
-    __slots__ = ("_base", "_core", "_deltas", "_fallback", "_lock", "_replaced", "_root", "_seed", "spec")
+    __slots__ = ("_base", "_core", "_deltas", "_fallback", "_lock", "_replaced", "_seed", "root", "spec")
 
     def __init__(
         self,
@@ -71,17 +71,15 @@ class FileTable:
         base: Checkpoint | None = None,
         deltas: Sequence[FileDelta] = (),
         fallback: Callable[[LogCorruptedError], FileTable] | None = None,
-        _seed: tuple[pl.DataFrame, int] | None = None,
-        _replaced: FileTable | None = None,
     ) -> None:
-        self._root = root
+        self.root = root
         self.spec = spec
         self._base = base
         self._deltas = tuple(deltas)
         self._fallback = fallback
         self._core: pl.DataFrame | None = None
-        self._seed = _seed
-        self._replaced = _replaced
+        self._seed: tuple[pl.DataFrame, int] | None = None
+        self._replaced: FileTable | None = None
         self._lock = threading.RLock()
 
     @property
@@ -106,15 +104,11 @@ class FileTable:
         seed = (self._core, len(self._deltas)) if self._core is not None else self._seed
         if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
             seed = None
-        return FileTable(
-            root=self._root,
-            spec=spec,
-            base=self._base,
-            deltas=(*self._deltas, delta),
-            fallback=self._fallback,
-            _seed=seed,
-            _replaced=self._replaced,
+        after = FileTable(
+            root=self.root, spec=spec, base=self._base, deltas=(*self._deltas, delta), fallback=self._fallback
         )
+        after._seed, after._replaced = seed, self._replaced
+        return after
 
     @property
     def core(self) -> pl.DataFrame:
@@ -129,7 +123,7 @@ class FileTable:
                     frame, applied = self._seed
                 else:
                     frame, applied = self._base_core(), 0
-                self._core = apply_deltas(frame, self._deltas[applied:], self._root)
+                self._core = apply_deltas(frame, self._deltas[applied:], self.root)
                 self._seed = None
             return self._core
 
@@ -154,7 +148,7 @@ class FileTable:
             base = pl.DataFrame(schema=TOMBSTONE_SCHEMA)
         else:
             base = self._base.tombstones()
-        return live_tombstones(base, self._deltas, self._root)
+        return live_tombstones(base, self._deltas, self.root)
 
     # -- in parts -------------------------------------------------------------------------------------------------
 
@@ -171,7 +165,7 @@ class FileTable:
         if base is None or self._core is not None or self._seed is not None or self._replaced is not None:
             yield from self.core.select(columns).iter_slices(_SLICE_ROWS)
             return
-        mentions = Mentions(self._deltas, self._root)
+        mentions = Mentions(self._deltas, self.root)
         try:
             for frame in base.core_batches(()):
                 yield mentions.without(frame.select(columns))
@@ -186,7 +180,7 @@ class FileTable:
         if self._base is None or self._replaced is not None:
             yield self.tombstones()
             return
-        mentions = Mentions(self._deltas, self._root)
+        mentions = Mentions(self._deltas, self.root)
         for frame in self._base.tombstone_batches():
             yield mentions.without(frame)
         if self._deltas:

@@ -122,30 +122,42 @@ def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: i
     return records
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeQuery:
+    """A time by which a version is asked for.
+
+    Args:
+        timestamp_ms: Epoch milliseconds.
+        can_return_last: Answer the newest version for a time after it, instead of refusing.
+        can_return_first: Answer the oldest version for a time before it, instead of refusing.
+    """
+
+    timestamp_ms: int
+    can_return_last: bool
+    can_return_first: bool
+
+
 def find_version(
     listing: Listing,
     times: CommitTimes,
-    timestamp_ms: int,
+    query: TimeQuery,
     *,
     first: int,
     in_commit_time: Callable[[ObjectInfo], int | None],
-    can_return_last: bool,
-    can_return_first: bool,
 ) -> int:
-    """The last version whose time is not after ``timestamp_ms``.
+    """Find the last version whose time is not after the one asked for.
 
     Args:
         listing: The log directory.
         times: How commits tell the time.
-        timestamp_ms: Epoch milliseconds.
+        query: The time.
         first: Oldest version that may be answered.
         in_commit_time: Reads a commit's own time.
-        can_return_last: Answer the newest version for a time after it, instead of refusing.
-        can_return_first: Answer ``first`` for a time before it, instead of refusing.
 
     Raises:
         VersionNotFoundError: The time is before the first or after the last version; names both ends.
     """
+    timestamp_ms = query.timestamp_ms
     commits = [(version, info) for version, info in sorted(listing.commits.items()) if version >= first]
     if not commits:
         raise VersionNotFoundError("No version in the log can be rebuilt.", hint="Restore _delta_log from a backup.")
@@ -174,14 +186,14 @@ def find_version(
     position = max(low - 1, start if start > 0 else -1)
     earliest_ms, latest_ms = time_of(0), time_of(len(commits) - 1)
     if position < 0:
-        if can_return_first:
+        if query.can_return_first:
             return commits[0][0]
         raise VersionNotFoundError(
             f"The time {show_time(timestamp_ms)} is before the oldest version that can be rebuilt: "
             f"version {commits[0][0]} of {show_time(earliest_ms)}.",
             hint=f"Ask for {show_time(earliest_ms)} or later, or for version {commits[0][0]}.",
         )
-    if position == len(commits) - 1 and timestamp_ms > latest_ms and not can_return_last:
+    if position == len(commits) - 1 and timestamp_ms > latest_ms and not query.can_return_last:
         raise VersionNotFoundError(
             f"The time {show_time(timestamp_ms)} is after the newest version: "
             f"version {commits[-1][0]} of {show_time(latest_ms)}.",

@@ -86,7 +86,7 @@ class LogReader:
         if found is None:
             return None
         segment, replayed = found
-        return Snapshot.of(self.root, segment, replayed, lambda: self.commit_info(segment.last_commit))
+        return Snapshot.of(segment, replayed, lambda: self.commit_info(segment.last_commit))
 
     def commit_info(self, info: ObjectInfo) -> CommitInfo | None:
         """Read the ``commitInfo`` of a commit file."""

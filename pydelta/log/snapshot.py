@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -22,7 +22,25 @@ from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.settings import TableProperties
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "VersionCommit"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCommit:
+    """What is known of the commit that made a version.
+
+    Args:
+        file_time_ms: Monotonised modification time of its file.
+        change: By how much it changed number and bytes of the live files, where that can be told.
+        read_info: Gives its ``commitInfo``.
+    """
+
+    file_time_ms: int = 0
+    change: FileSums | None = None
+    read_info: Callable[[], CommitInfo | None] | None = None
+
+
+_NO_COMMIT: Final = VersionCommit()
 
 
 class Snapshot:
@@ -31,15 +49,12 @@ class Snapshot:
     Version -1 stands for a table that does not exist yet: protocol and metadata are None, and there are no files.
 
     Args:
-        table_uri: URI of the table's root.
         version: The version.
         state: Protocol, metadata, set-transactions, domain metadata.
         files: The live files.
         segment: The files it was read from; None for the empty snapshot and after commits applied in memory.
-        file_time_ms: Monotonised modification time of the version's commit.
         sums: Number and bytes of live files, when exactly known without the columns.
-        change: By how much the version's own commit changed them, where that can be told.
-        read_commit_info: Gives the ``commitInfo`` of the version's commit.
+        commit: The version's own.
     """
 
     __slots__ = (
@@ -50,26 +65,23 @@ class Snapshot:
     def __init__(
         self,
         *,
-        table_uri: str,
         version: int,
         state: State,
         files: FileTable,
         segment: LogSegment | None = None,
-        file_time_ms: int = 0,
         sums: FileSums | None = None,
-        change: FileSums | None = None,
-        read_commit_info: Callable[[], CommitInfo | None] | None = None,
+        commit: VersionCommit = _NO_COMMIT,
     ) -> None:
-        self.table_uri = table_uri
+        self.table_uri = files.root
         self.version = version
         self.files = files
         self.segment = segment
-        self.change = change
+        self.change = commit.change
         self.commit_file = segment.last_commit if segment else None
         self._state = state
-        self._file_time_ms = file_time_ms
+        self._file_time_ms = commit.file_time_ms
         self._sums = sums
-        self._read_commit_info = read_commit_info
+        self._read_commit_info = commit.read_info
         self._commit_info: tuple[CommitInfo | None] | None = None
         self._mode = column_mapping_mode(state.protocol, state.metadata)
         self._schema: StructType | None = None
@@ -80,7 +92,6 @@ class Snapshot:
     def empty(cls, table_uri: str) -> Snapshot:
         """Return the snapshot of a table that does not exist yet."""
         return cls(
-            table_uri=table_uri,
             version=-1,
             state=State(),
             files=FileTable(root=table_uri),
@@ -88,19 +99,16 @@ class Snapshot:
         )
 
     @classmethod
-    def of(
-        cls, table_uri: str, segment: LogSegment, replayed: Replayed, read_commit_info: Callable[[], CommitInfo | None]
-    ) -> Snapshot:
+    def of(cls, segment: LogSegment, replayed: Replayed, read_commit_info: Callable[[], CommitInfo | None]) -> Snapshot:
         """Return the snapshot of a replayed segment."""
         info = replayed.commit_info
+        read_info = (lambda: info) if replayed.commit_info_read else read_commit_info
         return cls(
-            table_uri=table_uri,
             version=segment.version,
             state=replayed.state,
             files=replayed.files,
             segment=segment,
-            file_time_ms=segment.timestamp_ms,
-            read_commit_info=(lambda: info) if replayed.commit_info_read else read_commit_info,
+            commit=VersionCommit(file_time_ms=segment.timestamp_ms, read_info=read_info),
         )
 
     def __repr__(self) -> str:

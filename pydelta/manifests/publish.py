@@ -238,14 +238,7 @@ def _publish(
     stale = list(plan.without_files)
     emptied = set(known.emptied if known else ())
     assert snapshot.metadata is not None
-    types = partition_types(snapshot.files.spec)
-    ahead: set[str] = set()
-    if state is not None and (state.table_id, state.partition_columns, state.partition_types) == (
-        snapshot.metadata.id,
-        snapshot.partition_columns,
-        types,
-    ):
-        ahead = set(state.ahead) - set(plan.manifests)
+    ahead = _still_ahead(state, snapshot) - set(plan.manifests)
     if plan.full and not plan.partial:
         stale += [name for name in directories_with_manifest(store) if name not in plan.manifests and name not in stale]
     elif not options.keep_emptied:
@@ -274,7 +267,7 @@ def _publish(
         version=(known.version if known else -1) if plan.partial else snapshot.version,
         generation=lease.number,
         partition_columns=snapshot.partition_columns,
-        partition_types=types,
+        partition_types=partition_types(snapshot.files.spec),
         schemes=dict(options.schemes),
         partitions=partitions,
         emptied=tuple(sorted(left_over - (set() if snapshot.partition_columns else {""}))),
@@ -294,6 +287,18 @@ def _publish(
         crowded={name: item.num_files for name, item in plan.manifests.items() if item.num_files > MANY_FILES},
     )
     return result, after
+
+
+def _still_ahead(state: ManifestState | None, snapshot: Snapshot) -> set[str]:
+    """Partitions that were asked for before they had files, of the table as it is partitioned."""
+    assert snapshot.metadata is not None
+    if state is not None and (state.table_id, state.partition_columns, state.partition_types) == (
+        snapshot.metadata.id,
+        snapshot.partition_columns,
+        partition_types(snapshot.files.spec),
+    ):
+        return set(state.ahead)
+    return set()
 
 
 # --- what to write -----------------------------------------------------------------------------------------

@@ -34,12 +34,29 @@ from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_
 from pydelta.txn.settle import Landed, Unknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
-__all__ = ["Published", "Winner", "now_ms", "publish"]
+__all__ = ["Attempts", "Published", "Winner", "now_ms", "publish"]
 
 
 def now_ms() -> int:
     """Read the clock, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How an intention is tried again after a lost race.
+
+    Args:
+        most: Races it may lose.
+        backoff: Pauses between attempts.
+        observer: Told before each put.
+        clock: Epoch milliseconds.
+    """
+
+    most: int
+    backoff: Backoff
+    observer: Observer
+    clock: Callable[[], int] = now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +82,7 @@ def publish(
     intention: Intention,
     base: Base,
     reads: ReadSet,
-    max_attempts: int,
-    backoff: Backoff,
-    observer: Observer,
-    clock: Callable[[], int] = now_ms,
+    attempts: Attempts,
     options: Mapping[str, str] | None = None,
 ) -> Published:
     """Commit an intention on top of ``base`` or of whatever has been committed since.
@@ -78,10 +92,7 @@ def publish(
         intention: What to commit.
         base: The snapshot that was read, as far as the next commit depends on it.
         reads: What the transaction looked at in it.
-        max_attempts: Races it may lose.
-        backoff: Pauses between attempts.
-        observer: Told before each put.
-        clock: Epoch milliseconds.
+        attempts: How often it is tried.
         options: Storage options for deletion vectors that lie outside the table.
 
     Raises:
@@ -92,7 +103,7 @@ def publish(
     """
     race = _Race(intention=intention, reads=reads, store=store, options=options)
     try:
-        published = _publish(race, base, max_attempts=max_attempts, backoff=backoff, observer=observer, clock=clock)
+        published = _publish(race, base, attempts)
     except CommitStateUnknownError:
         raise
     except BaseException as error:
@@ -154,29 +165,27 @@ class _Race:
                 self.store.delete_many([decode_log_path(path) for path in files])
 
 
-def _publish(
-    race: _Race, base: Base, *, max_attempts: int, backoff: Backoff, observer: Observer, clock: Callable[[], int]
-) -> Published:
-    store = race.store
+def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:
+    store, pause = race.store, attempts.backoff.pause
     winners: list[Winner] = []
-    for attempt in range(1, max_attempts + 1):
+    for attempt in range(1, attempts.most + 1):
         intention = race.intention
-        actions = render(intention, base, now_ms=clock())
+        actions = render(intention, base, now_ms=attempts.clock())
         version = base.version + 1
-        observer.at(COMMIT)
-        outcome = put_commit(store, version=version, actions=actions, txn_id=intention.txn_id, pause=backoff.pause)
+        attempts.observer.at(COMMIT)
+        outcome = put_commit(store, version=version, actions=actions, txn_id=intention.txn_id, pause=pause)
         if isinstance(outcome, Landed):
             return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
         if isinstance(outcome, Unknown):
             raise _unknown(outcome, txn_id=intention.txn_id, table=store.root) from outcome.cause
         first = race.follow(outcome.version, outcome.actions)
-        if attempt < max_attempts:
-            backoff.pause(attempt)
+        if attempt < attempts.most:
+            pause(attempt)
             for winner in _winners_from(race, first, size_bytes=outcome.size_bytes):
                 base = base.after(winner.commit, file_time_ms=winner.file.modification_time_ms)
                 winners.append(winner)
     raise ConcurrentWriteException(
-        f"Other writers took the next version on each of {max_attempts} attempts, "
+        f"Other writers took the next version on each of {attempts.most} attempts, "
         f"the last being version {first.version}{f' ({first.operation})' if first.operation else ''}.",
         winning_version=first.version,
         winning_operation=first.operation,

@@ -37,7 +37,7 @@ from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
-from pydelta.txn.commit import Published, now_ms, publish
+from pydelta.txn.commit import Attempts, Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
@@ -320,10 +320,12 @@ class OptimisticTransaction:
                 intention=intention,
                 base=self._base(),
                 reads=self.reads,
-                max_attempts=self.log.settings.commit_max_attempts,
-                backoff=self._backoff,
-                observer=self._observer,
-                clock=self._clock,
+                attempts=Attempts(
+                    most=self.log.settings.commit_max_attempts,
+                    backoff=self._backoff,
+                    observer=self._observer,
+                    clock=self._clock,
+                ),
                 options=self.log.options,
             )
         except CommitStateUnknownError:

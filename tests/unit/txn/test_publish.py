@@ -13,7 +13,7 @@ from pydelta.protocol.paths import commit_file
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Backoff, Isolation, Operation, ReadSet, Staged
-from pydelta.txn.commit import publish
+from pydelta.txn.commit import Attempts, publish
 from pydelta.txn.phases import Silent
 from pydelta.txn.prepare import Base, Intention
 from pydelta.txn.reads import key_frame
@@ -119,10 +119,12 @@ def run(store, intention, *, reads=None, attempts=50, base=0, sleeps=None, obser
         intention=intention,
         base=Base(version=base, timestamp_ms=NOW),
         reads=reads or ReadSet(),
-        max_attempts=attempts,
-        backoff=Backoff(first_ms=10, longest_ms=80, sleep=sleeps.append, pick=lambda: 1.0),
-        observer=observer or Silent(),
-        clock=lambda: NOW,
+        attempts=Attempts(
+            most=attempts,
+            backoff=Backoff(first_ms=10, longest_ms=80, sleep=sleeps.append, pick=lambda: 1.0),
+            observer=observer or Silent(),
+            clock=lambda: NOW,
+        ),
     )
 
 
