@@ -49,13 +49,19 @@ class Lockstep:
             raise TimeoutError("A participant did not reach its next phase: the schedule is stuck.")
 
 
-def run_lockstep(bodies: Mapping[str, Callable[[Lockstep], Any]], schedule: Sequence[str]) -> dict[str, Any]:
+def run_lockstep(
+    bodies: Mapping[str, Callable[[Lockstep], Any]],
+    schedule: Sequence[str],
+    *,
+    on_turn: Callable[[str], None] = lambda name: None,
+) -> dict[str, Any]:
     """Run participants in threads, one at a time.
 
     Args:
         bodies: By name; each is called with its ``Lockstep`` and stops whenever it calls ``at``.
         schedule: Whose turn it is, again and again. Turns of those that are done are skipped; who is not done when
             the schedule ends is finished in the order of ``bodies``.
+        on_turn: Told before each turn whose it is.
 
     Returns:
         What each returned, or the exception it raised.
@@ -66,9 +72,11 @@ def run_lockstep(bodies: Mapping[str, Callable[[Lockstep], Any]], schedule: Sequ
         thread.start()
     for name in schedule:
         if not steps[name].done:
+            on_turn(name)
             steps[name].turn()
-    for step in steps.values():
+    for name, step in steps.items():
         while not step.done:
+            on_turn(name)
             step.turn()
     for thread in threads:
         thread.join(_PATIENCE_S)

@@ -1,9 +1,11 @@
-"""Two operations, every merge of their phases: what comes out is what some serial order gives."""
+"""Two operations, in every order of their phases that can matter: what comes out is what some serial order gives."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,7 @@ from pydelta.testing.operations import (
     update_value,
     upsert_value,
 )
+from pydelta.testing.orders import Turn, WatchedStore, every_order
 from pydelta.testing.publishing import generate
 from pydelta.txn.phases import SILENT
 
@@ -74,7 +77,6 @@ SECOND = {
     "generate": generate(),
 }
 LEVELS = ("WriteSerializable", "Serializable")
-CORE = {"append", "overwrite", "delete value", "checkpoint"}  # every merge of these; a part of the others'
 
 
 def turns(name: str) -> int:
@@ -97,6 +99,13 @@ def templates() -> dict[tuple[str, bool], dict[str, bytes]]:
         create_table(DeltaLog(store), files, **properties, delta_enableDeletionVectors="true")
         logs[level, often] = {item.path: store.read(item.path) for item in store.list_all()}
     return logs
+
+
+def watched(objects: dict[str, bytes]) -> WatchedStore:
+    store = WatchedStore(f"memory://interleave{next(_NAMES)}/t")
+    for path, data in objects.items():
+        store.put(path, data)
+    return store
 
 
 def store_of(objects: dict[str, bytes]) -> MemoryStore:
@@ -126,18 +135,19 @@ def test_every_interleaving_has_a_serial_outcome(first, second, level, templates
     one, two = FIRST[first], SECOND[second]
     beginning = Counter({("1", 1): 1, ("1", 2): 1, ("1", 3): 1, ("1", 4): 1, ("2", 1): 1, ("2", 5): 1, ("3", 6): 1})
     conflicts = 0
-    stride = (1 if {first, second} <= CORE else 12) * (4 if level == "Serializable" else 1)
-    schedules = list(interleavings("one", turns(first), "two", turns(second)))[::stride]
-    for number, schedule in enumerate(schedules):
-        store = store_of(templates[level, "checkpoint" in (first, second)])
+    both: dict[str, Any] = {}
+
+    def run(schedule: Sequence[str]) -> Sequence[Turn]:
+        store = watched(templates[level, "checkpoint" in (first, second)])
         logs = {"one": DeltaLog(store), "two": DeltaLog(store)}
-        results = run_lockstep(
-            {
-                "one": lambda step, logs=logs: one.run(logs["one"], step),
-                "two": lambda step, logs=logs: two.run(logs["two"], step),
-            },
-            schedule,
-        )
+        bodies = {"one": lambda step: one.run(logs["one"], step), "two": lambda step: two.run(logs["two"], step)}
+        both.update(store=store, logs=logs, results=run_lockstep(bodies, schedule, on_turn=store.begin))
+        return store.turns[1:]
+
+    schedules = 0
+    for number, schedule in enumerate(every_order(run)):
+        schedules += 1
+        store, logs, results = both["store"], both["logs"], both["results"]
         stood = []
         for name, operation in (("one", one), ("two", two)):
             result = results[name]
@@ -162,6 +172,7 @@ def test_every_interleaving_has_a_serial_outcome(first, second, level, templates
         if number % 8 == 0:  # what each keeps in memory is what a new reader reads
             assert rows_of(logs["one"].update()) == rows_of(logs["two"].update()) == rows_of(reopened)
     assert (conflicts > 0) == may_conflict(first, second, level)
+    assert schedules > 1, "their turns touch each other"
 
 
 def may_conflict(first: str, second: str, level: str) -> bool:

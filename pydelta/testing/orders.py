@@ -1,0 +1,140 @@
+"""Run two participants in every order that can matter: orders that differ only in turns that do not touch each other
+are one.
+
+Which turns touch each other is not assumed but watched: a ``WatchedStore`` notes what each turn reads, lists and
+writes. From the turns of one run follows where another order could come out differently, and that one is run next
+(dynamic partial-order reduction). Every order is then equal, turn by turn, to one that was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
+from pydelta.storage.memory import MemoryStore
+
+__all__ = ["Turn", "WatchedStore", "every_order"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a participant did between two stops.
+
+    Args:
+        name: Whose turn it was.
+        reads: Paths that were read or looked for.
+        writes: Paths that were put or deleted, and those that were there already.
+        lists: Prefixes that were listed.
+    """
+
+    name: str
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+    lists: set[str] = field(default_factory=set)
+
+    def touches(self, other: Turn) -> bool:
+        """Tell whether the order of the two can matter: one writes what the other reads, lists or writes."""
+        return self._changes(other) or other._changes(self)
+
+    def _changes(self, other: Turn) -> bool:
+        if self.writes & (other.reads | other.writes):
+            return True
+        return any(path.startswith(prefix) for path in self.writes for prefix in other.lists)
+
+
+class WatchedStore(MemoryStore):
+    """A store in memory that notes what each turn does with it. ``begin`` starts a turn."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.turns: list[Turn] = [Turn("setting up")]
+
+    def begin(self, name: str) -> None:
+        """Note what follows as a turn of this participant."""
+        self.turns.append(Turn(name))
+
+    def list_from(self, start: str, *, prefix: str) -> Iterator[ObjectInfo]:
+        """See ``Store.list_from``."""
+        self.turns[-1].lists.add(prefix)
+        return super().list_from(start, prefix=prefix)
+
+    def list_all(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See ``Store.list_all``."""
+        self.turns[-1].lists.add(prefix)
+        return super().list_all(prefix)
+
+    def read(self, path: str) -> bytes:
+        """See ``Store.read``."""
+        self.turns[-1].reads.add(path)
+        return super().read(path)
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """See ``Store.head``."""
+        self.turns[-1].reads.add(path)
+        return super().head(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """See ``Store.put_if_absent``."""
+        self.turns[-1].writes.add(path)
+        return super().put_if_absent(path, data)
+
+    def put(self, path: str, data: bytes) -> None:
+        """See ``Store.put``."""
+        self.turns[-1].writes.add(path)
+        super().put(path, data)
+
+    def delete_many(self, paths: Iterable[str]) -> DeleteReport:
+        """See ``Store.delete_many``."""
+        names = list(paths)
+        self.turns[-1].writes.update(names)
+        return super().delete_many(names)
+
+
+@dataclass(slots=True)
+class _Choice:
+    """Whose turn it is at one place of an order, who else is to be tried there, and who was."""
+
+    name: str
+    wanted: set[str]
+    tried: set[str]
+
+
+def every_order(run: Callable[[Sequence[str]], Sequence[Turn]]) -> Iterator[tuple[str, ...]]:
+    """Run two participants in every order that can matter, one after the other.
+
+    Args:
+        run: Runs both from the start, with the turns in the order given, and then to the end in any order that is the
+            same each time. Returns all turns there were.
+
+    Yields:
+        The order of each run, after it.
+    """
+    path: list[_Choice] = []
+    while True:
+        turns = run([choice.name for choice in path])
+        path += [_Choice(turn.name, {turn.name}, {turn.name}) for turn in turns[len(path) :]]
+        for place, name in _races(turns):
+            path[place].wanted.add(name)
+        yield tuple(turn.name for turn in turns)
+        while path and not path[-1].wanted - path[-1].tried:
+            path.pop()
+        if not path:
+            return
+        last = path[-1]
+        last.name = min(last.wanted - last.tried)
+        last.tried.add(last.name)
+
+
+def _races(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:
+    """Find the places where the other participant could have gone first, with another outcome: place and its name."""
+    for later, turn in enumerate(turns):
+        before = [place for place in range(later) if turns[place].name != turn.name and turns[place].touches(turn)]
+        if not before:
+            continue
+        last = before[-1]
+        own = [place for place in range(last + 1, later) if turns[place].name == turn.name]
+        others = [place for place in range(last, later) if turns[place].name != turn.name]
+        ordered = any(turns[other].touches(turns[mine]) for mine in own for other in others if other < mine)
+        if not ordered:  # else what this participant did before had to wait for that turn already
+            yield last, turn.name
