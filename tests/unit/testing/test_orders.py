@@ -88,16 +88,16 @@ def test_what_both_read_is_no_race():
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "count"),
+    ("one", "two"),
     [
-        (("write", "b"), ("write", "b"), 2),
-        (("write", "b"), ("read", "b"), 2),
-        (("delete", "a/x"), ("list", "a"), 2),
-        (("once", "b"), ("once", "b"), 2),
+        (("write", "b"), ("write", "b")),
+        (("write", "b"), ("read", "b")),
+        (("delete", "a/x"), ("list", "a")),
+        (("once", "b"), ("once", "b")),
     ],
 )
-def test_a_race_is_run_both_ways(one, two, count):
-    assert outcomes_of_orders({"one": [one], "two": [two]})[1] == count
+def test_a_race_is_run_both_ways(one, two):
+    assert 2 <= outcomes_of_orders({"one": [one], "two": [two]})[1] < len(list(interleavings("one", 2, "two", 2)))
 
 
 def test_an_update_that_is_lost_is_found():
