@@ -30,6 +30,7 @@ from pydelta.commands.optimize.reorg import PurgeResult
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.vacuum.command import VacuumRequest
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.spark.catalog.targets import clone_target, convertible_path, log_for_name, register_table
@@ -310,10 +311,8 @@ class DeltaTable:
             StorageError: Some files could not be deleted; the message says how many were.
         """
         with user_errors(self._log):
-            result = run_vacuum(
-                self._spark, self._log, retention_hours=retentionHours, dry_run=dryRun, mode=mode, inventory=inventory,
-                where=where,
-            )  # fmt: skip
+            request = VacuumRequest(retention_hours=retentionHours, dry_run=dryRun, mode=mode, where=where)
+            result = run_vacuum(self._spark, self._log, request, inventory=inventory)
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
     def history(self, limit: int | None = None) -> DataFrame:

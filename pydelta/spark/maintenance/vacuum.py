@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
-from pydelta.commands.vacuum.result import VacuumMode, VacuumProgress, VacuumResult
+from pydelta.commands.vacuum.result import VacuumResult
 from pydelta.protocol.paths import resolve_data_path
 from pydelta.spark.logs import settings_of
 
@@ -83,25 +83,18 @@ def _may_lie_under(frame: DataFrame, root: str) -> Any:
 def run_vacuum(
     spark: SparkSession,
     log: DeltaLog,
+    request: VacuumRequest,
     *,
-    retention_hours: float | None = None,
-    dry_run: bool = False,
-    mode: VacuumMode = "full",
     inventory: Inventory | DataFrame | str | None = None,
-    where: str | None = None,
-    progress: Callable[[VacuumProgress], None] | None = None,
 ) -> VacuumResult:
     """Run ``vacuum`` with what the session says.
 
     Args:
         spark: The session; its ``retentionDurationCheck`` counts.
         log: The table.
-        retention_hours: How far back versions stay readable; None for the table's own.
-        dry_run: Only say what would go.
-        mode: ``full`` or ``lite``.
+        request: What to delete; its inventory comes from ``inventory``, and whether retention is checked from the
+            session.
         inventory: An inventory, a DataFrame of one, or the name of a table that is one.
-        where: SQL over partition columns.
-        progress: Told now and then how far it has got; None shows it on a terminal.
 
     Returns:
         What was deleted, or would be; what a person wants to know of it is written to standard error.
@@ -112,19 +105,12 @@ def run_vacuum(
     if isinstance(inventory, str):
         inventory = inventory_of(spark.table(inventory), description=f"The inventory {inventory}")
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
-    with live_counts() if progress is None else nullcontext(progress) as tell:
-        request = VacuumRequest(
-            retention_hours=retention_hours,
-            dry_run=dry_run,
-            mode=mode,
-            inventory=listed,
-            where=where,
-            enforce_retention=settings_of(spark).retention_check,
-        )
+    request = replace(request, inventory=listed, enforce_retention=settings_of(spark).retention_check)
+    with live_counts() as tell:
         result = vacuum(log, request, progress=tell)
     for text in result.warnings:
         _LOG.warning(text, extra={"table": log.uri})
-    for line in [*(partition_lines(result) if dry_run else []), *summary_lines(result)]:
+    for line in [*(partition_lines(result) if request.dry_run else []), *summary_lines(result)]:
         sys.stderr.write(line + "\n")
     return result
 

@@ -14,6 +14,7 @@ from pydelta.commands.optimize.command import OptimizeRequest
 from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import restore as run_restore
+from pydelta.commands.vacuum.command import VacuumRequest
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -204,15 +205,13 @@ class _Run:
             text = statement.inventory_query or f"SELECT * FROM {quoted(*(statement.inventory or ()))}"
             listed = self._nodes.query(self._nodes.jvm.parse(text))
         with error_context(table=log.uri):
-            result = run_vacuum(
-                self._spark,
-                log,
+            request = VacuumRequest(
                 retention_hours=statement.retain_hours,
                 dry_run=statement.dry_run,
                 mode="lite" if statement.mode == "LITE" else "full",
-                inventory=listed,
                 where=statement.where,
             )
+            result = run_vacuum(self._spark, log, request, inventory=listed)
         return vacuum_frame(self._spark, result)
 
     def _fsck(self, statement: st.Fsck) -> DataFrame:
