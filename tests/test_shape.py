@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,53 @@ def test_the_walk_finds_the_sources():
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_has_at_most_600_lines(path):
     assert len(path.read_text().splitlines()) <= 600
+
+
+_STORY = "A story, told from top to bottom: each step starts from what the one before has left."
+
+# Functions over a limit: file and function -> the reason, which also stands above the function.
+LARGE = {
+    ("jobs/demo/flights.py", "run"): _STORY,
+    ("jobs/demo/sql.py", "_tell"): _STORY,
+}
+
+
+def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function below a node with its qualified name, those inside functions too."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield prefix + child.name, child
+        inner = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        yield from _functions(child, f"{prefix}{child.name}." if inner else prefix)
+
+
+def _is_large(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """More than six arguments (a Typer command's are its options) or 60 lines beside the docstring."""
+    given = function.args
+    names = [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg]
+    is_command = any(ast.unparse(item).startswith("app.command(") for item in function.decorator_list)
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        lines -= function.body[0].end_lineno - function.body[0].lineno + 1
+    return (len({*names} - {"self", "cls"}) > 6 and not is_command) or lines > 60
+
+
+def test_a_function_has_at_most_six_arguments_and_60_lines():
+    """What travels together becomes one value; what is done in steps becomes a function per step."""
+    large, count = set(), 0
+    for path in SOURCES:
+        file = str(path.relative_to(ROOT))
+        if file.startswith(("pydelta/", "catalog_sync/", "jobs/")):
+            text = path.read_text()
+            for name, function in _functions(ast.parse(text)):
+                count += 1
+                if _is_large(function):
+                    large.add((file, name))
+                    reason = LARGE.get((file, name))
+                    assert reason is not None, f"{name} in {file} has more than six arguments or 60 lines"
+                    assert text.split("\n")[function.lineno - 2] == f"# {reason}", f"the reason stands above {name}"
+    assert count > 2000
+    assert LARGE.keys() - large == set(), "no longer over a limit"
 
 
 def test_test_files_have_names_of_their_own():

@@ -27,6 +27,7 @@ _CORRECTED_MONTH = 6
 _DELETED_MONTH = 1
 
 
+# A story, told from top to bottom: each step starts from what the one before has left.
 def run(stage: Stage) -> None:
     """Load, correct, delete, travel; every state is compared with Polars on the CSV alone."""
     source = package_data()

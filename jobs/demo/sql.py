@@ -34,6 +34,7 @@ def run(stage: Stage) -> None:
         sql(f"DROP SCHEMA {_SCHEMA} CASCADE")
 
 
+# A story, told from top to bottom: each step starts from what the one before has left.
 def _tell(stage: Stage, state: pl.DataFrame, airlines: pl.DataFrame, landing: str) -> None:
     sql = stage.spark.sql
     with stage.step("CREATE TABLE with rules and defaults; CREATE TABLE AS SELECT"):
