@@ -18,7 +18,7 @@ from catalog_sync.native import native_location, native_tables
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.native_entry import TABLE_PROPERTY
+from pydelta.metastore.native_entry import TABLE_PROPERTY
 
 __all__ = [
     "ENABLED_PROPERTY",

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydelta.protocol.hive_types import hive_type_or_none
-from pydelta.protocol.native_entry import NativeEntry
+from pydelta.metastore.hive_types import hive_type_or_none
+from pydelta.metastore.native_entry import NativeEntry
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from pydelta.spark.catalog.objects import copy_of, text_map
 from pydelta.spark.jvm import Jvm

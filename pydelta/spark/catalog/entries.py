@@ -7,7 +7,7 @@
     entry_differs  what the entry says --> how that differs from the log, which is what counts
 
 In a Hive Metastore the entry is written by the session's own client, so that its columns are real ones: Spark's
-catalog would write ``col array<string>``. What it says comes from ``protocol.native_entry``, as that of catalog_sync.
+catalog would write ``col array<string>``. What it says comes from ``metastore.native_entry``, as that of catalog_sync.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     first_line,
 )
-from pydelta.protocol.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
+from pydelta.metastore.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog.definitions import hive_table, session_table
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal

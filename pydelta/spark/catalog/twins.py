@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pydelta.errors import DeltaError
-from pydelta.protocol.native_entry import ID_KEY, twin_database
+from pydelta.metastore.native_entry import ID_KEY, twin_database
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.catalog.objects import table_identifier, text_map
 from pydelta.spark.jvm import Jvm

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydelta.metastore.hive_types import hive_type_or_none
 from pydelta.protocol.actions import Metadata
-from pydelta.protocol.hive_types import hive_type_or_none
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
 
 __all__ = [
