@@ -18,6 +18,7 @@ from catalog_sync.thrift.sasl import KerberosRefusal
 from catalog_sync.thrift.transport import transport_to
 from catalog_sync.thrift.unanswered import has_entry, has_partitions
 from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
+from pydelta.backoff import Backoff
 from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.manifests import values_of_directory
@@ -28,7 +29,7 @@ __all__ = ["ENVIRONMENT", "Metastore", "MetastoreAddress"]
 BATCH: Final = 1000
 """Partitions in one call: what the metastore's databases take in one statement."""
 _TRIES: Final = 4
-_PAUSE_SECONDS: Final = 0.5
+_BACKOFF: Final = Backoff(first_ms=500, jitter=0)
 _INPUT: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
 _OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
 _SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -278,7 +279,7 @@ class Metastore:
         last: Exception | None = None
         tries = 0
         for attempt in range(_TRIES):
-            pause = _PAUSE_SECONDS * 2 ** (attempt - 1) if attempt else 0.0
+            pause = _BACKOFF.seconds(attempt)
             if self.deadline.remaining() <= pause:
                 break
             if attempt:
@@ -333,7 +334,7 @@ class Metastore:
         """
         for attempt in range(_TRIES if late else 1):
             if attempt:
-                self._sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+                self._sleep(_BACKOFF.seconds(attempt))
             if landed():
                 return True
         if late:

@@ -11,7 +11,6 @@ import datetime as dt
 import hashlib
 import hmac
 import http.client
-import random
 import threading
 import time
 import urllib.request
@@ -23,6 +22,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from pydelta.backoff import Backoff
 from pydelta.errors import ObjectNotFoundError, StorageError, StoragePermissionError
 from pydelta.inventory.rows import decode_keys
 from pydelta.storage.options import Connection, StaticCredential
@@ -39,7 +39,7 @@ KEY_SCHEMA: Final[dict[str, pl.DataType]] = {
 _PAGE: Final = 1000
 _EMPTY_HASH: Final = hashlib.sha256(b"").hexdigest()
 _REPEATED: Final = frozenset({429, 500, 502, 503, 504})
-_LONGEST_PAUSE_SECONDS: Final = 20.0
+_BACKOFF: Final = Backoff(first_ms=200, longest_ms=20_000, jitter=0.5)
 
 
 def signed_headers(
@@ -132,7 +132,7 @@ class S3Keys:
         what, retryable = "no answer", True
         for attempt in range(self.connection.max_retries + 1):
             if attempt:
-                self.sleep(min(0.1 * 2**attempt, _LONGEST_PAUSE_SECONDS) * (0.5 + random.random() / 2))
+                self.sleep(_BACKOFF.seconds(attempt))
             headers = {}
             if self.connection.credential is not None and not self.connection.get("skip_signature"):
                 headers = signed_headers(

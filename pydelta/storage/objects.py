@@ -7,7 +7,6 @@ and report it as someone else's.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from pydelta.backoff import Backoff
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, ObjectNotFoundError, StorageError
 from pydelta.storage.cloud_options import azure_options, gcs_options
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
@@ -34,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 _PAGE: Final = 1000
 _DELETERS: Final = 8
 _CONFLICT_ATTEMPTS: Final = 4
+_CONFLICT_BACKOFF: Final = Backoff(first_ms=50, jitter=0)
 _HIGHEST: Final = "\U0010ffff"
 
 
@@ -187,7 +188,7 @@ class ObjectStore:
                     return self._unknown(path, failure)
                 if failure.status != 409 or failure.code == "BlobAlreadyExists" or self.head(path) is not None:
                     return PutOutcome.ALREADY_EXISTS
-                time.sleep(0.05 * 2**attempt)  # another request on this key is under way; ours was not applied
+                _CONFLICT_BACKOFF.pause(attempt + 1)  # another request on this key is under way; ours was not applied
             except (BaseError, OSError, ValueError) as error:
                 failure = read_failure(error)
                 if failure.surely_not_applied:

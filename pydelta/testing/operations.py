@@ -15,6 +15,7 @@ from typing import Final, cast
 
 import numpy as np
 
+from pydelta.backoff import Backoff
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import add_feature, drop_feature
 from pydelta.commands.alter.requests import AddColumns, NewColumn
@@ -48,7 +49,7 @@ from pydelta.testing.row_files import (
     written_rows,
     written_values,
 )
-from pydelta.txn import Backoff, Committed, Operation, start_transaction
+from pydelta.txn import Committed, Operation, start_transaction
 from pydelta.txn.phases import READ, SILENT, Observer
 
 __all__ = [

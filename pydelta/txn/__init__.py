@@ -12,13 +12,12 @@
 
 from pydelta.txn.conflicts import Conflict, Isolation, find_conflict
 from pydelta.txn.hooks import HookContext, HookFailure
-from pydelta.txn.phases import Backoff, Observer
+from pydelta.txn.phases import Observer
 from pydelta.txn.reads import ReadPredicate, ReadSet
 from pydelta.txn.staged import Operation, Staged, WinningCommit
 from pydelta.txn.transaction import Committed, OptimisticTransaction, TransactionState, start_transaction
 
 __all__ = [
-    "Backoff",
     "Committed",
     "Conflict",
     "HookContext",

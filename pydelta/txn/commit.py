@@ -21,13 +21,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from pydelta.backoff import Backoff
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
-from pydelta.txn.phases import COMMIT, Backoff, Observer
+from pydelta.txn.phases import COMMIT, Observer
 from pydelta.txn.prepare import Base, Intention, render
 from pydelta.txn.reads import ReadSet
 from pydelta.txn.rows import Reconciled, hidden_rows, rebase, reconcile, vector_reader

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from pydelta.backoff import Backoff
 from pydelta.errors import (
     CommitStateUnknownError,
     InvalidArgumentError,
@@ -42,7 +43,7 @@ from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.matching import matcher_for
-from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Backoff, Observer
+from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Observer
 from pydelta.txn.prepare import Base, Intention, check_staged, row_id_high_water_mark
 from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet, match_any_file
 from pydelta.txn.staged import Operation, Staged

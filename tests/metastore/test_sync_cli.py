@@ -15,6 +15,7 @@ from catalog_sync.errors import NotOursError
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.native import native_location, native_tables, sync_native
 from catalog_sync.sync import sync_table
+from pydelta.backoff import Backoff
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import AddColumns, First, NewColumn
 from pydelta.errors import InvalidArgumentError
@@ -279,7 +280,7 @@ def test_a_table_that_asks_for_it_is_synced_after_every_commit(location, metasto
 
 def test_a_hook_that_cannot_reach_the_metastore_fails_no_commit(location, name, monkeypatch):
     monkeypatch.setenv("PYDELTA_METASTORE", "thrift://127.0.0.1:1")
-    monkeypatch.setattr("catalog_sync.thrift.client._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("catalog_sync.thrift.client._BACKOFF", Backoff(first_ms=0))
     log = DeltaLog.for_table(location)
     committed = create_table(log, [add_file("a", [1])], pydelta_sync_enabled="true", pydelta_sync_table=str(name))
     assert [failure.name for failure in committed.hook_failures] == ["metastore_sync"]

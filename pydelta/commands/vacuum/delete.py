@@ -5,7 +5,6 @@ Before files are deleted the newest commits are looked at: what has become live 
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from pydelta.backoff import Backoff
 from pydelta.commands.vacuum.needed import files_of_commits
 from pydelta.commands.vacuum.paths import PlainPaths
 from pydelta.commands.vacuum.result import VacuumOptions
@@ -24,8 +24,7 @@ __all__ = ["Deletion", "Doomed", "delete_files"]
 
 _KEYS: Final = 1000
 _LOOK_AGAIN_S: Final = 1.0
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 20.0
+_BACKOFF: Final = Backoff(first_ms=200, longest_ms=20_000, jitter=0.5)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,7 +147,7 @@ class _Work:
             if not failed or not report.retryable or attempt >= self.options.attempts:
                 break
             paths = [path for path, _ in failed]
-            self.options.sleep(_pause(attempt))
+            self.options.sleep(_BACKOFF.seconds(attempt))
         gone = left.filter(~pl.col("path").is_in(pl.Series([path for path, _ in failed], dtype=pl.String).implode()))
         if denied and left.height and not gone.height:
             self.stop.set()
@@ -161,11 +160,6 @@ class _Work:
             state.bytes += int(counted["size"].sum() or 0)
             state.spared += spared
             self.on_deleted(state)
-
-
-def _pause(attempt: int) -> float:
-    """Seconds before the next attempt, twice as long each time, somewhat at random."""
-    return float(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * (0.5 + random.random() / 2))
 
 
 class _Pace:

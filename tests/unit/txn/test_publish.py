@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from pydelta import errors
+from pydelta.backoff import Backoff
 from pydelta.protocol.actions import AddFile, CommitInfo, RemoveFile, SetTransaction, decode_commit, encode_commit
 from pydelta.protocol.paths import commit_file
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
-from pydelta.txn import Backoff, Isolation, Operation, ReadSet, Staged
+from pydelta.txn import Isolation, Operation, ReadSet, Staged
 from pydelta.txn.commit import Attempts, publish
 from pydelta.txn.phases import Silent
 from pydelta.txn.prepare import Base, Intention
@@ -346,16 +347,3 @@ def test_any_mix_of_losses_and_winners_lands_exactly_once(store, seed):
     assert versions_with(store, "ours") == [done.landed.version]
     names = [item.path for item in store.inner.list_from("", prefix="_delta_log")]
     assert names == [path_of(v) for v in range(1, len(names) + 1)]
-
-
-def test_pauses_are_jittered_and_bounded():
-    pauses: list[float] = []
-    backoff = Backoff(first_ms=10, longest_ms=100, sleep=pauses.append, pick=lambda: 0.5)
-    for attempt in (1, 2, 3, 4, 5, 60):
-        backoff.pause(attempt)
-    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.05, 0.05]
-    real = Backoff(first_ms=10, sleep=pauses.append)
-    for _ in range(20):
-        real.pause(3)
-    assert len(set(pauses[6:])) > 10
-    assert all(0 <= pause <= 0.04 for pause in pauses[6:])

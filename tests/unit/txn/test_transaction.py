@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from pydelta import errors
+from pydelta.backoff import Backoff
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import (
@@ -25,7 +26,7 @@ from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
-from pydelta.txn import Backoff, Operation, TransactionState, start_transaction
+from pydelta.txn import Operation, TransactionState, start_transaction
 from pydelta.txn.hooks import HookContext, run_hooks
 from pydelta.txn.transaction import engine_info
 
