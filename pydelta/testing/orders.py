@@ -8,13 +8,15 @@ writes. From the turns of one run follows where another order could come out dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome
 from pydelta.storage.memory import MemoryStore
+from pydelta.testing.lockstep import Lockstep, run_lockstep
 
-__all__ = ["Turn", "WatchedStore", "every_order"]
+__all__ = ["Turn", "WatchedStore", "every_order", "run_every_order"]
 
 
 @dataclass(slots=True)
@@ -124,6 +126,31 @@ def every_order(run: Callable[[Sequence[str]], Sequence[Turn]]) -> Iterator[tupl
         last = path[-1]
         last.name = min(last.wanted - last.tried)
         last.tried.add(last.name)
+
+
+def run_every_order(
+    start: Callable[[], tuple[WatchedStore, Mapping[str, Callable[[Lockstep], Any]]]],
+) -> Iterator[tuple[tuple[str, ...], WatchedStore, dict[str, Any]]]:
+    """Run two participants on a store, anew for every order that can matter.
+
+    Args:
+        start: Makes the store as it is at first, and the participants; see ``run_lockstep``.
+
+    Yields:
+        The order, the store afterwards, and what each participant returned or raised.
+    """
+    ended: list[tuple[WatchedStore, dict[str, Any]]] = []
+
+    def run(schedule: Sequence[str]) -> Sequence[Turn]:
+        store, bodies = start()
+        before = len(store.turns)
+        results = run_lockstep(bodies, schedule, on_turn=store.begin)
+        ended.append((store, results))
+        return store.turns[before:]
+
+    for order in every_order(run):
+        store, results = ended.pop()
+        yield order, store, results
 
 
 def _races(turns: Sequence[Turn]) -> Iterator[tuple[int, str]]:

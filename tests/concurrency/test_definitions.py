@@ -14,10 +14,9 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.identity import identities, identity_metadata
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
-from pydelta.storage.memory import MemoryStore
-from pydelta.testing.lockstep import interleavings, run_lockstep
 from pydelta.testing.operations import NO_PAUSE, add_file, rows_of
 from pydelta.testing.operations import create_table as create_rows
+from pydelta.testing.orders import WatchedStore, run_every_order
 from pydelta.testing.row_files import written_values
 from pydelta.txn import Operation, start_transaction
 
@@ -27,7 +26,7 @@ _names = itertools.count()
 
 
 def new_store():
-    return MemoryStore(f"memory://definitions{next(_names)}/t")
+    return WatchedStore(f"memory://definitions{next(_names)}/t")
 
 
 def beginning(step):
@@ -59,16 +58,16 @@ def append_large(store, step):
 def test_a_constraint_and_a_row_that_breaks_it_never_both_land():
     outcomes = set()
     rule = AddConstraint(name="small", expression="x < 150")
-    for schedule in interleavings("rule", 5, "rows", 5):
+
+    def start():
         store = new_store()
         create_rows(DeltaLog(store), [add_file("1", [1])])
-        results = run_lockstep(
-            {
-                "rule": lambda step, at=store: alter_table(DeltaLog(at), rule, engine=Rules(), begin=beginning(step)),
-                "rows": lambda step, at=store: append_large(at, step),
-            },
-            schedule,
-        )
+        return store, {
+            "rule": lambda step: alter_table(DeltaLog(store), rule, engine=Rules(), begin=beginning(step)),
+            "rows": lambda step: append_large(store, step),
+        }
+
+    for schedule, store, results in run_every_order(start):
         snapshot = DeltaLog(store).update()
         ruled = RULE in snapshot.metadata.configuration
         assert ruled != (rows_of(snapshot)["1", 200] == 1), schedule
@@ -80,19 +79,19 @@ def test_a_constraint_and_a_row_that_breaks_it_never_both_land():
 
 def test_two_names_for_one_column_are_given_one_after_the_other():
     outcomes = set()
-    for schedule in interleavings("one", 5, "two", 5):
+
+    def start():
         store = new_store()
         create_rows(DeltaLog(store), [add_file("1", [1])])
         alter_table(DeltaLog(store), SetProperties(properties={"delta.columnMapping.mode": "name"}))
-        results = run_lockstep(
-            {
-                name: lambda step, at=store, name=name: alter_table(
-                    DeltaLog(at), RenameColumn(path=("x",), name=name), begin=beginning(step)
-                )
-                for name in ("one", "two")
-            },
-            schedule,
-        )
+        return store, {
+            name: lambda step, name=name: alter_table(
+                DeltaLog(store), RenameColumn(path=("x",), name=name), begin=beginning(step)
+            )
+            for name in ("one", "two")
+        }
+
+    for schedule, store, results in run_every_order(start):
         lost = [name for name, result in results.items() if isinstance(result, BindError)]
         assert len(lost) == 1, schedule
         kept = DeltaLog(store).update().schema.names
@@ -140,26 +139,27 @@ def given(store):
 
 
 def test_identity_values_are_never_shared():
-    for schedule in interleavings("one", 5, "two", 5):
+    def start():
         store = numbered_table()
-        steps = {name: lambda step, at=store: numbered(at, step) for name in ("one", "two")}
-        results = run_lockstep(steps, schedule)
+        return store, dict.fromkeys(("one", "two"), lambda step: numbered(store, step))
+
+    for schedule, store, results in run_every_order(start):
         assert sorted(result.version for result in results.values()) == [1, 2], results
         assert given(store) == ([1, 2, 3, 4], 4), schedule
 
 
 def test_identity_values_and_a_change_of_the_definition():
     lost = 0
-    for schedule in interleavings("rows", 5, "change", 5):
+    change = ChangeColumn(path=("v",), comment="a number")
+
+    def start():
         store = numbered_table()
-        change = ChangeColumn(path=("v",), comment="a number")
-        results = run_lockstep(
-            {
-                "rows": lambda step, at=store: numbered(at, step),
-                "change": lambda step, at=store, it=change: alter_table(DeltaLog(at), it, begin=beginning(step)),
-            },
-            schedule,
-        )
+        return store, {
+            "rows": lambda step: numbered(store, step),
+            "change": lambda step: alter_table(DeltaLog(store), change, begin=beginning(step)),
+        }
+
+    for schedule, store, results in run_every_order(start):
         assert DeltaLog(store).update().schema.field("v").metadata == {"comment": "a number"}
         if isinstance(results["rows"], DeltaConcurrentModificationException):
             lost += 1

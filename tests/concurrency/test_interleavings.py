@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,8 +11,7 @@ from pydelta.errors import DeltaConcurrentModificationException
 from pydelta.log import DeltaLog
 from pydelta.manifests import verify_manifests
 from pydelta.protocol.vectors import vector_path
-from pydelta.storage.memory import MemoryStore
-from pydelta.testing.lockstep import interleavings, run_lockstep
+from pydelta.testing.lockstep import run_lockstep
 from pydelta.testing.operations import (
     LogOperation,
     Rows,
@@ -37,7 +34,7 @@ from pydelta.testing.operations import (
     update_value,
     upsert_value,
 )
-from pydelta.testing.orders import Turn, WatchedStore, every_order
+from pydelta.testing.orders import WatchedStore, run_every_order
 from pydelta.testing.publishing import generate
 from pydelta.txn.phases import SILENT
 
@@ -79,11 +76,6 @@ SECOND = {
 LEVELS = ("WriteSerializable", "Serializable")
 
 
-def turns(name: str) -> int:
-    """Begin, read, prepare, commit, post-commit; retries take more and are finished at the end."""
-    return {"checkpoint": 3, "generate": 7}.get(name, 5)
-
-
 _NAMES = itertools.count()
 
 
@@ -93,7 +85,7 @@ def templates() -> dict[tuple[str, bool], dict[str, bytes]]:
     logs = {}
     files = [add_file("1", [1, 2]), add_file("1", [3, 4]), add_file("2", [1, 5]), add_file("3", [6])]
     for level, often in itertools.product(LEVELS, (True, False)):
-        store = MemoryStore(f"memory://interleave{next(_NAMES)}/t")
+        store = WatchedStore(f"memory://interleave{next(_NAMES)}/t")
         interval = "2" if often else "100"
         properties = {"delta_isolationLevel": level, "delta_checkpointInterval": interval}
         create_table(DeltaLog(store), files, **properties, delta_enableDeletionVectors="true")
@@ -101,15 +93,8 @@ def templates() -> dict[tuple[str, bool], dict[str, bytes]]:
     return logs
 
 
-def watched(objects: dict[str, bytes]) -> WatchedStore:
+def store_of(objects: dict[str, bytes]) -> WatchedStore:
     store = WatchedStore(f"memory://interleave{next(_NAMES)}/t")
-    for path, data in objects.items():
-        store.put(path, data)
-    return store
-
-
-def store_of(objects: dict[str, bytes]) -> MemoryStore:
-    store = MemoryStore(f"memory://interleave{next(_NAMES)}/t")
     for path, data in objects.items():
         store.put(path, data)
     return store
@@ -135,19 +120,16 @@ def test_every_interleaving_has_a_serial_outcome(first, second, level, templates
     one, two = FIRST[first], SECOND[second]
     beginning = Counter({("1", 1): 1, ("1", 2): 1, ("1", 3): 1, ("1", 4): 1, ("2", 1): 1, ("2", 5): 1, ("3", 6): 1})
     conflicts = 0
-    both: dict[str, Any] = {}
+    logs: dict[str, DeltaLog] = {}
 
-    def run(schedule: Sequence[str]) -> Sequence[Turn]:
-        store = watched(templates[level, "checkpoint" in (first, second)])
-        logs = {"one": DeltaLog(store), "two": DeltaLog(store)}
-        bodies = {"one": lambda step: one.run(logs["one"], step), "two": lambda step: two.run(logs["two"], step)}
-        both.update(store=store, logs=logs, results=run_lockstep(bodies, schedule, on_turn=store.begin))
-        return store.turns[1:]
+    def start():
+        store = store_of(templates[level, "checkpoint" in (first, second)])
+        logs.update(one=DeltaLog(store), two=DeltaLog(store))
+        return store, {"one": lambda step: one.run(logs["one"], step), "two": lambda step: two.run(logs["two"], step)}
 
-    schedules = 0
-    for number, schedule in enumerate(every_order(run)):
-        schedules += 1
-        store, logs, results = both["store"], both["logs"], both["results"]
+    orders = 0
+    for schedule, store, results in run_every_order(start):
+        orders += 1
         stood = []
         for name, operation in (("one", one), ("two", two)):
             result = results[name]
@@ -169,10 +151,10 @@ def test_every_interleaving_has_a_serial_outcome(first, second, level, templates
         if "generate" in (first, second):  # of one version, whichever it is; of none where vectors came first
             report = verify_manifests(DeltaLog(store), files=0)
             assert report.ok or report.version is None, schedule
-        if number % 8 == 0:  # what each keeps in memory is what a new reader reads
+        if orders % 8 == 0:  # what each keeps in memory is what a new reader reads
             assert rows_of(logs["one"].update()) == rows_of(logs["two"].update()) == rows_of(reopened)
     assert (conflicts > 0) == may_conflict(first, second, level)
-    assert schedules > 1, "their turns touch each other"
+    assert orders > 1, "their turns touch each other"
 
 
 def may_conflict(first: str, second: str, level: str) -> bool:
@@ -211,12 +193,12 @@ def may_conflict(first: str, second: str, level: str) -> bool:
 @pytest.mark.parametrize("level", LEVELS)
 def test_of_two_merges_that_insert_one_key_one_conflicts(level, templates):
     outcomes = set()
-    for schedule in interleavings("one", turns("upsert value"), "two", turns("upsert value")):
+
+    def start():
         store = store_of(templates[level, False])
-        results = run_lockstep(
-            {name: lambda step, at=store: upsert_value(7, 7, "3").run(DeltaLog(at), step) for name in ("one", "two")},
-            schedule,
-        )
+        return store, dict.fromkeys(("one", "two"), lambda step: upsert_value(7, 7, "3").run(DeltaLog(store), step))
+
+    for schedule, store, results in run_every_order(start):
         lost = [item for item in results.values() if isinstance(item, BaseException)]
         assert all(isinstance(item, DeltaConcurrentModificationException) for item in lost), lost
         assert rows_of(DeltaLog(store).update())["3", 7] == 1, schedule  # never two
@@ -227,11 +209,12 @@ def test_of_two_merges_that_insert_one_key_one_conflicts(level, templates):
 @pytest.mark.parametrize("level", LEVELS)
 def test_two_that_hide_one_row_conflict_and_nothing_is_hidden_twice(level, templates):
     conflicts = 0
-    for schedule in interleavings("one", 5, "two", 5):
+
+    def start():
         store = store_of(templates[level, False])
-        logs = {name: DeltaLog(store) for name in ("one", "two")}
-        steps = {name: lambda step, log=log: hide_value(1).run(log, step) for name, log in logs.items()}
-        results = run_lockstep(steps, schedule)
+        return store, dict.fromkeys(("one", "two"), lambda step: hide_value(1).run(DeltaLog(store), step))
+
+    for _, store, results in run_every_order(start):
         lost = [item for item in results.values() if isinstance(item, DeltaConcurrentModificationException)]
         conflicts += len(lost)
         assert len(lost) <= 1
@@ -265,13 +248,15 @@ def test_a_purge_and_one_that_hides_another_row_never_both_change_a_file(level, 
     hide_value(3).run(DeltaLog(template), SILENT)
     objects = {item.path: template.read(item.path) for item in template.list_all()}
     conflicts = 0
-    for schedule in interleavings("one", 5, "two", 5):
+
+    def start():
         store = store_of(objects)
-        steps = {
-            "one": lambda step, store=store: purge().run(DeltaLog(store), step),
-            "two": lambda step, store=store: hide_value(4).run(DeltaLog(store), step),
+        return store, {
+            "one": lambda step: purge().run(DeltaLog(store), step),
+            "two": lambda step: hide_value(4).run(DeltaLog(store), step),
         }
-        results = run_lockstep(steps, schedule)
+
+    for _, store, results in run_every_order(start):
         lost = [item for item in results.values() if isinstance(item, DeltaConcurrentModificationException)]
         conflicts += len(lost)
         assert len(lost) <= 1
