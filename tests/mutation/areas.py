@@ -18,6 +18,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
     "pydelta/commands/vacuum/paths.py": (
+        "tests/unit/commands/vacuum/test_vacuum_paths.py",
         "tests/unit/commands/vacuum/test_vacuum_plan.py",
         "tests/unit/commands/vacuum/test_vacuum_kept.py",
     ),

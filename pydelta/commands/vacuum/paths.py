@@ -36,14 +36,14 @@ _DEEPEST: Final = 32
 
 def decoded_paths(paths: pl.Series) -> pl.Series:
     """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
-    escaped = paths.str.contains("%", literal=True)
+    escaped = paths.str.contains("%")
     if not bool(escaped.any()):
         return paths
     odd = paths.filter(escaped)
     plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
     beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
     if bool(beyond.any()):
-        slow = pl.Series([unquote(path) for path in odd.filter(beyond)], dtype=pl.String)
+        slow = pl.Series([unquote(path) for path in odd.filter(beyond)])
         plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
     return paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
 
@@ -65,7 +65,7 @@ class PlainPaths:
         self._real: dict[str, str] = {}
         self._real_base = self._base
         if self._is_local:
-            self._real_base = os.path.realpath(self._base).rstrip("/") + "/"
+            self._real_base = os.path.join(os.path.realpath(self._base), "")
 
     def under(self, locations: pl.Series, *, escaped: bool = True) -> pl.Series:
         """Find the files below the root that locations mean, each once; nothing for a location that lies elsewhere.
@@ -81,7 +81,7 @@ class PlainPaths:
         found = [self._relative(locations.filter(~absolute), escaped=escaped)]
         for spelt in (elsewhere, decoded_paths(elsewhere)):
             plain = _without_scheme(spelt)
-            inside = self._tails(pl.concat([plain, _straight(plain)]).unique())
+            inside = self._tails(pl.concat([plain, _straight(plain)]))
             found.append(self._relative(inside, escaped=escaped))
         return pl.concat(found).unique()
 
@@ -91,35 +91,30 @@ class PlainPaths:
         Such as a mount point: every end of the path that consists of whole names.
         """
         spelt = locations.filter(locations.str.contains(_ABSOLUTE))
-        if spelt.is_empty():
-            return spelt
-        plain = pl.concat([_straight(_without_scheme(text)) for text in (spelt, decoded_paths(spelt))]).unique()
-        plain = plain.filter(~(plain.str.starts_with(self._base) | plain.str.starts_with(self._real_base)))
+        plain = pl.concat([_straight(_without_scheme(text)) for text in (spelt, decoded_paths(spelt))])
+        rest = plain.filter(~(plain.str.starts_with(self._base) | plain.str.starts_with(self._real_base)))
         ends: list[pl.Series] = []
-        rest = plain
         for _ in range(_DEEPEST):
-            rest = rest.str.extract(r"(?s)^[^/]*/+(.*)$").drop_nulls()
-            rest = rest.filter(rest != "")
-            if rest.is_empty():
-                break
+            rest = rest.str.extract(r"(?s)^[^/]*/+(.*)$")
+            rest = rest.filter(rest != "")  # null, where nothing is left, goes too
             ends.append(rest)
-        return pl.concat(ends).unique() if ends else pl.Series([], dtype=pl.String)
+        return pl.concat(ends).unique()
 
     def of_files(self, files: pl.DataFrame) -> pl.Series:
         """Apply ``under`` to files and their deletion vectors: columns ``path`` and ``vector``."""
         vectors = vector_files(files["vector"])["path"]
-        return pl.concat([self.under(files["path"]), self.under(vectors)]).unique()
+        return pl.concat([self.under(files["path"]), self.under(vectors)])
 
     def maybe_of_files(self, files: pl.DataFrame) -> pl.Series:
         """Apply ``maybe`` to files and their deletion vectors."""
         vectors = vector_files(files["vector"])["path"]
-        return pl.concat([self.maybe(files["path"]), self.maybe(vectors)]).unique()
+        return pl.concat([self.maybe(files["path"]), self.maybe(vectors)])
 
     def _relative(self, paths: pl.Series, *, escaped: bool) -> pl.Series:
         spelt = [paths]
         if escaped:
-            spelt.append(decoded_paths(paths.filter(paths.str.contains("%", literal=True))))
-        found = pl.concat(spelt).unique()
+            spelt.append(decoded_paths(paths.filter(paths.str.contains("%"))))
+        found = pl.concat(spelt)
         found = pl.concat([found, _straight(found.filter(found.str.contains(_CROOKED)))]).unique()
         return pl.concat([found, self._linked(found)]).unique() if self._is_local else found
 
@@ -134,7 +129,7 @@ class PlainPaths:
         if not moved:
             return pl.Series([], dtype=pl.String)
         there = frame.filter(pl.col("folder").is_in(list(moved)))
-        start = there["folder"].replace_strict(list(moved), list(moved.values()), return_dtype=pl.String)
+        start = there["folder"].replace_strict(list(moved), list(moved.values()))
         return start + there["path"].str.extract(_NAME)
 
     def _tails(self, plain: pl.Series) -> pl.Series:
@@ -161,8 +156,6 @@ class PlainPaths:
         above, _, name = folder.rpartition("/")
         parent = self._real_folder(above) if above else ""
         full = f"{parent}/{name}"
-        if "\0" in full:
-            return full
         found = os.path.realpath(full) if os.path.islink(full) else full
         self._real[folder] = found
         return found
@@ -178,7 +171,7 @@ def _straight(paths: pl.Series) -> pl.Series:
     if not bool(crooked.any()):
         return paths
     plain = [_normal(path) for path in paths.filter(crooked)]
-    return paths.clone().scatter(np.flatnonzero(crooked.to_numpy()), pl.Series(plain, dtype=pl.String))
+    return paths.clone().scatter(np.flatnonzero(crooked.to_numpy()), pl.Series(plain))
 
 
 def _normal(path: str) -> str:
