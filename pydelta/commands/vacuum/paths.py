@@ -126,8 +126,6 @@ class PlainPaths:
             real = self._real_folder(self._real_base + folder)
             if real != self._real_base + folder and (real + "/").startswith(self._real_base):
                 moved[folder] = (real + "/")[len(self._real_base) :]
-        if not moved:
-            return pl.Series([], dtype=pl.String)
         there = frame.filter(pl.col("folder").is_in(list(moved)))
         start = there["folder"].replace_strict(list(moved), list(moved.values()))
         return start + there["path"].str.extract(_NAME)

@@ -92,6 +92,8 @@ def test_links_below_a_root_among_other_folders(tmp_path):
     assert under(local, "x", "alias/b/y", "a/b/y", "a/z") == {"x", "alias/b/y", "a/b/y", "a/z"}
     assert under(local, "alias/y", "a/z", "x") == {"alias/y", "a/y", "a/z", "x"}
     assert under(local, "out/y") == {"out/y"}
+    (root / "a" / "up").symlink_to(root)
+    assert under(local, "a/up/y") == {"a/up/y", "y"}, "a link to the root itself"
     assert under(local, "name:without-a-folder", "p=1/a\0b/x") == {"p=1/a\0b/x"}
 
 
