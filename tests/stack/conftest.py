@@ -89,7 +89,7 @@ def submit():
     """Runs a job on the cluster by the command behind ``make submit``."""
 
     def run(job: str, *arguments: str) -> Submitted:
-        done = subprocess.run(["submit", job, *arguments], capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(["submit", job, *arguments], capture_output=True, text=True, check=False)
         lines = done.stdout.strip().splitlines()
         result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
         return Submitted(done.returncode, result, done.stderr)
