@@ -70,7 +70,7 @@ def test_saveastable_with_a_path_makes_an_external_table(spark, name, tmp_path):
 
 def test_saveastable_refuses_a_name_that_is_something_else(spark, name):
     spark.range(1).write.format("parquet").saveAsTable(name)
-    with pytest.raises(TableAlreadyExistsError, match="no Delta table"):
+    with pytest.raises(TableAlreadyExistsError, match="not a Delta table"):
         spark.range(1).write.format("delta").mode("append").saveAsTable(name)
 
 
