@@ -17,6 +17,26 @@ settings.register_profile("shared machine", deadline=None)  # how long a case ta
 settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 settings.load_profile("shared machine")
 
+# A test's tables have some rows: what Spark sets aside for millions of them, and describes for a page that nobody
+# opens, would be a good part of its work.
+FRUGAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.driver.memory": "3g",
+    "spark.buffer.pageSize": "1m",
+    "spark.broadcast.blockSize": "256k",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+}
+# Most code of a test runs a few times: the second compiler and parallel collectors cost more than they give. With one
+# compiler the JVM has room for 48 MB of compiled code, and once that is full it spends a third of its time on making
+# room; a young generation of this size makes full collections rare.
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing "
+    "-XX:+UseSerialGC -Xms1500m -Xmn700m -XX:MetaspaceSize=400m"
+)
+
 SERVERS = frozenset({"hdfs", "metastore"})  # folders whose files share a server that is slow to start
 
 
@@ -43,22 +63,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("pydelta-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "3g")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        # most code of a test runs a few times: the second compiler and parallel collectors cost more than they give
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-Dderby.system.home={folder / 'derby'} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        )
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2]").appName("pydelta-tests")
+    for name, value in {**FRUGAL, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+        builder = builder.config(name, value)
+    options = f"-Dderby.system.home={folder / 'derby'} {JAVA_OPTIONS}"
+    session = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     pydelta.enable(session)
     yield session

@@ -21,6 +21,8 @@ from pydelta.errors import DeltaEnvironmentError
 
 __all__ = ["EmbeddedMetastore"]
 
+# A small server for a short time: one compiler and one collector are enough.
+_QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _CLASS: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _START_SECONDS: Final = 120.0
 
@@ -58,7 +60,7 @@ class EmbeddedMetastore:
         if hadoop:
             (configuration / "core-site.xml").write_text(_xml(hadoop))
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.net", "java.util")]
-        command = [_java(), f"-Xmx{memory}", *opened, f"-Dderby.system.home={folder}", *java_options]
+        command = [_java(), f"-Xmx{memory}", *_QUICK_START, *opened, f"-Dderby.system.home={folder}", *java_options]
         command += ["-cp", f"{configuration}:{_jars()}/*", _CLASS, "-p", str(self.port)]
         self._said = folder / "log"
         self._log = self._said.open("wb")

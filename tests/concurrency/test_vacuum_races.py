@@ -1,4 +1,4 @@
-"""VACUUM and another operation, every merge of their phases: no file that can be read goes, all garbage does."""
+"""VACUUM and another operation, merges of their phases evenly picked: what can be read stays, all garbage goes."""
 
 from __future__ import annotations
 

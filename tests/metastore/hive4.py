@@ -12,6 +12,7 @@ from pathlib import Path
 from java_servers import fetch, java, site_xml
 
 SERVER = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
+SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 JARS = (  # the archive has no Hadoop, and lacks a few more
     "org.apache.hadoop:hadoop-client-api:3.4.2",
     "org.apache.hadoop:hadoop-client-runtime:3.4.2",
@@ -55,7 +56,7 @@ class Hive4:
         (configuration / "metastore-site.xml").write_text(site_xml(settings))
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.net", "java.lang", "java.util")]
         classes = f"{configuration}:{home}/lib/*:{folder}/jars/*"
-        command = [java(), "-Xmx384m", *opened, f"-Dderby.system.home={folder}", "-cp", classes]
+        command = [java(), *SMALL, *opened, f"-Dderby.system.home={folder}", "-cp", classes]
         environment = {**os.environ, "METASTORE_HOME": str(home)}
         self._said = folder / "log"
         tool = ["org.apache.hadoop.hive.metastore.tools.schematool.MetastoreSchemaTool", "-dbType", "derby"]
