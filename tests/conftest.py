@@ -31,11 +31,11 @@ FRUGAL = {
 }
 # Most code of a test runs a few times: the second compiler and parallel collectors cost more than they give. With one
 # compiler the JVM has room for 48 MB of compiled code, and once that is full it spends a third of its time on making
-# room; a young generation of this size makes full collections rare.
-JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing "
-    "-XX:+UseSerialGC -Xms1500m -Xmn700m -XX:MetaspaceSize=400m"
-)
+# room. For sessions in processes of their own, too.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+# The session that most tests share lives long: a young generation of this size makes full collections rare.
+HEAP = "-Xms1500m -Xmn700m -XX:MetaspaceSize=400m"
 
 SERVERS = frozenset({"hdfs", "metastore"})  # folders whose files share a server that is slow to start
 
@@ -66,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("pydelta-tests")
     for name, value in {**FRUGAL, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
         builder = builder.config(name, value)
-    options = f"-Dderby.system.home={folder / 'derby'} {JAVA_OPTIONS}"
+    options = f"-Dderby.system.home={folder / 'derby'} {JAVA_OPTIONS} {HEAP}"
     session = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     pydelta.enable(session)
