@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from built_once import built_once
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -135,6 +136,7 @@ def test_replace_where_by_the_clock_leaves_no_old_row_beside_the_new_ones(spark,
 # --- what was not to change ------------------------------------------------------------------------------------
 
 
+@built_once
 def generated_table(spark, path, **properties):
     """Rows of three late hours of one day: of what day and what hour, depends on the zone."""
     builder = DeltaTable.create(spark).location(path).addColumn("id", "BIGINT").addColumn("ts", "TIMESTAMP")

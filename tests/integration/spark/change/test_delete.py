@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from built_once import built_once
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -36,12 +37,15 @@ def _last_commit(path: str) -> dict:
 
 @pytest.fixture
 def partitioned(spark, tmp_path):
+    return parted(spark, str(tmp_path / "t"))
+
+
+@built_once
+def parted(spark, path):
     """200 rows, ids 0-199, in partitions p=0..3 of two files each; ``v`` is null where id is divisible by 10."""
-    path = str(tmp_path / "t")
     frame = spark.range(200).selectExpr("id", "cast(id % 4 as int) as p", "if(id % 10 = 0, null, id * 2) as v")
     for half in ("id < 100", "id >= 100"):
         frame.where(half).coalesce(1).write.format("delta").partitionBy("p").mode("append").save(path)
-    return path
 
 
 def _ids(spark, path) -> set[int]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from built_once import built_once
 from pyspark.sql import functions as F
 
 from pydelta.commands.change.delete import delete
@@ -33,8 +34,12 @@ def _adds(path):
 
 @pytest.fixture
 def table(spark, tmp_path):
+    return parted(spark, str(tmp_path / "t"))
+
+
+@built_once
+def parted(spark, path):
     """ids 0-399 in four files of 100 rows, with ``p`` the number of the file."""
-    path = str(tmp_path / "t")
     (
         DeltaTable.create(spark)
         .location(path)
@@ -49,7 +54,6 @@ def table(spark, tmp_path):
             "id", f"{part} as p", "cast(12345678901234567890.1234567890 + id as decimal(30,10)) as v"
         )
         frame.write.format("delta").mode("append").save(path)
-    return path
 
 
 def test_a_delete_writes_one_vector_file_and_no_data_file(spark, table):

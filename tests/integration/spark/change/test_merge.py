@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from built_once import built_once
 from pyspark.sql import functions as F
 
 from pydelta.errors import (
@@ -27,6 +28,7 @@ VARIANTS = {
 }
 
 
+@built_once
 def make(spark, path, rows, columns="id long, v string, n int", partition=None, files=2, **properties):
     frame = spark.createDataFrame(rows, columns)
     builder = DeltaTable.create(spark).location(path).addColumns(frame.schema)
@@ -37,7 +39,6 @@ def make(spark, path, rows, columns="id long, v string, n int", partition=None, 
     builder.execute()
     if rows:
         frame.repartitionByRange(files, "id").write.format("delta").mode("append").save(path)
-    return path
 
 
 @pytest.fixture(params=list(VARIANTS))

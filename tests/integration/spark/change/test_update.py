@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from built_once import built_once
 from pyspark.sql import functions as F
 
 from pydelta.errors import (
@@ -34,8 +35,12 @@ def table(request, spark, tmp_path):
 
 
 def make(spark, tmp_path, name="t", **properties):
+    return parted(spark, str(tmp_path / name), **properties)
+
+
+@built_once
+def parted(spark, path, **properties):
     """ids 0-39 in four files, two partitions."""
-    path = str(tmp_path / name)
     builder = DeltaTable.create(spark).location(path).addColumns(spark.createDataFrame([], COLUMNS).schema)
     for key, value in properties.items():
         builder = builder.property(key, value)
@@ -50,7 +55,6 @@ def make(spark, tmp_path, name="t", **properties):
             "named_struct('a', CAST(id AS int), 'b', named_struct('c', 'x')) AS s",
             "CAST(1 AS byte) AS tiny",
         ).write.format("delta").mode("append").save(path)
-    return path
 
 
 def test_rows_that_match_get_new_values_and_no_others(spark, table):

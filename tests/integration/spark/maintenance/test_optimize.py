@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from built_once import built_once
 from optimize_tables import actions, adds, last_commit, parquet_files, rows, skipped
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
@@ -19,8 +20,12 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def partitioned(spark, tmp_path):
+    return parted(spark, str(tmp_path / "t"))
+
+
+@built_once
+def parted(spark, path):
     """Ids 0-399 in partitions p=0..1 (and null) of four files each, with columns of many types."""
-    path = str(tmp_path / "t")
     frame = spark.range(400).selectExpr(
         "id",
         "if(id % 5 = 0, null, cast(id % 2 as int)) as p",
@@ -37,7 +42,6 @@ def partitioned(spark, tmp_path):
     )
     for part in range(4):
         frame.where(f"id % 4 = {part}").coalesce(1).write.format("delta").partitionBy("p").mode("append").save(path)
-    return path
 
 
 def test_small_files_of_a_partition_become_one_and_no_row_changes(spark, partitioned):
@@ -203,14 +207,17 @@ def test_rows_deleted_by_a_vector_are_gone_for_good(spark, tmp_path):
 
 @pytest.fixture
 def square(spark, tmp_path):
+    return points_of_a_square(spark, str(tmp_path / "t"))
+
+
+@built_once
+def points_of_a_square(spark, path):
     """40,000 points of a square in random order, in ten files."""
-    path = str(tmp_path / "t")
     points = spark.range(0, 40_000, numPartitions=10).selectExpr(
         "cast(xxhash64(id) % 200 as int) as x", "cast(concat('n', 1000 + pmod(xxhash64(id, 1), 200)) as string) as y",
         "id", "cast(pmod(id, 2) as int) as p",
     )  # fmt: skip
     points.orderBy(F.xxhash64("id")).repartition(10).write.format("delta").save(path)
-    return path
 
 
 def test_zorder_lets_conditions_on_either_column_skip_files(spark, square):

@@ -6,6 +6,7 @@ import itertools
 import json
 
 import pytest
+from built_once import built_once
 from pyspark.sql import functions as F
 
 from pydelta.errors import (
@@ -38,10 +39,10 @@ def frame(spark, rows=NEW, schema=SCHEMA):
     return spark.createDataFrame(rows, schema)
 
 
+@built_once
 def table(spark, path, partition=(), **properties):
     writer = frame(spark, OLD).coalesce(1).write.format("delta").options(**properties)
-    (writer.partitionBy(*partition) if partition else writer).save(str(path))
-    return str(path)
+    (writer.partitionBy(*partition) if partition else writer).save(path)
 
 
 def rows(spark, path):
