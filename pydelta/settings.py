@@ -323,6 +323,7 @@ _SESSION_PREFIX: Final = "spark.pydelta."
 _DEFAULTS_PREFIXES: Final = ("spark.databricks.delta.properties.defaults.", "spark.pydelta.properties.defaults.")
 
 _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
+    "enabled": ("enabled", parse_bool),
     "log.maxSnapshotChain": ("max_snapshot_chain", _positive_int),
     "commit.maxAttempts": ("commit_max_attempts", _positive_int),
     "commit.backoff": ("commit_backoff_ms", _positive_int),
@@ -369,6 +370,7 @@ class Settings:
     """Session-level settings.
 
     Args:
+        enabled: Whether a session that a builder makes is enabled by itself; see ``spark.session.wishes``.
         max_snapshot_chain: Commits applied on top of each other before a snapshot is rebuilt from a checkpoint.
         commit_max_attempts: Races a commit may lose before it gives up.
         commit_backoff_ms: Upper end of the first jittered pause between attempts.
@@ -400,6 +402,7 @@ class Settings:
         sync_partition_value_length: Characters of a partition's value that the metastore's database holds.
     """
 
+    enabled: bool | None = None
     max_snapshot_chain: int = 50
     commit_max_attempts: int = 200
     commit_backoff_ms: int = 20

@@ -34,6 +34,9 @@ _PROVIDER = "delta"
 
 def install() -> None:
     """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    patch(SparkSession, "newSession", _new_session)
+    if "cloneSession" in vars(SparkSession):
+        patch(SparkSession, "cloneSession", _new_session)
     patch(SparkSession, "table", _table)
     patch(SparkSession, "sql", _sql)
     patch(DataFrameReader, "load", _load)
@@ -42,6 +45,18 @@ def install() -> None:
     patch(DataStreamWriter, "format", _no_stream("writeStream"))
     routing_catalog.install()
     metadata_aggregates.install()
+
+
+def _new_session(original: Callable[..., SparkSession]) -> Callable[..., SparkSession]:
+    def new_session(self: SparkSession) -> SparkSession:
+        session = original(self)
+        if is_enabled(self):
+            from pydelta.spark.routing.enable import enable  # which puts this route in place
+
+            enable(session)
+        return session
+
+    return new_session
 
 
 def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:

@@ -13,12 +13,12 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_executors", "check_session"]
+__all__ = ["JVM_CATALOG", "JVM_EXTENSION", "check_executors", "check_session", "has_jvm_engine"]
 
-_JVM_ENGINE: Final = (
-    ("spark.sql.extensions", "DeltaSparkSessionExtension"),
-    ("spark.sql.catalog.spark_catalog", "DeltaCatalog"),
-)
+JVM_EXTENSION: Final = "DeltaSparkSessionExtension"
+JVM_CATALOG: Final = "DeltaCatalog"
+_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+_JVM_ENGINE: Final = (("spark.sql.extensions", JVM_EXTENSION), (_CATALOG, JVM_CATALOG))
 _CHECKED: Final = "_pydelta_executors_checked"
 
 # Runs in a worker that may lack this package, so it must not be pickled by reference to it.
@@ -36,15 +36,20 @@ def probe(_):
 
 
 def check_session(spark: Any) -> None:
-    """Refuse a session that cannot work: Spark Connect, or one configured for the JVM engine.
+    """Refuse a session that cannot work: Spark Connect, or one that runs the JVM engine.
+
+    Settings for the JVM engine without its jar are taken as the wish for this one: the catalog that Spark could not
+    load is unset.
 
     Raises:
         DeltaEnvironmentError: With the settings to delete, or how to make a classic session.
     """
-    jvm = Jvm.of(spark)
-    conf = jvm.session_conf()
+    conf = Jvm.of(spark).session_conf()
     found = [f"{key}={conf[key]}" for key, word in _JVM_ENGINE if word in conf.get(key, "")]
-    if found:
+    if found and not has_jvm_engine(spark):
+        if JVM_CATALOG in conf.get(_CATALOG, ""):
+            spark.conf.unset(_CATALOG)
+    elif found:
         names = " and ".join(key for key, word in _JVM_ENGINE if word in conf.get(key, ""))
         raise DeltaEnvironmentError(
             f"The session is configured for the JVM engine: {'; '.join(found)}.",
@@ -55,10 +60,16 @@ def check_session(spark: Any) -> None:
     Settings.resolve(conf)
 
 
+def has_jvm_engine(spark: SparkSession) -> bool:
+    """Tell whether the reference engine's jar is on the session's class path."""
+    return bool(Jvm.of(spark).view.org.apache.spark.util.Utils.classIsLoadable(f"io.delta.sql.{JVM_EXTENSION}"))
+
+
 def check_executors(spark: SparkSession) -> None:
     """Look once in one worker for what the writer needs there.
 
-    A local master whose workers run this very interpreter needs no look.
+    A local master whose workers run this very interpreter needs no look; where nothing says which one they run, it is
+    this one from now on.
 
     Raises:
         DeltaEnvironmentError: Names the interpreter and what it lacks.
@@ -67,6 +78,8 @@ def check_executors(spark: SparkSession) -> None:
     if getattr(context, _CHECKED, False):
         return
     local = str(context.master).startswith("local")
+    if local and "PYSPARK_PYTHON" not in os.environ and not context.getConf().get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = context.pythonExec = sys.executable
     if not (local and _same_interpreter(context.pythonExec)):
         executable, version, missing = _look(context)
         if missing:

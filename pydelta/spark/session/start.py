@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pydelta.spark.routing.enable import enable
 from pydelta.spark.session.places import local_settings, without_derby_log
+from pydelta.spark.session.wishes import enabling
 
 if TYPE_CHECKING:
     from pyspark.sql.session import SparkSession as _Session
@@ -56,14 +57,14 @@ def session(
 def configure_spark_with_delta_pip(
     spark_session_builder: _Session.Builder, extra_packages: Sequence[str] | None = None
 ) -> _Session.Builder:
-    """Return the builder as it is: this engine needs no package of the JVM.
+    """Return the builder, whose ``getOrCreate`` gives enabled sessions; this engine needs no package of the JVM.
 
-    Here so that code that calls it runs unchanged; call ``pydelta.enable`` on the session that the builder makes.
+    The reference engine's two settings are left out, if the builder has them.
 
     Args:
         spark_session_builder: A session builder.
         extra_packages: Maven coordinates of other packages, set as ``spark.jars.packages``.
     """
     if extra_packages:
-        return spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
-    return spark_session_builder
+        spark_session_builder = spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
+    return enabling(spark_session_builder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+import pydelta
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.spark.change.binding import Moment, TableColumns, bind_condition, bind_values
@@ -128,6 +129,7 @@ def test_a_value_of_several_rows_is_refused(spark, rows, text):
 
 def test_the_session_of_the_command_counts_not_the_active_one(spark, rows):
     other = spark.newSession()
+    pydelta.disable(other)  # not the last of this process's sessions
     other.conf.set(ZONES, "Asia/Kathmandu")
     sessions = spark._jvm.org.apache.spark.sql.SparkSession
     there = other.range(1)

@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import pydelta
+import pydelta.tables
 from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError, VersionNotFoundError
 from pydelta.spark.catalog.entries import create_entry
 from pydelta.spark.catalog.lookup import location_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
+from pydelta.spark.session import checks, wishes
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
@@ -200,15 +202,17 @@ def test_the_python_source_answers_where_routing_does_not(spark, path):
     assert old.count() == 9
 
 
-def test_a_second_session_is_routed_only_when_enabled(spark, path):
+def test_a_new_session_of_an_enabled_one_is_enabled(spark, path):
     other = spark.newSession()
-    with pytest.raises(Exception, match="delta"):
-        other.sql(f"SELECT * FROM delta.`{path}`")
-    pydelta.enable(other)
+    third = other.newSession()
     try:
         assert other.sql(f"SELECT * FROM delta.`{path}`").count() == 9
+        assert third.read.format("delta").load(path).count() == 9
     finally:
         pydelta.disable(other)
+        pydelta.disable(third)
+    with pytest.raises(Exception, match="delta"):
+        other.sql(f"SELECT * FROM delta.`{path}`")
     assert spark.read.format("delta").load(path).count() == 9
 
 
@@ -226,13 +230,51 @@ def test_disable_puts_every_method_back(spark, path):
     assert pydelta.enable(spark) is spark  # again: nothing happens
 
 
-def test_a_session_for_the_jvm_engine_is_recognised_and_the_settings_named(spark):
-    other = spark.newSession()
-    other.conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    with pytest.raises(DeltaEnvironmentError) as caught:
-        pydelta.enable(other)
+def test_a_session_that_runs_the_jvm_engine_is_recognised_and_the_settings_named(spark, monkeypatch):
+    monkeypatch.setattr(checks, "has_jvm_engine", lambda spark: True)
+    with monkeypatch.context() as settings:
+        settings.setattr(Jvm, "session_conf", lambda self: {"spark.sql.catalog.spark_catalog": "a.DeltaCatalog"})
+        with pytest.raises(DeltaEnvironmentError) as caught:
+            checks.check_session(spark)
     assert "spark.sql.catalog.spark_catalog" in str(caught.value)
     assert "spark.sql.extensions" in str(caught.value)
+
+
+def test_settings_for_the_jvm_engine_without_its_jar_are_the_wish_for_this_one(spark, path):
+    other = spark.newSession()
+    pydelta.disable(other)
+    other.conf.set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    pydelta.enable(other)
+    try:
+        assert other.sql(f"SELECT * FROM delta.`{path}`").count() == 9
+        assert other.sql("SHOW TABLES").collect() is not None  # by a catalog that can be loaded
+    finally:
+        pydelta.disable(other)
+
+
+def test_a_builder_makes_enabled_sessions_where_it_or_its_settings_ask_for_delta(spark, path):
+    reference = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension, org.example.Another",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+    pydelta.disable(spark)
+    try:
+        with pytest.raises(Exception, match="delta"):
+            SparkSession.builder.getOrCreate().read.format("delta").load(path)
+        found = pydelta.configure_spark_with_delta_pip(SparkSession.builder.appName("t")).getOrCreate()
+        assert found.read.format("delta").load(path).count() == 9
+        pydelta.disable(found)
+        asked = SparkSession.builder.config("spark.pydelta.enabled", "true").getOrCreate()
+        assert asked.read.format("delta").load(path).count() == 9
+    finally:
+        spark.conf.unset("spark.pydelta.enabled")
+        pydelta.enable(spark)
+    assert wishes.asks_for_delta(reference)
+    assert wishes.asks_for_delta({"spark.pydelta.enabled": "TRUE"})
+    assert not wishes.asks_for_delta({**reference, "spark.pydelta.enabled": "false"})
+    assert not wishes.asks_for_delta({})
+    wishes.without_jvm_engine(reference)
+    assert reference == {"spark.sql.extensions": "org.example.Another"}
 
 
 def test_a_connect_session_is_refused():

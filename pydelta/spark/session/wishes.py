@@ -1,0 +1,79 @@
+"""Enable a session as soon as it is made, where its builder or its settings ask for Delta.
+
+::
+
+    configure_spark_with_delta_pip(builder) ------------> that builder's sessions
+    spark.pydelta.enabled=true, or the reference
+    engine's extension or catalog, and no jar of it ----> any builder's, once ``pydelta.tables`` is imported
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+from pydelta.spark.jvm import Jvm, is_classic
+from pydelta.spark.routing.enable import enable
+from pydelta.spark.session.checks import JVM_CATALOG, JVM_EXTENSION, has_jvm_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql.session import SparkSession as _Session
+
+__all__ = ["ENABLED", "asks_for_delta", "enabling", "watch_builders", "without_jvm_engine"]
+
+ENABLED: Final = "spark.pydelta.enabled"
+_EXTENSIONS: Final = "spark.sql.extensions"
+_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+_WATCHED: Final = "_pydelta_watched"
+
+
+def without_jvm_engine(settings: MutableMapping[str, Any]) -> None:
+    """Take the reference engine's extension and catalog out of the settings of a session that is to be made."""
+    named = [name.strip() for name in str(settings.get(_EXTENSIONS, "")).split(",")]
+    others = [name for name in named if name and not name.endswith(JVM_EXTENSION)]
+    if others:
+        settings[_EXTENSIONS] = ",".join(others)
+    else:
+        settings.pop(_EXTENSIONS, None)
+    if str(settings.get(_CATALOG, "")).endswith(JVM_CATALOG):
+        del settings[_CATALOG]
+
+
+def enabling(builder: _Session.Builder) -> _Session.Builder:
+    """Return the builder, whose ``getOrCreate`` gives enabled sessions from now on."""
+    original = builder.getOrCreate
+
+    def get_or_create() -> _Session:
+        without_jvm_engine(builder._options)
+        return enable(original())
+
+    builder.getOrCreate = get_or_create  # type: ignore[method-assign]
+    return builder
+
+
+def asks_for_delta(conf: Mapping[str, str]) -> bool:
+    """Tell whether a session's settings ask for Delta: in this engine's words, or in those of the reference engine."""
+    asked = conf.get(ENABLED, "").strip().lower()
+    if asked:
+        return asked == "true"
+    return JVM_EXTENSION in conf.get(_EXTENSIONS, "") or JVM_CATALOG in conf.get(_CATALOG, "")
+
+
+def watch_builders() -> None:
+    """Enable what any builder makes from now on, if its settings ask for it and the reference engine is not there."""
+    original = SparkSession.Builder.getOrCreate
+    if hasattr(original, _WATCHED):
+        return
+
+    @functools.wraps(original)
+    def get_or_create(self: _Session.Builder) -> _Session:
+        spark = original(self)
+        if is_classic(spark) and asks_for_delta(Jvm.of(spark).session_conf()) and not has_jvm_engine(spark):
+            enable(spark)
+        return spark
+
+    setattr(get_or_create, _WATCHED, True)
+    SparkSession.Builder.getOrCreate = get_or_create  # type: ignore[method-assign]

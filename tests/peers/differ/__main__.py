@@ -1,0 +1,118 @@
+"""``python -m differ --python PEER``, in this folder's parent: run programs on the reference engine and on this one, and compare.
+
+Prints how many are equal, each difference that is not in the kept list, and what of that list was not seen. Ends with 1
+when there is a difference that is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+from differ.compare import Difference, Kept, differences, kept_of
+from differ.programs import all_programs
+
+HERE = Path(__file__).resolve().parent
+KEPT = HERE.parent / "kept.toml"
+
+
+def main() -> int:
+    """See above."""
+    parser = argparse.ArgumentParser(prog="make test-peers", description="One corpus of programs on two engines.")
+    parser.add_argument(
+        "--python", required=True, help="the interpreter of the environment with PySpark 4.2 and pydelta"
+    )
+    parser.add_argument("--only", help="a pattern of names, as a shell has them")
+    parser.add_argument("--part", default="1/40", help="K/N: each program falls into one of N parts; 1/1 is all (1/40)")
+    parser.add_argument(
+        "--results", type=Path, help="a folder for what came of the programs; what is there is not run again"
+    )
+    parser.add_argument("--report", type=Path, help="a file for the counts and the differences, as JSON")
+    asked = parser.parse_args()
+    names = chosen([program.name for program in all_programs()], asked.only, asked.part)
+    with tempfile.TemporaryDirectory(prefix="programs-") as folder:
+        results = asked.results or Path(folder)
+        results.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        ours, theirs = (_results(engine, names, results, asked.python) for engine in ("ours", "reference"))
+        seconds = time.monotonic() - began
+    found = [item for name in names for item in differences(name, ours[name], theirs[name])]
+    kept = kept_of(tomllib.loads(KEPT.read_text())["kept"]) if KEPT.exists() else []
+    return _say(names, found, kept, seconds, asked.report)
+
+
+def chosen(names: list[str], only: str | None, part: str) -> list[str]:
+    """The programs of a part; a program stays in its part when others come."""
+    if only:
+        return [name for name in names if fnmatch.fnmatchcase(name, only)]
+    number, of = map(int, part.split("/"))
+    return [name for name in names if int(hashlib.sha256(name.encode()).hexdigest(), 16) % of == number % of]
+
+
+def _results(engine: str, names: list[str], results: Path, python: str) -> dict[str, dict]:
+    target = results / f"{engine}.jsonl"
+    known = _read(target)
+    missing = [name for name in names if name not in known]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
+    environment |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    while missing:
+        with tempfile.TemporaryDirectory(prefix=f"programs-{engine}-") as folder:
+            wanted, out = Path(folder, "names"), Path(folder, "out")
+            wanted.write_text("\n".join(missing))
+            with Path(folder, "said").open("wb") as said:
+                command = [python, str(HERE / "run.py"), engine, folder, str(out), str(wanted)]
+                subprocess.run(command, stdout=said, stderr=said, env=environment, cwd=folder, check=False)
+            new = _read(out)
+            if not new:
+                text = Path(folder, "said").read_text(errors="replace")[-3000:]
+                raise SystemExit(f"The programs could not be run on {engine}:\n{text}")
+            with target.open("a") as file:
+                file.writelines(json.dumps(item) + "\n" for item in new.values())
+        known |= new
+        missing = [name for name in missing if name not in new]
+    return known
+
+
+def _read(path: Path) -> dict[str, dict]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {item["name"]: item for item in map(json.loads, lines)}
+
+
+def _say(names: list[str], found: list[Difference], kept: list[Kept], seconds: float, report: Path | None) -> int:
+    reasons: dict[str, int] = {}
+    open_ones = []
+    for difference in found:
+        holds = next((item for item in kept if item.holds(difference)), None)
+        if holds is None:
+            open_ones.append(difference)
+        else:
+            reasons[holds.reason] = reasons.get(holds.reason, 0) + 1
+    for difference in open_ones:
+        print(difference)
+    differing = {difference.program for difference in found}
+    unexplained = {difference.program for difference in open_ones}
+    print(
+        f"{len(names)} programs: {len(names) - len(differing)} equal, {len(differing - unexplained)} with kept differences, "
+        f"{len(unexplained)} with others; {seconds:.0f} s"
+    )
+    for reason, number in sorted(reasons.items(), key=lambda item: -item[1]):
+        print(f"  kept {number:4}: {reason}")
+    if report is not None:
+        counts = {"programs": len(names), "equal": len(names) - len(differing), "kept": len(differing - unexplained)}
+        report.write_text(
+            json.dumps(counts | {"reasons": reasons, "open": [str(item) for item in open_ones]}, indent=1)
+        )
+    return 1 if open_ones else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Compare what came of a program on two engines. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Difference", "Kept", "differences", "kept_of"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is not the same.
+
+    Args:
+        program: Its name.
+        where: Which part of what came of it, as a path with dots.
+        ours: What this engine gives, and
+        theirs: what the reference does; None for nothing.
+    """
+
+    program: str
+    where: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        return f"{self.program} {self.where}\n    ours   {_short(self.ours)}\n    theirs {_short(self.theirs)}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A difference that stays.
+
+    Args:
+        program: Pattern of names, as a shell has them.
+        where: Pattern of places.
+        reason: Why, in words that a user accepts.
+        ours: Text that our side has to hold; empty for any.
+    """
+
+    program: str
+    where: str
+    reason: str
+    ours: str = ""
+
+    def holds(self, difference: Difference) -> bool:
+        """Tell whether the difference is this one."""
+        return (
+            fnmatch.fnmatchcase(difference.program, self.program)
+            and fnmatch.fnmatchcase(difference.where, self.where)
+            and self.ours in json.dumps(difference.ours)
+        )
+
+
+def kept_of(entries: Sequence[Mapping[str, str]]) -> list[Kept]:
+    """The kept list, from its file."""
+    return [Kept(**entry) for entry in entries]
+
+
+def differences(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Difference]:
+    """Compare two results of one program."""
+    found = []
+    for part in ("outcomes", "ends"):
+        for where, mine, other in _compared(part, ours[part], theirs[part]):
+            found.append(Difference(name, where, mine, other))
+    return found
+
+
+def _compared(where: str, ours: Any, theirs: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        if "error" in ours and "error" in theirs:
+            yield from _errors(where, ours, theirs)
+            return
+        if "error" in ours or "error" in theirs:
+            yield where, ours, theirs
+            return
+        for key in sorted(ours.keys() | theirs.keys()):
+            if key not in ours or key not in theirs:
+                if ours.get(key) is not None or theirs.get(key) is not None or "metrics" in where:
+                    yield f"{where}.{key}", ours.get(key, "(not there)"), theirs.get(key, "(not there)")
+            elif key in ("rows", "schema"):
+                if ours[key] != theirs[key]:
+                    yield f"{where}.{key}", ours[key], theirs[key]
+            else:
+                yield from _compared(f"{where}.{key}", ours[key], theirs[key])
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from _compared(f"{where}.{place}", mine, other)
+    elif ours != theirs:
+        yield where, ours, theirs
+
+
+def _errors(where: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """A Java exception that PySpark has no class for says nothing of classes: that there is an error is enough."""
+    if theirs["error"] in ("Exception", "Py4JJavaError"):
+        return
+    for key in ("error", "condition", "state"):
+        if theirs[key] is not None and ours[key] != theirs[key]:
+            yield f"{where}.{key}", f"{ours[key]}: {ours['text']}", f"{theirs[key]}: {theirs['text']}"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) < 420 else f"{text[:400]} … ({len(text)})"

@@ -1,0 +1,133 @@
+"""Run programs on one engine: ``python run.py ENGINE FOLDER OUT NAMES``; NAMES is a file with one name a line.
+
+ENGINE is ``reference`` or ``ours``. OUT gets one line of JSON a program, as soon as it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from differ.outcomes import frame_outcome, of_error, of_value, table_state
+from differ.programs import Place, Program, all_programs
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "1",
+    "spark.driver.memory": "2g",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.ui.showConsoleProgress": "false",
+}
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing -XX:+UseSerialGC"
+
+
+def session(engine: str, folder: Path) -> tuple[Any, Any, Any]:
+    """An enabled session, with what stands for ``delta.tables`` and ``delta.exceptions``."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[1]").appName(f"programs on {engine}")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", f"{JAVA} -Dderby.system.home={folder / 'derby'}")
+    if engine == "reference":
+        spark = (
+            builder.config("spark.jars.packages", "io.delta:delta-spark_2.13:4.4.0")
+            .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+            .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+            .config("spark.databricks.delta.snapshotPartitions", "1")
+            .getOrCreate()
+        )
+        jars = str(spark.conf.get("spark.repl.local.jars", "")).split(",")
+        sys.path.extend(jar.removeprefix("file://") for jar in jars if "delta" in jar)
+        import delta.exceptions as exceptions
+        import delta.tables as tables
+    else:
+        import pydelta
+        import pydelta.exceptions as exceptions
+        import pydelta.tables as tables
+
+        spark = pydelta.enable(builder.getOrCreate())
+    spark.sparkContext.setLogLevel("OFF")
+    return spark, tables, exceptions
+
+
+def run_program(program: Program, number: int, folder: Path, spark: Any, modules: tuple[Any, Any]) -> dict[str, Any]:
+    """All outcomes of one program."""
+    own = folder / f"p{number}"
+    own.mkdir()
+    place = Place(spark, f"db{number}.t", str(own / "table"), str(own), *modules)
+    before = {key: spark.conf.get(key, None) for key, _ in program.settings}
+    spark.sql(f"CREATE DATABASE db{number} LOCATION '{own / 'db'}'")
+    outcomes: list[Any] = []
+    try:
+        for key, value in program.settings:
+            spark.conf.set(key, value)
+        for statement in program.statements:
+            try:
+                outcomes.append(frame_outcome(place.sql(statement.text), statement.sees))
+            except Exception as error:
+                outcomes.append(of_error(error))
+        if program.function is not None:
+            try:
+                last = of_value(program.function(place))
+            except Exception as error:
+                last = of_error(error)
+            outcomes += [*map(_told, place.told), last]
+        ends = {
+            name: _state(spark, name, program)
+            for name, there in (
+                (place.t, spark.catalog.tableExists(place.t)),
+                (f"delta.`{place.p}`", Path(place.p, "_delta_log").is_dir()),
+            )
+            if there
+        }
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+        spark.sql(f"DROP DATABASE db{number} CASCADE")
+    text = json.dumps({"name": program.name, "outcomes": outcomes, "ends": ends})
+    text = text.replace(f"db{number}", "db").replace(str(own), "FOLDER")
+    shutil.rmtree(own, ignore_errors=True)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _told(value: Any) -> Any:
+    try:
+        return of_value(value)
+    except Exception as error:
+        return of_error(error)
+
+
+def _state(spark: Any, name: str, program: Program) -> Any:
+    try:
+        return table_state(spark, name, history=program.history)
+    except Exception as error:
+        return of_error(error)
+
+
+def main(engine: str, folder: str, out: str, names: str) -> None:
+    """See above."""
+    wanted = set(Path(names).read_text().split("\n"))
+    programs = [program for program in all_programs() if program.name in wanted]
+    spark, *modules = session(engine, Path(folder))
+    with Path(out).open("w") as target:
+        for number, program in enumerate(programs):
+            began = time.monotonic()
+            found = run_program(program, number, Path(folder), spark, (modules[0], modules[1]))
+            found["seconds"] = round(time.monotonic() - began, 2)
+            target.write(json.dumps(found) + "\n")
+            target.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
