@@ -97,7 +97,8 @@ def test_what_is_optional_is_declared_by_the_extra_that_its_error_names():
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_tests_and_benchmarks_import_only_what_dev_declares(folder):
     allowed = _declared("dev", *(["stack-tests"] if folder == "tests" else [])) | {PART_OF_PYSPARK}
-    helpers = {path.stem for path in (ROOT / folder).rglob("*.py")}
+    files = list((ROOT / folder).rglob("*.py"))
+    helpers = {path.stem for path in files} | {path.parent.name for path in files if path.stem == "__init__"}
     brought = {"cryptography", "werkzeug", "_pytest"}  # by moto[server]; by pytest itself
     undeclared = {}
     for path in (ROOT / folder).rglob("*.py"):

@@ -45,7 +45,7 @@ def enable(spark: SparkSession) -> SparkSession:
         if is_enabled(spark):
             return spark
         check_executors(spark)
-        routing_read.install()
+        routing_read.install(enable)
         routing_write.install(spark)
         foreign_writes.install()
         _register_source(spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,11 +33,15 @@ __all__ = ["install"]
 _PROVIDER = "delta"
 
 
-def install() -> None:
-    """Put the routes in place. ``patches.restore_all`` takes them out again."""
-    patch(SparkSession, "newSession", _new_session)
-    if "cloneSession" in vars(SparkSession):
-        patch(SparkSession, "cloneSession", _new_session)
+def install(enable: Callable[[SparkSession], SparkSession]) -> None:
+    """Put the routes in place. ``patches.restore_all`` takes them out again.
+
+    Args:
+        enable: Enables a session: what an enabled one makes of itself is enabled, too.
+    """
+    for name in ("newSession", "cloneSession"):
+        if name in vars(SparkSession):
+            patch(SparkSession, name, functools.partial(_new_session, enable))
     patch(SparkSession, "table", _table)
     patch(SparkSession, "sql", _sql)
     patch(DataFrameReader, "load", _load)
@@ -47,14 +52,12 @@ def install() -> None:
     metadata_aggregates.install()
 
 
-def _new_session(original: Callable[..., SparkSession]) -> Callable[..., SparkSession]:
+def _new_session(
+    enable: Callable[[SparkSession], SparkSession], original: Callable[..., SparkSession]
+) -> Callable[..., SparkSession]:
     def new_session(self: SparkSession) -> SparkSession:
         session = original(self)
-        if is_enabled(self):
-            from pydelta.spark.routing.enable import enable  # which puts this route in place
-
-            enable(session)
-        return session
+        return enable(session) if is_enabled(self) else session
 
     return new_session
 

@@ -1,4 +1,4 @@
-"""Enable a session as soon as it is made, where its builder or its settings ask for Delta.
+"""Route a session to this engine as soon as it is made, where its builder or its settings ask for Delta.
 
 ::
 
