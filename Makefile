@@ -13,6 +13,7 @@ SERVICE ?=
 SQL ?=
 CONFIRM ?=
 URI ?=
+PART ?= 1/40
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 
@@ -71,9 +72,10 @@ test-stack: ## Every hop of the stack, tested from inside it; starts it where it
 
 ##@ Work on the code
 .PHONY: test-peers
-test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, in an environment of its own
+test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, and programs on both (PART=1/1: all)
 	@scripts/check-java
 	@PYDELTA_PEER_PYTHON=$(CURDIR)/$(PEER)/bin/python $(PY) -m pytest -o addopts="-ra --strict-markers -p no:cacheprovider" tests/peers $(ARGS)
+	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART)
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session

@@ -19,7 +19,7 @@ __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 _BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
 _OURS: Final = re.compile(
     rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
-    rf"|(?:DESCRIBE|DESC){_BLANK}+(?:HISTORY|DETAIL){_BLANK}+[`\w])",
+    rf"|(?:DESCRIBE|DESC){_BLANK}+(?:HISTORY|DETAIL){_BLANK}+[`'\"\w])",
     re.IGNORECASE | re.DOTALL,
 )
 _PERHAPS_OURS: Final = re.compile(
@@ -174,6 +174,9 @@ class _Reader:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _table(self, tree: Tree[Token]) -> st.TableName:
+        path = next(_trees(tree, "path"), None)
+        if path is not None:
+            return ("delta", unquote_string(str(path.children[0])))
         return self._parts(next(_trees(tree, "table")))
 
     def _parts(self, tree: Tree[Token]) -> st.TableName:

@@ -37,6 +37,10 @@ STATEMENTS = {
     "VACUUM t USING INVENTORY (SELECT path, 1 AS length FROM u WHERE full = (SELECT 1)) DRY RUN": Vacuum(
         table=T, inventory_query="SELECT path, 1 AS length FROM u WHERE full = (SELECT 1)", dry_run=True
     ),
+    "VACUUM '/a b/c' USING INVENTORY i.t DRY RUN": Vacuum(table=PATH, inventory=("i", "t"), dry_run=True),
+    "OPTIMIZE TABLE '/a b/c' ZORDER BY (id)": Optimize(table=PATH, zorder_by=("id",)),
+    'DESCRIBE HISTORY "/a b/c" LIMIT 2': DescribeHistory(table=PATH, limit=2),
+    "DESC DETAIL '/a b/c'": DescribeDetail(table=PATH),
     "VACUUM full": Vacuum(table=("full",)),
     "VACUUM history.detail": Vacuum(table=("history", "detail")),
     "GENERATE symlink_format_manifest FOR TABLE t": Generate(mode="symlink_format_manifest", table=T),
