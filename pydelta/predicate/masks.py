@@ -121,8 +121,6 @@ def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
     if any(nulls):
         if expr.op != "<=>":
             return pl.lit(None, dtype=pl.Boolean)
-        if all(nulls):
-            return pl.lit(True)
         return _value(expr.right if nulls[0] else expr.left, names).is_null()
     left, right = _value(expr.left, names), _value(expr.right, names)
     operations = {
@@ -137,14 +135,19 @@ def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
 
 
 def _literal(literal: Literal) -> pl.Expr:
-    """A constant; a double stays one, where Polars would round it to a column of single precision."""
-    if literal.type == "double" and isinstance(literal.value, float):
+    """A constant, compared without a rounding that could rule a row out.
+
+    A double stays one, where Polars would round it to a column of single precision. A decimal is one: bounds of decimal
+    columns are floats, widened, where they come from statistics (``parse_stats_columns``), and decimals, exact, where
+    they are partition values.
+    """
+    if literal.type == "double":
         return pl.lit(literal.value, dtype=pl.Float64)
     return pl.lit(literal.value)
 
 
 Possible: TypeAlias = tuple[pl.Expr, pl.Expr]
-"""Whether some row can make a condition true, and whether some row can make it false; null counts as yes."""
+"""Whether some row can make a condition true, and whether some row can make it false; null is not known: yes."""
 
 _YES: Final = pl.lit(True)
 _NO: Final = pl.lit(False)
@@ -220,13 +223,12 @@ def _null_possible(column: Column, known: _Known) -> Possible:
     counts = known.stat("nullCount", column)
     if counts is None:
         return _YES, _YES
-    is_value = (counts < pl.col("numRecords")).fill_null(True) if "numRecords" in known.schema else _YES
-    return (counts > 0).fill_null(True), is_value
+    return counts > 0, counts < pl.col("numRecords") if "numRecords" in known.schema else _YES
 
 
 def _compare_possible(expr: Compare, known: _Known) -> Possible:
     left, right, op = expr.left, expr.right, expr.op
-    if isinstance(left, Literal) and isinstance(right, Column):
+    if isinstance(left, Literal):
         left, right, op = right, left, _FLIPPED[op]
     if not (isinstance(left, Column) and isinstance(right, Literal)):
         return _YES, _YES
@@ -239,12 +241,12 @@ def _compare_possible(expr: Compare, known: _Known) -> Possible:
     floating = known.may_be_nan(left)  # then every upper bound may be exceeded
     if floating and right.value != right.value:
         return (is_value, is_value) if op != "<=>" else (is_value, _YES)
-    value = _bound_literal(right, known.bounds(left))
-    within = (low <= value).fill_null(True) & (high >= value).fill_null(True)
-    differs = _YES if floating else ~((low == value) & (high == value)).fill_null(False)
-    above_or_equal = _YES if floating else (high >= value).fill_null(True)
-    above = _YES if floating else (high > value).fill_null(True)
-    below, below_or_equal = (low < value).fill_null(True), (low <= value).fill_null(True)
+    value = _literal(right)
+    within = (low <= value) & (high >= value)
+    differs = _YES if floating else ~((low == value) & (high == value))
+    above_or_equal = _YES if floating else high >= value
+    above = _YES if floating else high > value
+    below, below_or_equal = low < value, low <= value
     table: dict[str, Possible] = {
         "=": (within, differs),
         "<": (below, above_or_equal),
@@ -256,18 +258,6 @@ def _compare_possible(expr: Compare, known: _Known) -> Possible:
         return is_value & within, _YES
     can_be_true, can_be_false = table[op]
     return is_value & can_be_true, is_value & can_be_false
-
-
-def _bound_literal(literal: Literal, bounds: pl.DataType) -> pl.Expr:
-    """A constant in a form that compares with bounds of the type without a rounding that could rule a row out.
-
-    Bounds of decimal columns are floats, widened, where they come from statistics (``parse_stats_columns``), and
-    decimals, exact, where they are partition values.
-    """
-    value = literal.value
-    if not isinstance(value, Decimal) or bounds.is_decimal():
-        return _literal(literal)
-    return pl.lit(int(value) if bounds.is_integer() and value == value.to_integral_value() else float(value))
 
 
 def _has_bound(value: Any) -> bool:
@@ -291,18 +281,15 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
-    bounds = known.bounds(expr.child)
     if len(values) > _EXACT_VALUES:
         try:
-            top, bottom = (_bound_literal(Literal(value), bounds) for value in (max(values), min(values)))
+            top, bottom = pl.lit(max(values)), pl.lit(min(values))
         except TypeError:  # constants of kinds that have no common order
             return is_value, is_value
-        inside = (low <= top).fill_null(True) & (high >= bottom).fill_null(True)
-        return is_value & inside, is_value
+        return is_value & (low <= top) & (high >= bottom), is_value
     inside = _NO
     for value in values:
-        bound = _bound_literal(Literal(value), bounds)
-        inside = inside | ((low <= bound).fill_null(True) & (high >= bound).fill_null(True))
+        inside = inside | ((low <= pl.lit(value)) & (high >= pl.lit(value)))
     return is_value & inside, is_value
 
 
@@ -313,5 +300,5 @@ def _prefix_possible(expr: StartsWith, known: _Known) -> Possible:
     if low is None or high is None or known.bounds(expr.child) != pl.String:
         return is_value, is_value
     prefix = pl.lit(expr.prefix)
-    reaches = (low.str.slice(0, len(expr.prefix)) <= prefix).fill_null(True) & (high >= prefix).fill_null(True)
+    reaches = (low.str.slice(0, len(expr.prefix)) <= prefix) & (high >= prefix)
     return is_value & reaches, is_value

@@ -32,7 +32,7 @@ from pydelta.predicate import (
 from pydelta.predicate.masks import NotEvaluable, partition_mask
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
-from pydelta.protocol.stats import parse_stats_columns
+from pydelta.protocol.stats import parse_stats_columns, stat_column
 from pydelta.protocol.types import parse_type
 
 SCHEMA = StructType(
@@ -278,3 +278,32 @@ def test_renaming_keeps_the_shape_and_the_sides_of_every_kind_of_part():
 
     renamed = rename_columns(tree(a, b, c, ("a",)), {("a",): ("A", "1"), ("s", "b"): ("B",)})
     assert renamed == tree(Column(("A", "1")), Column(("B",)), c, ("A", "1"))
+
+
+def bounds_of(low, high, *, nulls=0):
+    """Statistics of one file of three rows with one column ``c``."""
+    stats = {
+        stat_column(kind, ("c",)): value for kind, value in {"min": low, "max": high, "nullCount": [nulls]}.items()
+    }
+    return pl.DataFrame({"numRecords": [3], **stats})
+
+
+def test_a_decimal_is_not_rounded_to_the_single_precision_of_a_column():
+    single = pl.Series([0.1], dtype=pl.Float32)  # 0.100000001490116: more than 0.1
+    stats = bounds_of(single, single)
+    above, below = (Compare(op, Column(("c",)), Literal(Decimal("0.1"), "decimal(1,1)")) for op in (">", "<="))
+    assert skipping_mask(above, stats, decimals=[("c",)]).to_list() == [True]
+    assert skipping_mask(below, stats, decimals=[("c",)]).to_list() == [False]
+
+
+def test_of_many_constants_none_is_in_a_file_without_values():
+    nothing = pl.Series([None], dtype=pl.Int64)
+    among = In(Column(("c",)), tuple(range(100)))
+    assert skipping_mask(among, bounds_of(nothing, nothing, nulls=3)).to_list() == [False]
+    assert skipping_mask(among, bounds_of(nothing, nothing, nulls=2)).to_list() == [True]
+
+
+def test_bounds_count_where_the_number_of_rows_is_not_known():
+    stats = bounds_of([1], [5]).drop("numRecords")
+    assert skipping_mask(Compare(">", Column(("c",)), Literal(5, "long")), stats).to_list() == [False]
+    assert skipping_mask(Compare(">", Column(("c",)), Literal(4, "long")), stats).to_list() == [True]
