@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pyspark.sql.types import DataType
+
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.identity import identity_metadata
@@ -16,10 +18,11 @@ from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.logs import user_errors
 from pydelta.spark.types import make_field, schema_of
+from pydelta.table.arguments import check_columns, check_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import StructField, StructType
 
     from pydelta.log import DeltaLog
 
@@ -59,16 +62,19 @@ class DeltaTableBuilder(Generic[_T]):
 
     def tableName(self, identifier: str) -> DeltaTableBuilder[_T]:
         """Register the table in the session's catalog under this name; ``delta.`/path` `` names a location."""
+        check_type(identifier, str, what="The table's name")
         self._name = identifier
         return self
 
     def location(self, location: str) -> DeltaTableBuilder[_T]:
         """Set where the table's files go."""
+        check_type(location, str, what="The table's location")
         self._location = location
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder[_T]:
         """Set the table's description."""
+        check_type(comment, str, what="The table's comment")
         self._comment = comment
         return self
 
@@ -78,8 +84,8 @@ class DeltaTableBuilder(Generic[_T]):
         dataType: str | DataType,
         nullable: bool = True,
         generatedAlwaysAs: str | IdentityGenerator | None = None,
-        comment: str | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
+        comment: str | None = None,
     ) -> DeltaTableBuilder[_T]:
         """Add one column.
 
@@ -89,14 +95,24 @@ class DeltaTableBuilder(Generic[_T]):
             nullable: Whether it may be null.
             generatedAlwaysAs: SQL over other columns from which it is computed, or an ``IdentityGenerator``: every
                 row gets a number of its own.
-            comment: Its description.
             generatedByDefaultAs: An ``IdentityGenerator``, for rows that bring no value.
+            comment: Its description.
 
         Raises:
-            InvalidArgumentError: Both, or a step of 0.
+            TypeError: An argument of another type.
+            InvalidArgumentError: Both, or a step of 0. It is a ``ValueError``.
 
         Protocol: "Generated Columns", "Identity Columns".
         """
+        check_type(colName, str, what="A column's name")
+        check_type(dataType, str, DataType, what=f"The type of column {colName!r}")
+        check_type(nullable, bool, what=f"nullable of column {colName!r}")
+        if generatedAlwaysAs is not None:
+            check_type(generatedAlwaysAs, str, IdentityGenerator, what=f"generatedAlwaysAs of column {colName!r}")
+        if generatedByDefaultAs is not None:
+            check_type(generatedByDefaultAs, IdentityGenerator, what=f"generatedByDefaultAs of column {colName!r}")
+        if comment is not None:
+            check_type(comment, str, what=f"The comment of column {colName!r}")
         with user_errors():
             expression = generatedAlwaysAs if isinstance(generatedAlwaysAs, str) else None
             always = generatedAlwaysAs if isinstance(generatedAlwaysAs, IdentityGenerator) else None
@@ -118,8 +134,7 @@ class DeltaTableBuilder(Generic[_T]):
 
     def partitionedBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
         """Set the partition columns, in order; they must be columns of the table."""
-        for item in cols:
-            self._partition_columns.extend([item] if isinstance(item, str) else item)
+        self._partition_columns.extend(check_columns(cols, "A partition column"))
         return self
 
     def clusterBy(self, *cols: str | Iterable[str]) -> DeltaTableBuilder[_T]:
@@ -127,12 +142,13 @@ class DeltaTableBuilder(Generic[_T]):
 
         Protocol: "Clustered Table".
         """
-        for item in cols:
-            self._cluster_by.extend([item] if isinstance(item, str) else item)
+        self._cluster_by.extend(check_columns(cols, "A clustering column"))
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder[_T]:
         """Set a table property."""
+        check_type(key, str, what="A property's name")
+        check_type(value, str, what=f"The value of property {key!r}")
         self._properties[key] = value
         return self
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
 from pydelta.commands.change.merge import merge as run_merge
-from pydelta.errors import InvalidArgumentError
 from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.logs import run_once, settings_of, user_errors
+from pydelta.table.arguments import check_condition, given_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,7 +57,7 @@ class DeltaMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has a source row. Values may read both."""
-        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, _given(set, "set"))
+        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, given_values(set, "set"))
 
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
@@ -71,7 +71,7 @@ class DeltaMergeBuilder:
         self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
     ) -> DeltaMergeBuilder:
         """Insert a source row that has no target row. Values may read the source."""
-        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, _given(values, "values"))
+        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, given_values(values, "values"))
 
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Insert it with all columns of the target from the source."""
@@ -83,7 +83,7 @@ class DeltaMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has no source row. Values may read the target."""
-        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, _given(set, "set"))
+        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, given_values(set, "set"))
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Delete a target row that has no source row."""
@@ -127,14 +127,6 @@ class DeltaMergeBuilder:
     def _with(
         self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None
     ) -> DeltaMergeBuilder:
+        check_condition(condition, f"The condition of {on.value}")
         clause = MergeClause(on=on, action=action, condition=condition, assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))
-
-
-def _given(values: Mapping[str, Any] | None, what: str) -> Assignments:
-    if not values:
-        with user_errors():
-            raise InvalidArgumentError(
-                f"The clause has no {what}.", hint=f'Give {what}={{"column": "value"}}, or use …All.'
-            )
-    return tuple(values.items())

@@ -18,6 +18,7 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import optimize_frame
 from pydelta.spark.logs import settings_of, user_errors
+from pydelta.table.arguments import check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ class DeltaOptimizeBuilder:
             InvalidArgumentError: No column, a partition column, or one without statistics.
             ConcurrentDeleteReadException: As for ``executeCompaction``.
         """
-        names = [name for item in cols for name in ([item] if isinstance(item, str) else item)]
+        names = check_columns(cols, "A Z-order column")
         with user_errors(self._log):
             if not names:
                 raise InvalidArgumentError("executeZOrderBy needs at least one column.", hint="Name at least one.")

@@ -40,6 +40,7 @@ from pydelta.spark.logs import active_session, log_for_path, run_once, settings_
 from pydelta.spark.maintenance.clone import SparkCopier
 from pydelta.spark.maintenance.convert import SparkFooters, partition_fields
 from pydelta.spark.maintenance.vacuum import run_vacuum, vacuum_frame
+from pydelta.table.arguments import check_condition, check_source, given_values
 from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
 from pydelta.table.merge import DeltaMergeBuilder
 from pydelta.table.optimize import DeltaOptimizeBuilder
@@ -199,6 +200,7 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
+        check_condition(condition, "The condition of delete")
         with user_errors(self._log):
             engine = SparkEngine(self._spark, alias=self._alias)
             return run_once(self._spark, lambda settings: run_delete(self._log, engine, condition, settings=settings))
@@ -226,8 +228,9 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
+        check_condition(condition, "The condition of update")
         with user_errors(self._log):
-            engine, values = SparkEngine(self._spark, alias=self._alias), tuple((set or {}).items())
+            engine, values = SparkEngine(self._spark, alias=self._alias), given_values(set, "set", needed=False)
             return run_once(
                 self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
             )
@@ -239,6 +242,7 @@ class DeltaTable:
             source: The rows; give it an alias (``source.alias("s")``), and this table too (``table.alias("t")``).
             condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
         """
+        check_source(source, condition)
         return DeltaMergeBuilder(
             spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition
         )

@@ -98,7 +98,9 @@ def _errors(where: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> I
     """A Java exception that PySpark has no class for says nothing of classes: that there is an error is enough."""
     if theirs["error"] in ("Exception", "Py4JJavaError"):
         return
-    for key in ("error", "condition", "state"):
+    if theirs["error"] not in ours["caught_by"]:
+        yield f"{where}.error", f"{ours['error']}: {ours['text']}", f"{theirs['error']}: {theirs['text']}"
+    for key in ("condition", "state"):
         if theirs[key] is not None and ours[key] != theirs[key]:
             yield f"{where}.{key}", f"{ours[key]}: {ours['text']}", f"{theirs[key]}: {theirs['text']}"
 

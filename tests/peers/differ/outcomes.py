@@ -66,7 +66,8 @@ def of_value(value: Any) -> Any:
 
 def of_error(error: BaseException) -> dict[str, Any]:
     """The class that users catch, its condition and its SQLSTATE; the text is shown and not compared."""
-    shown: dict[str, Any] = {"error": _class_of(error), "text": _first_line(error)}
+    caught_by = sorted({kind.__name__ for kind in type(error).__mro__} - {"object", "BaseException"})
+    shown: dict[str, Any] = {"error": _class_of(error), "text": _first_line(error), "caught_by": caught_by}
     for key, names in (("condition", ("getCondition", "getErrorClass")), ("state", ("getSqlState",))):
         for name in names:
             if hasattr(error, name):
