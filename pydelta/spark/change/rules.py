@@ -12,7 +12,7 @@ from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_li
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
-from pydelta.spark.write.columns import ddl, json_row
+from pydelta.spark.write.columns import ddl, json_row, name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
     Raises:
         ParseError: A text is not an expression.
         BindError: It names a column that is not there, or a generation expression names a generated column.
-        InvalidArgumentError: It is not deterministic, holds a subquery, or a default is none of its column's type.
+        InvalidArgumentError: It is not deterministic, holds a subquery, or is of another type than its column.
     """
     constraints = {key: text for key, text in properties.items() if key.lower().startswith(_CONSTRAINT)}
     generated = {field.name: str(text) for field in schema.fields if (text := field.metadata.get(_GENERATION))}
@@ -50,6 +50,13 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
     for column, text in generated.items():
         what = f"The generation expression {text!r} of column {column!r}"
         _check(plain, text, what, is_condition=False)
+        made = plain.select(F.expr(text)).schema[0].dataType.simpleString()
+        wanted = rows.select(name(column)).schema[0].dataType.simpleString()
+        if made != wanted:
+            raise InvalidArgumentError(
+                f"{what} gives {made}, and the column is {wanted}.",
+                hint=f"Cast it: CAST({text} AS {wanted}), or declare the column as {made}.",
+            )
     for key, text in constraints.items():
         what = f"The CHECK constraint {key[len(_CONSTRAINT) :]!r} ({text})"
         _check(rows, text, what, is_condition=True)

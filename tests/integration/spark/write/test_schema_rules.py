@@ -98,6 +98,7 @@ def test_expressions_of_a_new_table_have_to_resolve(spark, tmp_path):
         ("cast(rand() as string)", InvalidArgumentError),
         ("cast((select 1) as string)", InvalidArgumentError),
         ("upper(", ParseError),
+        ("year(ts)", InvalidArgumentError),  # of another type
     ):
         with pytest.raises(error, match="other"):
             create(text)
