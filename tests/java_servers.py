@@ -8,23 +8,47 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+PLUGIN = ("org.apache.maven.plugins", "maven-dependency-plugin", "3.8.1")
+PROJECT = """<project>
+  <modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>jars</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <build><plugins><plugin>
+    <groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>
+    <configuration><outputDirectory>{target}</outputDirectory><artifactItems>{items}</artifactItems></configuration>
+  </plugin></plugins></build>
+</project>
+"""
 
 
 class NotToBeHad(Exception):
     """The jars cannot be fetched here; says why."""
 
 
-def fetch(artifact: str, target: Path) -> None:
-    """Copy one artifact, by its Maven coordinates, into a folder; it stays in Maven's own cache."""
+def _item(artifact: str) -> str:
+    parts = zip(("groupId", "artifactId", "version", "type", "classifier"), artifact.split(":"), strict=False)
+    return f"<artifactItem>{''.join(f'<{name}>{part}</{name}>' for name, part in parts)}</artifactItem>"
+
+
+def fetch(target: Path, *artifacts: str) -> None:
+    """Copy artifacts, by their Maven coordinates, into a folder, in one run; they stay in Maven's own cache.
+
+    Args:
+        target: Is made where it is not there.
+        artifacts: ``group:artifact:version[:type[:classifier]]``.
+    """
     maven = shutil.which("mvn")
     if maven is None:
-        raise NotToBeHad(f"there is no mvn to fetch {artifact} with")
-    command = [maven, "-q", "-B", f"{PLUGIN}:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+        raise NotToBeHad(f"there is no mvn to fetch {artifacts[0]} with")
+    target.mkdir(parents=True, exist_ok=True)
+    items = "".join(map(_item, artifacts))
+    project = target / "pom.xml"
+    project.write_text(PROJECT.format(*PLUGIN, target=target, items=items))
+    command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    project.unlink()
     if done.returncode:
         said = next((line for line in done.stdout.splitlines() if "ERROR" in line), "it said nothing")
-        raise NotToBeHad(f"Maven does not give {artifact}: {said[:300]}")
+        raise NotToBeHad(f"Maven does not give {', '.join(artifacts)}: {said[:300]}")
 
 
 def java() -> str:

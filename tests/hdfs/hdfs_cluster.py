@@ -29,7 +29,7 @@ class HdfsCluster:
         self.folder = folder
         bundled = _jars_of_pyspark()
         jars = folder / "jars"
-        fetch(f"org.apache.hadoop:hadoop-client-minicluster:{_hadoop_version(bundled)}", jars)
+        fetch(jars, f"org.apache.hadoop:hadoop-client-minicluster:{_hadoop_version(bundled)}")
         self.port, self._web = _free_ports(2)
         self.host = f"127.0.0.1:{self.port}"
         self.uri = f"hdfs://{self.host}"

@@ -94,9 +94,8 @@ class Hive4:
 
 
 def _fetch(folder: Path) -> Path:
-    fetch(SERVER, folder)
-    for coordinates in JARS:
-        fetch(coordinates, folder / "jars")
+    fetch(folder, SERVER)
+    fetch(folder / "jars", *JARS)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
