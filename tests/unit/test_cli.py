@@ -198,16 +198,18 @@ def test_a_process_answers_without_a_jvm_and_quickly(table):
         "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
         f"from pydelta.ops.cli import main\nmain(['detail', {table!r}, '--json'])"
     )
-    spent = []
+    libraries = "import polars, pyarrow.parquet, pyarrow.dataset, typer"
+    spent, needed = [], []
     for _ in range(3):  # the best of three, and of processor time, since other processes share the machine
-        started = _children_seconds()
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        spent.append(_children_seconds() - started)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["numFiles"] == 2
-        if spent[-1] < 1:
-            break
-    assert min(spent) < 1.5
+        for seconds, what in ((spent, code), (needed, libraries)):
+            started = _children_seconds()
+            done = subprocess.run([sys.executable, "-c", what], capture_output=True, text=True, check=False)
+            seconds.append(_children_seconds() - started)
+            assert done.returncode == 0, done.stderr
+            if what is code:
+                assert json.loads(done.stdout)["numFiles"] == 2
+    # most of it is what the libraries take to be imported, however fast the machine is
+    assert min(spent) < 3 * min(needed), (spent, needed)
 
 
 def _children_seconds() -> float:
