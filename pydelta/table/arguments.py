@@ -59,9 +59,7 @@ def check_columns(columns: Iterable[Any], what: str) -> list[str]:
     """
     found: list[str] = []
     for item in columns:
-        if not isinstance(item, str | list | tuple):
-            check_type(item, str, what=what)
-        for name in [item] if isinstance(item, str) else item:
+        for name in item if isinstance(item, Iterable) and not isinstance(item, str) else [item]:
             check_type(name, str, what=what)
             found.append(name)
     return found

@@ -12,7 +12,7 @@ from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_li
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
-from pydelta.spark.write.columns import ddl, json_row, name
+from pydelta.spark.write.columns import ddl, json_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
         what = f"The generation expression {text!r} of column {column!r}"
         _check(plain, text, what, is_condition=False)
         made = plain.select(F.expr(text)).schema[0].dataType.simpleString()
-        wanted = rows.select(name(column)).schema[0].dataType.simpleString()
+        wanted = rows.schema[column].dataType.simpleString()
         if made != wanted:
             raise InvalidArgumentError(
                 f"{what} gives {made}, and the column is {wanted}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import DeltaEnvironmentError
@@ -13,12 +14,21 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JVM_CATALOG", "JVM_EXTENSION", "check_executors", "check_session", "has_jvm_engine"]
+__all__ = [
+    "CATALOG",
+    "EXTENSIONS",
+    "JVM_CATALOG",
+    "JVM_EXTENSION",
+    "check_executors",
+    "check_session",
+    "has_jvm_engine",
+    "jvm_engine_settings",
+]
 
+EXTENSIONS: Final = "spark.sql.extensions"
+CATALOG: Final = "spark.sql.catalog.spark_catalog"
 JVM_EXTENSION: Final = "DeltaSparkSessionExtension"
 JVM_CATALOG: Final = "DeltaCatalog"
-_CATALOG: Final = "spark.sql.catalog.spark_catalog"
-_JVM_ENGINE: Final = (("spark.sql.extensions", JVM_EXTENSION), (_CATALOG, JVM_CATALOG))
 _CHECKED: Final = "_pydelta_executors_checked"
 
 # Runs in a worker that may lack this package, so it must not be pickled by reference to it.
@@ -45,19 +55,25 @@ def check_session(spark: Any) -> None:
         DeltaEnvironmentError: With the settings to delete, or how to make a classic session.
     """
     conf = Jvm.of(spark).session_conf()
-    found = [f"{key}={conf[key]}" for key, word in _JVM_ENGINE if word in conf.get(key, "")]
+    found = jvm_engine_settings(conf)
     if found and not has_jvm_engine(spark):
-        if JVM_CATALOG in conf.get(_CATALOG, ""):
-            spark.conf.unset(_CATALOG)
+        if CATALOG in found:
+            spark.conf.unset(CATALOG)
     elif found:
-        names = " and ".join(key for key, word in _JVM_ENGINE if word in conf.get(key, ""))
+        given, names = "; ".join(f"{key}={conf[key]}" for key in found), " and ".join(found)
         raise DeltaEnvironmentError(
-            f"The session is configured for the JVM engine: {'; '.join(found)}.",
+            f"The session is configured for the JVM engine: {given}.",
             hint=f"Delete {names} from the session's settings (in full: the extension "
             "io.delta.sql.DeltaSparkSessionExtension in spark.sql.extensions, and spark.sql.catalog.spark_catalog = "
             "org.apache.spark.sql.delta.catalog.DeltaCatalog), and start it again.",
         )
     Settings.resolve(conf)
+
+
+def jvm_engine_settings(conf: Mapping[str, str]) -> list[str]:
+    """Return the names of the settings that stand for the reference engine."""
+    named = ((EXTENSIONS, JVM_EXTENSION), (CATALOG, JVM_CATALOG))
+    return [key for key, word in named if word in conf.get(key, "")]
 
 
 def has_jvm_engine(spark: SparkSession) -> bool:

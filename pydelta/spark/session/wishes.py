@@ -17,7 +17,15 @@ from pyspark.sql import SparkSession
 
 from pydelta.spark.jvm import Jvm, is_classic
 from pydelta.spark.routing.enable import enable
-from pydelta.spark.session.checks import JVM_CATALOG, JVM_EXTENSION, has_jvm_engine
+from pydelta.spark.session.checks import (
+    CATALOG,
+    EXTENSIONS,
+    JVM_CATALOG,
+    JVM_EXTENSION,
+    has_jvm_engine,
+    jvm_engine_settings,
+)
+from pydelta.spark.session.patches import is_enabled
 
 if TYPE_CHECKING:
     from pyspark.sql.session import SparkSession as _Session
@@ -25,21 +33,19 @@ if TYPE_CHECKING:
 __all__ = ["ENABLED", "asks_for_delta", "enabling", "watch_builders", "without_jvm_engine"]
 
 ENABLED: Final = "spark.pydelta.enabled"
-_EXTENSIONS: Final = "spark.sql.extensions"
-_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _WATCHED: Final = "_pydelta_watched"
 
 
 def without_jvm_engine(settings: MutableMapping[str, Any]) -> None:
     """Take the reference engine's extension and catalog out of the settings of a session that is to be made."""
-    named = [name.strip() for name in str(settings.get(_EXTENSIONS, "")).split(",")]
+    named = [name.strip() for name in str(settings.get(EXTENSIONS, "")).split(",")]
     others = [name for name in named if name and not name.endswith(JVM_EXTENSION)]
     if others:
-        settings[_EXTENSIONS] = ",".join(others)
+        settings[EXTENSIONS] = ",".join(others)
     else:
-        settings.pop(_EXTENSIONS, None)
-    if str(settings.get(_CATALOG, "")).endswith(JVM_CATALOG):
-        del settings[_CATALOG]
+        settings.pop(EXTENSIONS, None)
+    if str(settings.get(CATALOG, "")).endswith(JVM_CATALOG):
+        del settings[CATALOG]
 
 
 def enabling(builder: _Session.Builder) -> _Session.Builder:
@@ -59,7 +65,7 @@ def asks_for_delta(conf: Mapping[str, str]) -> bool:
     asked = conf.get(ENABLED, "").strip().lower()
     if asked:
         return asked == "true"
-    return JVM_EXTENSION in conf.get(_EXTENSIONS, "") or JVM_CATALOG in conf.get(_CATALOG, "")
+    return bool(jvm_engine_settings(conf))
 
 
 def watch_builders() -> None:
@@ -71,7 +77,9 @@ def watch_builders() -> None:
     @functools.wraps(original)
     def get_or_create(self: _Session.Builder) -> _Session:
         spark = original(self)
-        if is_classic(spark) and asks_for_delta(Jvm.of(spark).session_conf()) and not has_jvm_engine(spark):
+        if is_enabled(spark) or not is_classic(spark):
+            return spark
+        if asks_for_delta(Jvm.of(spark).session_conf()) and not has_jvm_engine(spark):
             enable(spark)
         return spark
 
