@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
 
+from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import refuse_foreign_files
 from pydelta.commands.vacuum.clone_notes import note_clone
 from pydelta.errors import (
@@ -33,10 +34,11 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import canonical_path
 from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
-from pydelta.protocol.features import implied_features, upgrade
+from pydelta.protocol.actions import Protocol as ProtocolAction
+from pydelta.protocol.features import implied_features, required_protocol, upgrade
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
-from pydelta.settings import check_property_names, refuse_kept_properties
+from pydelta.settings import TableProperties, check_property_names, refuse_kept_properties
 from pydelta.storage import Store, open_store
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
@@ -48,10 +50,12 @@ __all__ = [
     "FileCopy",
     "ThreadCopier",
     "absolute_add",
+    "clone_parquet",
     "clone_table",
     "cloned_metadata",
 ]
 
+_NO_VERSION: Final = -1
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _THREADS: Final = 16
 _SUFFIX: Final = re.compile(r"-c[0-9a-f]{8}(?=\.|$)")
@@ -205,11 +209,52 @@ def clone_table(
     with error_context(table=target.uri):
         txn = begin(target)
         _refuse_target(txn, target, replace=request.replace)
-        work = _Clone(txn, source, target, snapshot, request.properties, copier or ThreadCopier())
+        work = _Clone(txn, source, target, _Cloned.of(snapshot), request.properties, copier or ThreadCopier())
         result = work.run(shallow=request.shallow)
         if request.shallow:
             note_clone(source, target.uri, version=snapshot.version)
         return result
+
+
+def clone_parquet(
+    source: DeltaLog,
+    target: DeltaLog,
+    request: CloneRequest,
+    folder: ParquetFolder,
+    *,
+    copier: Copier | None = None,
+) -> CloneResult:
+    """Make a table out of the Parquet files in a folder. The folder stays as it is.
+
+    Args:
+        source: Of the folder.
+        target: Where to; another place than the folder.
+        request: How; a folder has no versions.
+        folder: What is in it; see ``commands.convert.described``.
+        copier: Copies files for a deep clone; threads of this process by default.
+
+    Raises:
+        As ``clone_table``, and InvalidArgumentError: A version or time was asked for.
+    """
+    with error_context(table=source.uri):
+        if request.version is not None or request.timestamp_ms is not None:
+            raise InvalidArgumentError(
+                "A folder of Parquet files has no versions to clone.", hint="Leave VERSION or TIMESTAMP AS OF out."
+            )
+        check_property_names(request.properties)
+        refuse_kept_properties(request.properties)
+    with error_context(table=target.uri):
+        txn = start_transaction(target)
+        _refuse_target(txn, target, replace=request.replace)
+        cloned = _Cloned(
+            provider="parquet",
+            version=_NO_VERSION,
+            metadata=folder.metadata,
+            protocol=required_protocol(folder.metadata),
+            adds=folder.adds,
+        )
+        work = _Clone(txn, source, target, cloned, request.properties, copier or ThreadCopier())
+        return work.run(shallow=request.shallow)
 
 
 def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: bool) -> None:
@@ -228,6 +273,44 @@ def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: boo
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cloned:
+    """What is cloned.
+
+    Args:
+        provider: Of its files: ``delta`` or ``parquet``.
+        version: Of the source; -1 for a folder of Parquet files, which has none.
+        domains: The source's domain metadata.
+    """
+
+    provider: str
+    version: int
+    metadata: Metadata
+    protocol: ProtocolAction
+    adds: Sequence[AddFile]
+    domains: Sequence[DomainMetadata] = ()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Cloned:
+        assert snapshot.metadata is not None and snapshot.protocol is not None
+        return cls(
+            provider="delta",
+            version=snapshot.version,
+            metadata=snapshot.metadata,
+            protocol=snapshot.protocol,
+            adds=snapshot.files.adds(snapshot.files.core),
+            domains=tuple(snapshot.domain_metadata.values()),
+        )
+
+    @property
+    def properties(self) -> TableProperties:
+        return TableProperties.parse(self.metadata.configuration)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(add.size for add in self.adds)
+
+
 @dataclass(slots=True)
 class _Clone:
     """One clone under way."""
@@ -235,12 +318,12 @@ class _Clone:
     txn: OptimisticTransaction
     source: DeltaLog
     target: DeltaLog
-    snapshot: Snapshot
+    cloned: _Cloned
     properties: Mapping[str, str]
     copier: Copier
 
     def run(self, *, shallow: bool) -> CloneResult:
-        wanted = self.snapshot.files.adds(self.snapshot.files.core)
+        wanted = self.cloned.adds
         there: list[AddFile] = []
         if self.txn.table_exists:
             self.txn.read_whole_table(exactly=True)
@@ -302,36 +385,35 @@ class _Clone:
         source = self.source
         rows = read_deleted_rows(vectors, store=source.store, root=source.uri, options=source.options)
         described, files = write_vectors(
-            rows, store=self.target.store, random_folders=self.snapshot.properties.randomize_file_prefixes
+            rows, store=self.target.store, random_folders=self.cloned.properties.randomize_file_prefixes
         )
         written.extend(files)
         own = iter(described)
         return [add if add.deletion_vector is None else add.replace(deletion_vector=next(own)) for add in adds]
 
     def _commit(self, coming: Sequence[AddFile], leaving: Sequence[AddFile], copied: Sequence[AddFile]) -> CloneResult:
-        txn, snapshot = self.txn, self.snapshot
-        assert snapshot.metadata is not None and snapshot.protocol is not None
+        txn, cloned = self.txn, self.cloned
         now_ms = time.time_ns() // 1_000_000
         metadata = cloned_metadata(
-            snapshot.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
+            cloned.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
         )
         txn.update_metadata(metadata)
         existing = txn.snapshot.protocol
-        protocol = snapshot.protocol
+        protocol = cloned.protocol
         if existing is not None:
             protocol = upgrade(existing, implied_features(protocol))
         txn.update_protocol(protocol)
         metrics = {
-            "sourceTableSize": snapshot.size_bytes,
-            "sourceNumOfFiles": snapshot.num_files,
+            "sourceTableSize": cloned.size_bytes,
+            "sourceNumOfFiles": len(cloned.adds),
             "numRemovedFiles": len(leaving),
             "numCopiedFiles": len(copied),
             "removedFilesSize": sum(add.size for add in leaving),
             "copiedFilesSize": sum(add.size for add in copied),
         }
-        parameters = {"source": f"delta.`{self.source.uri}`", "sourceVersion": snapshot.version}
+        parameters = {"source": f"{cloned.provider}.`{self.source.uri}`", "sourceVersion": cloned.version}
         actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
-        actions += [*coming, *_domains(snapshot, txn.snapshot)]
+        actions += [*coming, *_domains(cloned.domains, txn.snapshot)]
         committed = txn.commit(actions, Operation(name="CLONE", parameters=parameters, metrics=metrics))
         return CloneResult(
             source_table_size=metrics["sourceTableSize"],
@@ -370,10 +452,11 @@ def cloned_metadata(
     )
 
 
-def _domains(source: Snapshot, target: Snapshot) -> list[DomainMetadata]:
+def _domains(source: Sequence[DomainMetadata], target: Snapshot) -> list[DomainMetadata]:
     """The source's domains; the target's others go. The mark of row ids only moves forward."""
+    names = {domain.domain for domain in source}
     domains: list[DomainMetadata] = []
-    for domain in source.domain_metadata.values():
+    for domain in source:
         if domain.domain == _ROW_TRACKING:
             there = row_id_high_water_mark(target.domain_metadata.values())
             if there > row_id_high_water_mark([domain]):
@@ -381,7 +464,7 @@ def _domains(source: Snapshot, target: Snapshot) -> list[DomainMetadata]:
         if target.domain_metadata.get(domain.domain) != domain:
             domains.append(domain)
     for domain in target.domain_metadata.values():
-        if domain.domain not in source.domain_metadata and domain.domain != _ROW_TRACKING:
+        if domain.domain not in names and domain.domain != _ROW_TRACKING:
             domains.append(domain.replace(removed=True))
     return domains
 

@@ -43,8 +43,10 @@ __all__ = [
     "ConvertResult",
     "FileStatistics",
     "Footers",
+    "ParquetFolder",
     "convert_to_delta",
     "data_files",
+    "described",
     "merged_schema",
     "partition_values",
 ]
@@ -118,35 +120,69 @@ def convert_to_delta(
         txn = start_transaction(log)
         if txn.table_exists:
             return ConvertResult(version=None)
-        files = data_files(log.store.list_all())
-        if not files:
-            raise TableNotFoundError(
-                f"There is no Parquet file at {log.uri}.", hint="Check the location; hidden names do not count."
-            )
-        partitions = partition_schema or StructType(())
-        values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
-        schema = stored_schema(merged_schema(footers.schema(log), partitions))
-        definition = TableDefinition(schema=schema, partition_columns=partitions.names)
-        metadata = new_metadata(definition, settings=_unmapped(settings or Settings()))
-        statistics: dict[str, str | None] = {}
-        if collect_statistics:
-            data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))
-            properties = TableProperties.parse(metadata.configuration)
-            statistics = {item.path: item.stats for item in footers.statistics(log, files, data, properties)}
-        adds = [
-            AddFile(
-                path=encode_log_path(item.path),
-                partition_values=dict(of_file),
-                size=item.size,
-                modification_time=item.modification_time_ms,
-                data_change=True,
-                stats=statistics.get(item.path),
-            )
-            for item, of_file in zip(files, values, strict=True)
-        ]
-        txn.update_metadata(metadata)
-        committed = txn.commit(adds, _operation(metadata, len(adds), collect_statistics))
-        return ConvertResult(version=committed.version, num_converted_files=len(adds))
+        found = described(
+            log,
+            footers,
+            partition_schema=partition_schema,
+            settings=settings,
+            collect_statistics=collect_statistics,
+            time_zone=time_zone,
+        )
+        txn.update_metadata(found.metadata)
+        committed = txn.commit(found.adds, _operation(found.metadata, len(found.adds), collect_statistics))
+        return ConvertResult(version=committed.version, num_converted_files=len(found.adds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetFolder:
+    """A folder of Parquet files, as a table's log would have it.
+
+    Args:
+        metadata: The definition.
+        adds: Its files, by paths relative to the folder.
+    """
+
+    metadata: Metadata
+    adds: tuple[AddFile, ...]
+
+
+def described(
+    log: DeltaLog,
+    footers: Footers,
+    *,
+    partition_schema: StructType | None = None,
+    settings: Settings | None = None,
+    collect_statistics: bool = True,
+    time_zone: str = "UTC",
+) -> ParquetFolder:
+    """Describe a folder of Parquet files as a table, and write nothing. See ``convert_to_delta``."""
+    files = data_files(log.store.list_all())
+    if not files:
+        raise TableNotFoundError(
+            f"There is no Parquet file at {log.uri}.", hint="Check the location; hidden names do not count."
+        )
+    partitions = partition_schema or StructType(())
+    values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
+    schema = stored_schema(merged_schema(footers.schema(log), partitions))
+    definition = TableDefinition(schema=schema, partition_columns=partitions.names)
+    metadata = new_metadata(definition, settings=_unmapped(settings or Settings()))
+    statistics: dict[str, str | None] = {}
+    if collect_statistics:
+        data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))
+        properties = TableProperties.parse(metadata.configuration)
+        statistics = {item.path: item.stats for item in footers.statistics(log, files, data, properties)}
+    adds = (
+        AddFile(
+            path=encode_log_path(item.path),
+            partition_values=dict(of_file),
+            size=item.size,
+            modification_time=item.modification_time_ms,
+            data_change=True,
+            stats=statistics.get(item.path),
+        )
+        for item, of_file in zip(files, values, strict=True)
+    )
+    return ParquetFolder(metadata=metadata, adds=tuple(adds))
 
 
 def _operation(metadata: Metadata, count: int, collect_statistics: bool) -> Operation:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
 from pydelta.commands.write.plan import TableDefinition, check_columns, new_metadata
-from pydelta.errors import SchemaError, TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
+from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
@@ -111,8 +111,6 @@ def plan_create(
         )
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
-    if not definition.schema.fields:
-        raise SchemaError("A table needs at least one column, but none was given.", hint="Call addColumn.")
     check_columns(definition.schema)
     check_property_names(definition.properties)
     refuse_kept_properties(definition.properties)

@@ -19,6 +19,7 @@ __all__ = [
     "Identity",
     "check_identities",
     "identities",
+    "identity_column",
     "identity_metadata",
     "only_marks_moved",
     "refuse_explicit",
@@ -58,6 +59,10 @@ class Identity:
         done = (self.mark - self.start) // self.step
         return self.start + max(done + 1, 0) * self.step
 
+    def mark_for(self, value: int) -> int:
+        """Return the mark that a value of a row's own stands for: the nearest of the series that is not before it."""
+        return self.start + max(-((self.start - value) // self.step), 0) * self.step
+
 
 def identity_metadata(*, start: int = 1, step: int = 1, explicit: bool) -> dict[str, int | bool]:
     """Make the field metadata of an identity column.
@@ -94,6 +99,23 @@ def _identity(field: StructField) -> Identity:
         mark=None if mark is None else int(mark),
         explicit=field.metadata.get(_EXPLICIT) in (True, "true"),
     )
+
+
+def identity_column(schema: StructType, name: str) -> Identity:
+    """Find the identity column of a name, in any case.
+
+    Raises:
+        InvalidArgumentError: There is no such column, or its values are not generated.
+    """
+    found = next((item for item in identities(schema) if item.column.lower() == name.lower()), None)
+    if found is None:
+        raise InvalidArgumentError(
+            f"{name!r} is not an identity column.",
+            hint="The identity columns are "
+            + (", ".join(item.column for item in identities(schema)) or "none: see DESCRIBE TABLE")
+            + ".",
+        )
+    return found
 
 
 def check_identities(schema: StructType, partition_columns: Sequence[str]) -> None:

@@ -41,6 +41,7 @@ from pydelta.spark.scan.scan import (
     scan_dataframe,
     scan_matched,
 )
+from pydelta.spark.write.columns import name
 from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
@@ -216,6 +217,12 @@ class SparkEngine:
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
         """See ``SchemaEngine.rows_against``. One job, which stops at no row: it counts them."""
         return rows_against(self._scan(snapshot, None), expression)
+
+    def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
+        """See ``SchemaEngine.furthest_value``."""
+        values = self._scan(snapshot, None).select(name(column).alias("value"))
+        row = values.agg((F.min if lowest else F.max)("value")).first()
+        return None if row is None else row[0]
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
         """See ``Engine.count_rows``; footers are read in this process."""

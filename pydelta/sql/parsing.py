@@ -23,7 +23,8 @@ _OURS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PERHAPS_OURS: Final = re.compile(
-    rf"{_BLANK}*(?:CREATE\b.*\bCLONE\b|ALTER{_BLANK}+TABLE\b.*\bDROP{_BLANK}+FEATURE\b)", re.IGNORECASE | re.DOTALL
+    rf"{_BLANK}*(?:CREATE\b.*\bCLONE\b|ALTER{_BLANK}+TABLE\b.*\b(?:DROP{_BLANK}+FEATURE|SYNC{_BLANK}+IDENTITY)\b)",
+    re.IGNORECASE | re.DOTALL,
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 
@@ -167,6 +168,9 @@ class _Reader:
         return st.DropFeature(
             table=self._table(tree), feature=feature, truncate_history=self._has(tree, "TRUNCATE_HISTORY")
         )
+
+    def _sync_identity(self, tree: Tree[Token]) -> st.SyncIdentity:
+        return st.SyncIdentity(table=self._table(tree), column=self._name(next(_trees(tree, "name"))))
 
     def _fsck(self, tree: Tree[Token]) -> st.Fsck:
         return st.Fsck(table=self._table(tree), dry_run=any(_trees(tree, "dry_run")))

@@ -18,6 +18,7 @@ __all__ = [
     "Reorg",
     "Restore",
     "Statement",
+    "SyncIdentity",
     "TableName",
     "Travel",
     "Vacuum",
@@ -147,6 +148,14 @@ class DropFeature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SyncIdentity:
+    """``ALTER TABLE table ALTER [COLUMN] column SYNC IDENTITY``."""
+
+    table: TableName
+    column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fsck:
     """``FSCK REPAIR TABLE table [DRY RUN]``."""
 
@@ -165,5 +174,6 @@ Statement: TypeAlias = (
     | Clone
     | Reorg
     | DropFeature
+    | SyncIdentity
     | Fsck
 )

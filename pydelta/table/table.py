@@ -24,7 +24,6 @@ from pydelta.commands.change.delete import delete as run_delete
 from pydelta.commands.change.update import UpdateResult
 from pydelta.commands.change.update import update as run_update
 from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.convert import convert_to_delta
 from pydelta.commands.create import CreateMode
 from pydelta.commands.optimize.reorg import PurgeResult
 from pydelta.commands.optimize.reorg import purge as run_purge
@@ -33,12 +32,13 @@ from pydelta.commands.restore import restore as run_restore
 from pydelta.commands.vacuum.command import VacuumRequest
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
-from pydelta.spark.catalog.targets import clone_target, convertible_path, log_for_name, register_table
+from pydelta.spark.catalog.lookup import parse_identifier
+from pydelta.spark.catalog.targets import clone_target, log_for_name, register_table
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
 from pydelta.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
 from pydelta.spark.maintenance.clone import SparkCopier
-from pydelta.spark.maintenance.convert import SparkFooters, partition_fields
+from pydelta.spark.maintenance.convert import convert, partition_fields
 from pydelta.spark.maintenance.vacuum import run_vacuum, vacuum_frame
 from pydelta.table.arguments import check_condition, check_source, given_values
 from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
@@ -108,25 +108,19 @@ class DeltaTable:
 
         Args:
             sparkSession: A classic session.
-            identifier: ``parquet.`/path` ``.
+            identifier: ``parquet.`/path` ``, or the name of a Parquet table in the session's catalog.
             partitionSchema: Names and types of the partition columns, which are in the folders' names: DDL text
                 (``"year int, month int"``) or a Spark type. None for a folder without partitions.
 
         Raises:
             TableNotFoundError: There is no file to convert.
-            InvalidArgumentError: The identifier names no path; the folders' names do not have those columns.
+            InvalidArgumentError: The identifier names no Parquet table; the folders' names do not have those columns.
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
             StorageError: A file is not a Parquet file.
         """
         with user_errors():
-            log = log_for_path(sparkSession, convertible_path(sparkSession, identifier))
-            convert_to_delta(
-                log,
-                SparkFooters(sparkSession),
-                partition_schema=partition_fields(partitionSchema),
-                settings=settings_of(sparkSession),
-                time_zone=SparkEngine(sparkSession).time_zone(),
-            )
+            parts = parse_identifier(sparkSession, identifier)
+            log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
             return cls(sparkSession, log)
 
     @classmethod

@@ -20,6 +20,7 @@ from pydelta.commands.alter.requests import (
     Plan,
     RenameColumn,
     ReplaceColumns,
+    SyncIdentity,
 )
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.plan import check_columns
@@ -27,6 +28,7 @@ from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata
+from pydelta.protocol.identity import identity_column, with_marks
 from pydelta.protocol.schema import validate_names
 from pydelta.protocol.schema_edits import (
     TYPE_CHANGES,
@@ -45,7 +47,7 @@ from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
 from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
 from pydelta.txn import Operation
 
-__all__ = ["add", "change", "drop", "new_field", "rename", "replace"]
+__all__ = ["add", "change", "drop", "new_field", "rename", "replace", "sync_identity"]
 
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
@@ -177,6 +179,18 @@ def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
     if schema == snapshot.schema:
         return Plan(metadata=metadata, operation=operation, changed=False)
     return Plan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(must_hold))
+
+
+def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> Plan:
+    """Move an identity column's mark to where the rows' own values have come; it never moves back."""
+    metadata, identity = _metadata(snapshot), identity_column(snapshot.schema, change.column)
+    operation = Operation(name="SYNC IDENTITY", parameters={})
+    if change.furthest is None:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    schema = with_marks(snapshot.schema, {identity.column: identity.mark_for(change.furthest)})
+    if schema == snapshot.schema:
+        return Plan(metadata=metadata, operation=operation, changed=False)
+    return Plan(metadata=_with_schema(snapshot, schema), operation=operation)
 
 
 def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:

@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from pydelta.commands.alter.plan import plan_alter
-from pydelta.commands.alter.requests import AddConstraint, Change, ChangeColumn, MustHold, Plan
+from pydelta.commands.alter.requests import AddConstraint, Change, ChangeColumn, MustHold, Plan, SyncIdentity
 from pydelta.commands.alter.track_rows import row_ids_for_all
 from pydelta.errors import (
     ConstraintViolatedError,
@@ -25,6 +25,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action
+from pydelta.protocol.identity import identity_column
 from pydelta.protocol.types import DataType
 from pydelta.settings import TableProperties
 from pydelta.txn import Committed, OptimisticTransaction, start_transaction
@@ -55,6 +56,9 @@ class SchemaEngine(Protocol):
 
     def rows_against(self, snapshot: Snapshot, expression: str) -> tuple[int, str | None]:
         """Count the rows for which the condition is not true, and show one of them as text."""
+
+    def furthest_value(self, snapshot: Snapshot, column: str, *, lowest: bool) -> int | None:
+        """Return the highest or lowest value of a bigint column; None where no row has one."""
 
     def committed(self, snapshot: Snapshot) -> None:
         """Refresh what the engine caches over the table; called after the commit."""
@@ -120,6 +124,8 @@ def _attempt(
     snapshot = txn.snapshot
     if snapshot.metadata is None:
         raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the name or the location.")
+    if isinstance(change, SyncIdentity):
+        change = _with_furthest(txn, change, engine)
     plan = plan_alter(snapshot, change)
     if not plan.changed:
         return AlterResult(version=None, snapshot=snapshot)
@@ -137,6 +143,17 @@ def _attempt(
     if engine is not None:
         engine.committed(committed.snapshot)
     return AlterResult(version=committed.version, snapshot=committed.snapshot, committed=committed)
+
+
+def _with_furthest(txn: OptimisticTransaction, change: SyncIdentity, engine: SchemaEngine | None) -> SyncIdentity:
+    """Ask the rows how far they have come; another transaction's rows then count as a conflict."""
+    snapshot = txn.snapshot
+    identity = identity_column(snapshot.schema, change.column)
+    txn.read_whole_table(exactly=True)
+    if not snapshot.num_files:
+        return replace(change, furthest=None)
+    furthest = _need(engine).furthest_value(snapshot, identity.column, lowest=identity.step < 0)
+    return replace(change, furthest=furthest)
 
 
 def _check_expressions(snapshot: Snapshot, change: Change, engine: SchemaEngine | None) -> None:

@@ -3,6 +3,7 @@
 ::
 
     AddColumns DropColumns RenameColumn ChangeColumn ReplaceColumns     the schema: ``alter_columns``
+    SyncIdentity                                                        an identity column's mark: ``alter_columns``
     SetProperties UnsetProperties SetComment                            ``alter_properties``
     AddConstraint DropConstraint                                        what rows must satisfy: ``alter_properties``
     ClusterBy                                                           what rows are ordered by: ``alter_properties``
@@ -27,6 +28,7 @@ from pydelta.commands.alter.requests import (
     ReplaceColumns,
     SetComment,
     SetProperties,
+    SyncIdentity,
     UnsetProperties,
 )
 from pydelta.log import Snapshot
@@ -74,3 +76,5 @@ def plan_alter(snapshot: Snapshot, change: Change) -> Plan:
             return alter_properties.drop_constraint(snapshot, change)
         case ClusterBy():
             return alter_properties.cluster_by(snapshot, change)
+        case SyncIdentity():
+            return alter_columns.sync_identity(snapshot, change)

@@ -27,7 +27,7 @@ from pydelta.commands.alter.requests import (
     UnsetProperties,
 )
 from pydelta.commands.change_feed import refuse_reserved_names
-from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata, Protocol, encode_json
 from pydelta.protocol.column_mapping import MODE, check_mode_change, mapped_metadata, mode_of
@@ -98,19 +98,13 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
 
 
 def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
-    """Remove properties; features stay in the protocol."""
+    """Remove properties; features stay in the protocol. A property that is not set counts as removed already."""
     metadata = _metadata(snapshot)
     parameters = {"properties": encode_json(list(change.names)), "ifExists": change.if_exists}
     operation = Operation(name="UNSET TBLPROPERTIES", parameters=parameters)
     for name in change.names:
         _refuse_constraint(name)
-        there = name in metadata.configuration or (name == _COMMENT and metadata.description is not None)
-        if not there and not change.if_exists:
-            raise UnknownSettingError(
-                f"The table has no property {name!r} to unset.",
-                hint=suggestion(name, sorted(metadata.configuration), what="properties"),
-            )
-        if name in KEPT_PROPERTIES and there:
+        if name in KEPT_PROPERTIES and name in metadata.configuration:
             raise InvalidArgumentError(f"{name} is managed by the engine and cannot be unset.", hint="Leave it out.")
         if name == MODE:
             check_mode_change(snapshot.column_mapping_mode, "none")

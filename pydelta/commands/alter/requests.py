@@ -28,6 +28,7 @@ __all__ = [
     "ReplaceColumns",
     "SetComment",
     "SetProperties",
+    "SyncIdentity",
     "UnsetProperties",
 ]
 
@@ -155,6 +156,19 @@ class ClusterBy:
     columns: tuple[str, ...] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncIdentity:
+    """Let an identity column go on behind the values that its rows have.
+
+    Args:
+        column: Its name.
+        furthest: The value furthest in the direction of its step that a row has; None where no row has one.
+    """
+
+    column: str
+    furthest: int | None = None
+
+
 Change: TypeAlias = (
     AddColumns
     | DropColumns
@@ -167,6 +181,7 @@ Change: TypeAlias = (
     | AddConstraint
     | DropConstraint
     | ClusterBy
+    | SyncIdentity
 )
 
 

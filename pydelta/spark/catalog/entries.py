@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
 __all__ = [
+    "adopt_entry",
     "create_entry",
     "drop_table",
     "entry_differs",
@@ -150,6 +151,21 @@ def create_entry(
             _log.warning("the metastore does not take the columns of %s: %s", name_of(parts), first_line(str(error)))
             catalog.createTable(session_table(jvm, definition, wanted), if_not_exists, False)
     return True
+
+
+def adopt_entry(spark: SparkSession, parts: Sequence[str], table: Any, snapshot: Snapshot) -> None:
+    """Turn the entry of a table of another provider, whose files are a Delta table now, into that of a Delta table.
+
+    Args:
+        spark: The session.
+        parts: Its name.
+        table: The entry as Spark's catalog has it.
+        snapshot: The Delta table at its location.
+    """
+    jvm = Jvm.of(spark)
+    delta = copy_of(table, provider=jvm.option.apply(_PROVIDER))
+    entry = DeltaEntry(location=snapshot.table_uri, qualifier=tuple(parts), table=delta)
+    _write(jvm, session_identifier(jvm, parts), snapshot, entry)
 
 
 def follow(spark: SparkSession, parts: Sequence[str], snapshot: Snapshot) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "ViewEntry",
     "location_in",
     "location_of",
+    "location_of_table",
     "look_up",
     "names_at",
     "parse_identifier",
@@ -154,7 +155,7 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
     provider = table.provider()
     if provider.isDefined() and str(provider.get()).lower() == PROVIDER:
         managed = str(table.tableType().name()) == "MANAGED"
-        location = _location(jvm, table)
+        location = location_of_table(jvm, table)
         _remember(location, full)
         return DeltaEntry(location=location, qualifier=full, managed=managed, table=table)
     twin = _twin_location(table)
@@ -212,7 +213,12 @@ def _view(jvm: Jvm, table: Any, plan: Any, qualifier: tuple[str, ...]) -> ViewEn
     )
 
 
-def _location(jvm: Jvm, table: Any) -> str:
+def location_of_table(jvm: Jvm, table: Any) -> str:
+    """Read where an entry of Spark's catalog says that its files are.
+
+    Raises:
+        TableNotFoundError: It does not say.
+    """
     storage = table.storage()
     uri = storage.locationUri()
     if uri.isDefined():

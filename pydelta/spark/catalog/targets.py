@@ -23,7 +23,6 @@ from pydelta.spark.logs import log_for_path
 
 __all__ = [
     "clone_target",
-    "convertible_path",
     "log_for_name",
     "register_table",
     "resolve_target",
@@ -74,22 +73,6 @@ def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:
         return name, location_of(spark, name)
     assert location is not None
     return name, location
-
-
-def convertible_path(spark: SparkSession, identifier: str) -> str:
-    """Return the path in ``parquet.`/path` `` (or ``delta.`/path` ``).
-
-    Raises:
-        InvalidArgumentError: It names a table of the catalog, or nothing that can be converted.
-    """
-    match = re.fullmatch(r"\s*`?(parquet|delta)`?\s*\.\s*`((?:[^`]|``)+)`\s*", identifier, re.IGNORECASE)
-    if match is None:
-        raise InvalidArgumentError(
-            f"{identifier!r} does not name a folder of Parquet files.",
-            hint="Write parquet.`/path/to/folder`. A table of the catalog is converted by its path; drop its entry "
-            "and make one that points at the Delta table.",
-        )
-    return Jvm.of(spark).qualify(match.group(2).replace("``", "`"))
 
 
 def register_table(spark: SparkSession, name: str, log: DeltaLog) -> None:

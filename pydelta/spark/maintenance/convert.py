@@ -18,12 +18,24 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
-from pydelta.commands.convert import FileStatistics, data_files
-from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError, StorageError, first_line
+from pydelta.commands.convert import FileStatistics, convert_to_delta, data_files
+from pydelta.errors import (
+    DeltaError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    StorageError,
+    error_context,
+    first_line,
+)
 from pydelta.protocol.schema import StructType
 from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
+from pydelta.spark.catalog.entries import adopt_entry
+from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.errors import raised_in
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, settings_of
+from pydelta.spark.maintenance.parquet_sources import parquet_source
 from pydelta.spark.scan.statuses import hadoop_uri
 from pydelta.spark.tasks.stats import FileStatistics as Collector
 from pydelta.spark.tasks.stats import IndexedLeaf
@@ -36,7 +48,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["SparkFooters", "footer_statistics", "partition_fields", "read_footer"]
+__all__ = ["SparkFooters", "convert", "footer_statistics", "partition_fields", "read_footer"]
 
 _FEW: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
@@ -44,6 +56,53 @@ _FILES_PER_TASK: Final = 200
 _MAGIC: Final = b"PAR1"
 _NO_BOUNDS: Final = ("float", "double")
 _CANNOT_MERGE: Final = re.compile(r"CANNOT_MERGE_SCHEMAS\] (.*?) SQLSTATE", re.DOTALL)
+
+
+def convert(
+    spark: SparkSession,
+    parts: tuple[str, ...],
+    *,
+    partition_schema: StructType | None = None,
+    collect_statistics: bool = True,
+) -> DeltaLog:
+    """Make a Delta table of a Parquet table, where its files are; its entry in the catalog becomes a Delta table's.
+
+    Args:
+        spark: The session.
+        parts: ``("parquet", path)``, or the name of a table in the catalog. A Delta table stays as it is.
+        partition_schema: Names and types of the partition columns; None for those of the catalog's entry.
+        collect_statistics: Take statistics out of the files' footers.
+
+    Returns:
+        The table's log.
+
+    Raises:
+        InvalidArgumentError: The name stands for no Parquet table. Others as ``convert_to_delta``.
+    """
+    entry = look_up(spark, parts)
+    if isinstance(entry, DeltaEntry):
+        log = log_for_path(spark, Jvm.of(spark).qualify(entry.location))
+        if not entry.by_path or log.table_exists():
+            return log
+    source = parquet_source(spark, parts if not isinstance(entry, DeltaEntry) else ("parquet", entry.location))
+    if source is None:
+        raise InvalidArgumentError(
+            f"{'.'.join(parts)} is not a Parquet table.",
+            hint="Write parquet.`/path/to/folder`, or the name of a Parquet table in the session's catalog.",
+        )
+    log = log_for_path(spark, source.location)
+    with error_context(table=log.uri):
+        convert_to_delta(
+            log,
+            SparkFooters(spark),
+            partition_schema=partition_schema if partition_schema is not None else source.partitions,
+            settings=settings_of(spark),
+            time_zone=Jvm.of(spark).time_zone(),
+            collect_statistics=collect_statistics,
+        )
+        if source.table is not None:
+            adopt_entry(spark, parts, source.table, log.update())
+    return log
 
 
 class SparkFooters:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pydelta.errors import UnsupportedFeatureError
+from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
 from pydelta.predicate import rename_columns
@@ -151,10 +151,16 @@ def scan_dataframe(
         ``_metadata`` can be selected.
 
     Raises:
+        SchemaError: The table was made without columns.
         UnsupportedFeatureError: A column's type was changed in a way that Spark's reader may not follow.
 
     Protocol: "Reader Requirements for Column Mapping", "Reader Requirement for Deletion Vectors".
     """
+    if not snapshot.schema.fields:
+        raise SchemaError(
+            f"The table at {snapshot.table_uri} has no columns yet.",
+            hint="Write rows with the option mergeSchema=true, or add columns: ALTER TABLE … ADD COLUMNS.",
+        )
     frame = snapshot.files.core if files is None else files
     hidden: tuple[HiddenColumn, ...] = ()
     subset = "" if files is None else _subset_text(frame)

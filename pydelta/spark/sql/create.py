@@ -18,15 +18,17 @@ from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.reads import read_path
 from pydelta.spark.scan.travel import open_snapshot
 from pydelta.spark.sql.nodes import Nodes, text_of
+from pydelta.spark.sql.relations import RelationResolver
 from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["create", "create_as_select", "create_like", "create_view_using"]
+__all__ = ["cache_as_select", "create", "create_as_select", "create_like", "create_view_using"]
 
 _PROVIDER: Final = "delta"
 _CONSTRAINT: Final = "delta.constraints."
+_STORAGE_LEVEL: Final = "storagelevel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,3 +228,22 @@ def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
     where = "GlobalTempView" if bool(getattr(node, "global")()) else "TempView"
     getattr(frame, f"createOrReplace{where}" if bool(node.replace()) else f"create{where}")(f"`{name}`")
     return nodes.jvm.nothing()
+
+
+def cache_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
+    """Run ``CACHE [LAZY] TABLE name … AS query`` where the query reads Delta tables: a temporary view, cached."""
+    plan = RelationResolver(nodes.spark).statement(node.plan())
+    if plan is None:
+        return None
+    jvm, named = nodes.jvm, node.tempViewName()
+    view = named if isinstance(named, str) else str(nodes.evaluate(named))
+    levels = [value for key, value in nodes.mapping(node.options()).items() if key.lower() == _STORAGE_LEVEL]
+    level = jvm.storage_level(None)
+    if levels:
+        level = jvm.view.org.apache.spark.storage.StorageLevel.fromString(levels[0].upper())
+    frame = jvm.frame(plan)
+    frame.createTempView(quoted(view))
+    jvm.session.sharedState().cacheManager().cacheQuery(frame._jdf, jvm.option.apply(view), level)
+    if not bool(node.isLazy()):
+        frame.count()
+    return jvm.nothing()

@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pydelta.errors import UnsupportedFeatureError
 from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.sql import alter as sql_alter
 from pydelta.spark.sql import change as sql_change
 from pydelta.spark.sql import create as sql_create
 from pydelta.spark.sql import insert as sql_insert
 from pydelta.spark.sql import show as sql_show
-from pydelta.spark.sql.nodes import Nodes, text_of
+from pydelta.spark.sql.immediate import execute_immediate
+from pydelta.spark.sql.nodes import Nodes
 from pydelta.spark.sql.own import run_own
+from pydelta.spark.sql.scripts import late_script
 from pydelta.sql import is_ours, parse_statement
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ReplaceTableAsSelect": sql_create.create_as_select,
     "CreateTableLike": sql_create.create_like,
     "CreateTableLikeCommand": sql_create.create_like,
+    "CacheTableAsSelect": sql_create.cache_as_select,
     "CreateTempViewUsing": sql_create.create_view_using,
     "DropTable": sql_alter.drop,
     "RenameTable": sql_alter.rename,
@@ -74,9 +76,6 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
 }  # fmt: skip
 
 _READS: Final = frozenset({"Union", "ExplainCommand"})
-_NO_CHILD: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression"})
-_CHANGES_ROWS: Final = frozenset({*_NO_CHILD, "DeleteFromTable", "UpdateTable", "MergeIntoTable"})
-_MAKES: Final = frozenset({"CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"})
 
 
 def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> DataFrame | None:
@@ -109,38 +108,20 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
     """
     nodes = Nodes(spark)
     if str(node.nodeName()) == "CompoundBody":
-        _refuse_changes(nodes, node)
-        return None
+        return late_script(nodes, node, lambda plan: run_node(spark, plan), is_command=_is_command)
+    if str(node.nodeName()) == "UnresolvedExecuteImmediate":
+        return execute_immediate(nodes, node, lambda plan: run_node(spark, plan))
     if str(node.nodeName()) == "UnresolvedWith":
         node = _with_its_query(nodes, node)
     handler = _HANDLERS.get(str(node.nodeName()))
     return None if handler is None else handler(nodes, node)
 
 
-def _refuse_changes(nodes: Nodes, script: Any) -> None:
-    """Spark runs the statements of ``BEGIN … END`` itself, one after the other: they may only read Delta tables.
-
-    Raises:
-        UnsupportedFeatureError: One of them changes or describes a Delta table.
-    """
-    for child in nodes.items(script.children()):
-        node = child.parsedPlan() if str(child.nodeName()) == "SingleStatement" else child
-        kind = str(node.nodeName())
-        if kind in _HANDLERS and kind not in _READS:
-            about = [node.table()] if kind in _NO_CHILD else nodes.items(node.children())
-            if kind in _MAKES:
-                provider = text_of(nodes.optional(node.tableSpec().provider()))
-                ours = provider is not None and provider.lower() == "delta"
-            else:
-                ours = any(nodes.target(item, changes=kind in _CHANGES_ROWS) is not None for item in about)
-            if ours:
-                raise UnsupportedFeatureError(
-                    f"BEGIN … END holds a change of a Delta table ({kind}), which Spark would run by itself.",
-                    features=("BEGIN … END",),
-                    hint="Run the statements one by one, each with spark.sql.",
-                )
-        else:
-            _refuse_changes(nodes, node)
+def _is_command(node: Any) -> bool:
+    name = str(node.nodeName())
+    if name == "UnresolvedWith":
+        name = str(node.child().nodeName())
+    return name == "UnresolvedExecuteImmediate" or (name in _HANDLERS and name not in _READS)
 
 
 def _with_its_query(nodes: Nodes, node: Any) -> Any:

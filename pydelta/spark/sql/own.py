@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
+from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import drop_feature
-from pydelta.commands.clone import CloneRequest, clone_table
-from pydelta.commands.convert import convert_to_delta
+from pydelta.commands.alter.requests import SyncIdentity
+from pydelta.commands.clone import CloneRequest, clone_parquet, clone_table
+from pydelta.commands.convert import ParquetFolder, described
 from pydelta.commands.fsck import fsck as run_fsck
 from pydelta.commands.optimize.command import OptimizeRequest
 from pydelta.commands.optimize.command import optimize as run_optimize
@@ -30,7 +32,8 @@ from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import detail_frame, history_frame, optimize_frame, restore_frame
 from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.maintenance.clone import SparkCopier
-from pydelta.spark.maintenance.convert import SparkFooters, partition_fields
+from pydelta.spark.maintenance.convert import SparkFooters, convert, partition_fields
+from pydelta.spark.maintenance.parquet_sources import ParquetSource, folder_partitions, parquet_source
 from pydelta.spark.maintenance.vacuum import fsck_frame, run_vacuum, vacuum_frame
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.sql import statements as st
@@ -125,8 +128,15 @@ class _Run:
         follow(self._spark, statement.table, snapshot)
         return self._nodes.jvm.nothing()
 
+    def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
+        log = self._log(statement.table)
+        alter_table(log, SyncIdentity(column=statement.column), engine=SparkEngine(self._spark))
+        return self._nodes.jvm.nothing()
+
     def _clone(self, statement: st.Clone) -> DataFrame:
-        source = self._log(statement.source)
+        named = look_up(self._spark, statement.source)
+        folder = None if isinstance(named, DeltaEntry) else parquet_source(self._spark, statement.source)
+        source = self._log(statement.source) if folder is None else log_for_path(self._spark, folder.location)
         target = look_up(self._spark, statement.table)
         full_name = quoted(*statement.table)
         entry = target if isinstance(target, DeltaEntry) else None
@@ -149,18 +159,18 @@ class _Run:
         log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
         at = statement.at or st.Travel()
         with error_context(table=source.uri):
-            result = clone_table(
-                source,
-                log,
-                CloneRequest(
-                    shallow=statement.shallow,
-                    replace=statement.replace,
-                    version=at.version,
-                    timestamp_ms=self._time(at),
-                    properties=statement.properties,
-                ),
-                copier=SparkCopier(self._spark),
+            request = CloneRequest(
+                shallow=statement.shallow,
+                replace=statement.replace,
+                version=at.version,
+                timestamp_ms=self._time(at),
+                properties=statement.properties,
             )
+            copier = SparkCopier(self._spark)
+            if folder is None:
+                result = clone_table(source, log, request, copier=copier)
+            else:
+                result = clone_parquet(source, log, request, self._described(source, folder), copier=copier)
         SparkEngine(self._spark).committed(log.update())
         if not by_path:
             managed = entry.managed if entry is not None else statement.location is None
@@ -172,25 +182,12 @@ class _Run:
         return self._counts(**{name: getattr(result, name) for name in names})
 
     def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
-        table = statement.table
-        if table[0].lower() in ("parquet", "delta") and len(table) == 2 and ("/" in table[1] or ":" in table[1]):
-            path = table[1]
-        else:
-            raise InvalidArgumentError(
-                f"{'.'.join(table)} does not name a folder of Parquet files.",
-                hint="Write parquet.`/path/to/folder`; drop the catalog's entry of the Parquet table and make one that "
-                "points at the Delta table: CREATE TABLE name USING delta LOCATION '…'.",
-            )
-        log = log_for_path(self._spark, self._nodes.jvm.qualify(path))
-        with error_context(table=log.uri):
-            convert_to_delta(
-                log,
-                SparkFooters(self._spark),
-                partition_schema=partition_fields(statement.partition_schema),
-                settings=settings_of(self._spark),
-                time_zone=SparkEngine(self._spark).time_zone(),
-                collect_statistics=statement.statistics,
-            )
+        convert(
+            self._spark,
+            statement.table,
+            partition_schema=partition_fields(statement.partition_schema),
+            collect_statistics=statement.statistics,
+        )
         return self._nodes.jvm.nothing()
 
     def _vacuum(self, statement: st.Vacuum) -> DataFrame:
@@ -222,6 +219,16 @@ class _Run:
                 report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
             )
         return fsck_frame(self._spark, report)
+
+    def _described(self, source: DeltaLog, folder: ParquetSource) -> ParquetFolder:
+        partitions = folder.partitions
+        return described(
+            source,
+            SparkFooters(self._spark),
+            partition_schema=folder_partitions(self._spark, source.uri) if partitions is None else partitions,
+            settings=settings_of(self._spark),
+            time_zone=self._nodes.jvm.time_zone(),
+        )
 
     # --- parts -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.column import Column
@@ -84,6 +85,7 @@ class RelationResolver:
         self._snapshots: dict[str, Snapshot] = {}
         self._entries: dict[tuple[str, ...], DeltaEntry | ViewEntry | None] = {}
         self._statement = ""
+        self._late: Callable[[Any, tuple[str, ...]], Any] | None = None
         self.replaced = 0
 
     def statement(self, plan: Any) -> Any | None:
@@ -94,6 +96,17 @@ class RelationResolver:
             return None
         if self._is_none_of_ours(plan):
             return None
+        result = self._rewrite(plan, frozenset(), ())
+        return result if self.replaced else None
+
+    def late(self, plan: Any, relation: Callable[[Any, tuple[str, ...]], Any]) -> Any | None:
+        """Put what is looked up later in the place of the relations of a query; None when it has none.
+
+        Args:
+            plan: As parsed.
+            relation: Makes what stands for a relation of a name; the first argument is the parsed node.
+        """
+        self._late = relation
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
 
@@ -227,6 +240,9 @@ class RelationResolver:
         if len(parts) == 1 and parts[0].lower() in ctes:
             node.setTagValue(mark, True)  # an outer visit must not take it for a table
             return None
+        if self._late is not None:
+            self.replaced += 1
+            return self._late(node, parts)
         plan = self.table(self._within(parts, namespace))
         if plan is None and self._within(parts, namespace) != parts:
             qualified = self._jvm.seq(self._within(parts, namespace))
@@ -289,6 +305,9 @@ class RelationResolver:
         relation = node.relation()
         if str(relation.nodeName()) != "UnresolvedRelation":
             return None
+        if self._late is not None:
+            self.replaced += 1
+            return self._late(node, tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier())))
         parts = tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
         if not isinstance(self._entry(parts), DeltaEntry):
             return None

@@ -109,7 +109,7 @@ def test_bad_input(spark, tmp_path):
         (f"parquet.`{path}`", "p int", SchemaError, "'x'"),
         (f"parquet.`{path}`", "q string", InvalidArgumentError, "expected were q string"),
         (f"parquet.`{path}`", "p is what?", InvalidArgumentError, "not a list of columns"),
-        ("some_table", None, InvalidArgumentError, "does not name a folder"),
+        ("some_table", None, InvalidArgumentError, "not a Parquet table"),
         (f"parquet.`{tmp_path}/empty`", None, TableNotFoundError, "no Parquet file"),
     ]
     for identifier, partitions, error, said in cases:
@@ -117,3 +117,43 @@ def test_bad_input(spark, tmp_path):
             DeltaTable.convertToDelta(spark, identifier, partitions)
         assert isinstance(caught.value, AnalysisException)
     assert not DeltaLog.for_table(path).table_exists()
+
+
+@pytest.fixture
+def parquet_table(spark):
+    for name in ("of_parquet", "clone_of_parquet"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql("CREATE TABLE of_parquet (a INT, p INT) USING parquet PARTITIONED BY (p)")
+    spark.sql("INSERT INTO of_parquet VALUES (1, 10), (2, 20)")
+    yield "of_parquet"
+    for name in ("of_parquet", "clone_of_parquet"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_of_the_catalog_becomes_a_delta_table(spark, parquet_table):
+    spark.sql("CONVERT TO DELTA of_parquet")
+    detail = spark.sql("DESCRIBE DETAIL of_parquet").first()
+    assert (detail.format, detail.partitionColumns, detail.numFiles) == ("delta", ["p"], 2)
+    spark.sql("UPDATE of_parquet SET a = 5 WHERE p = 10")
+    assert sorted(tuple(row) for row in spark.table("of_parquet").collect()) == [(2, 20), (5, 10)]
+    spark.sql("CONVERT TO DELTA of_parquet")
+    assert DeltaTable.convertToDelta(spark, "of_parquet").toDF().count() == 2
+    assert spark.sql("DESCRIBE HISTORY of_parquet").count() == 2, "a Delta table stays as it is"
+
+
+@pytest.mark.parametrize("kind", ["SHALLOW", "DEEP"])
+@pytest.mark.parametrize("by", ["name", "path"])
+def test_clones_of_parquet(spark, parquet_table, tmp_path, kind, by):
+    source = "of_parquet"
+    if by == "path":
+        source = f"parquet.`{tmp_path}/folder`"
+        spark.table("of_parquet").write.partitionBy("p").parquet(f"{tmp_path}/folder")
+    told = spark.sql(f"CREATE TABLE clone_of_parquet {kind} CLONE {source}").first()
+    assert (told.source_num_of_files, told.num_copied_files) == (2, 2 if kind == "DEEP" else 0)
+    spark.sql("DELETE FROM clone_of_parquet WHERE a = 1")
+    assert [tuple(row) for row in spark.table("clone_of_parquet").collect()] == [(2, 20)]
+    assert spark.sql("SELECT * FROM of_parquet").count() == 2, "the source stays as it is"
+    history = spark.sql("DESCRIBE HISTORY clone_of_parquet").collect()[-1]
+    assert history.operation == "CLONE" and history.operationParameters["sourceVersion"] == "-1"
+    with pytest.raises(InvalidArgumentError, match="no versions"):
+        spark.sql(f"CREATE OR REPLACE TABLE clone_of_parquet SHALLOW CLONE {source} VERSION AS OF 0")

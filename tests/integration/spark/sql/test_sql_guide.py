@@ -55,8 +55,6 @@ def test_every_example_of_the_guide_runs(spark, tmp_path, lake):
         "ALTER TABLE orders ADD PARTITION (month = 1)", "ALTER TABLE orders DROP PARTITION (month = 1)",
         "ALTER TABLE orders RECOVER PARTITIONS", "MSCK REPAIR TABLE orders",
         "TRUNCATE TABLE orders PARTITION (month = 1)", "DELETE FROM orders WHERE id IN (SELECT n FROM busy)",
-        "BEGIN SELECT 1; DELETE FROM orders WHERE id = 1; END", "BEGIN INSERT INTO busy VALUES ('x', 1); END",
-        "BEGIN IF true THEN CREATE TABLE made (a INT) USING delta; END IF; END",
         f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'd'}' USING delta SELECT 1 AS a",
         "INSERT INTO busy REPLACE ON (customer) SELECT 'a', 1",
     ):  # fmt: skip

@@ -1,0 +1,92 @@
+"""Run ``EXECUTE IMMEDIATE``: the statement in a text, over Delta tables as over Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql.classic.column import Column
+
+from pydelta.spark.sql.nodes import Nodes
+from pydelta.spark.sql.own import run_own
+from pydelta.spark.sql.relations import RelationResolver, named_tables
+from pydelta.sql import is_ours, parse_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["execute_immediate"]
+
+
+def execute_immediate(nodes: Nodes, node: Any, run: Callable[[Any], DataFrame | None]) -> DataFrame | None:
+    """Run ``EXECUTE IMMEDIATE text [INTO variables] [USING values]``.
+
+    Args:
+        nodes: Of the session.
+        node: As Spark parsed it.
+        run: Runs a parsed statement about a Delta table; None for any other.
+
+    Returns:
+        None when the text is Spark's to run, or to refuse.
+    """
+    text = nodes.evaluate(node.sqlStmtStr())
+    values = _values(nodes, node)
+    if not isinstance(text, str) or values is None:
+        return None
+    targets = nodes.items(node.targetVariables())
+    frame = _own(nodes, text) if not values and not targets else None
+    if frame is not None:
+        return frame
+    try:
+        parsed = nodes.jvm.parse(text)
+    except ParseException:
+        return None
+    parsed = named_tables(nodes.jvm, _bound(nodes, parsed, values))
+    plan = RelationResolver(nodes.spark).statement(parsed)
+    if not targets:
+        frame = run(parsed)
+        return frame if frame is not None or plan is None else nodes.jvm.frame(plan)
+    if plan is None:
+        return None
+    variables = nodes.jvm.view.org.apache.spark.sql.catalyst.plans.logical.SetVariable
+    return nodes.jvm.frame(variables(nodes.jvm.seq(targets), plan))
+
+
+def _own(nodes: Nodes, text: str) -> DataFrame | None:
+    """Run a statement that only this engine knows."""
+    refused = False
+    if not is_ours(text):
+        try:
+            nodes.jvm.parse(text)
+        except ParseException:
+            refused = True
+    return run_own(nodes, parse_statement(text)) if is_ours(text, spark_refuses=refused) else None
+
+
+def _values(nodes: Nodes, node: Any) -> list[tuple[str | None, Any]] | None:
+    """The values of USING as Catalyst literals, with their names; None when Spark has to say what is wrong."""
+    found: list[tuple[str | None, Any]] = []
+    for given in nodes.items(node.args()):
+        name, value = None, given
+        if str(given.nodeName()) == "Alias":
+            name, value = str(given.name()), given.child()
+        try:
+            row = nodes.jvm.one_row([Column(nodes.jvm.column_of(value)).alias("value")])
+            computed = row._jdf.queryExecution().optimizedPlan()
+        except PySparkException:
+            return None
+        if str(computed.nodeName()) != "Project":
+            return None
+        found.append((name, computed.projectList().apply(0).child()))
+    return found
+
+
+def _bound(nodes: Nodes, parsed: Any, values: list[tuple[str | None, Any]]) -> Any:
+    if not values:
+        return parsed
+    jvm, analysis = nodes.jvm, nodes.jvm.view.org.apache.spark.sql.catalyst.analysis
+    literals = jvm.seq([value for _, value in values])
+    if all(name is not None for name, _ in values):
+        return jvm.bound(analysis.NameParameterizedQuery(parsed, jvm.seq([name for name, _ in values]), literals))
+    return jvm.bound(analysis.PosParameterizedQuery(parsed, literals))
