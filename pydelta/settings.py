@@ -328,6 +328,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "commit.maxAttempts": ("commit_max_attempts", _positive_int),
     "commit.backoff": ("commit_backoff_ms", _positive_int),
     "storage.probe": ("probe_store", parse_bool),
+    "storage.hadoopCheck": ("hadoop_check", parse_bool),
     "read.metadataQuery": ("metadata_query", parse_bool),
     "schema.autoMerge": ("schema_auto_merge", parse_bool),
     "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
@@ -375,6 +376,7 @@ class Settings:
         commit_max_attempts: Races a commit may lose before it gives up.
         commit_backoff_ms: Upper end of the first jittered pause between attempts.
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
+        hadoop_check: Refuse a table in a store that Spark itself could not read, before anything is written.
         metadata_query: Answer ``count(*)``, ``min`` and ``max`` from statistics where those are exact.
         target_file_size_bytes: Size at which the writer starts a new file.
         max_open_files: Parquet writers that one task keeps open at once.
@@ -407,6 +409,7 @@ class Settings:
     commit_max_attempts: int = 200
     commit_backoff_ms: int = 20
     probe_store: bool = True
+    hadoop_check: bool = True
     metadata_query: bool = True
     schema_auto_merge: bool = False
     partition_overwrite_mode: str = "static"

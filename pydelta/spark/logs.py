@@ -15,6 +15,7 @@ from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.spark.errors import to_spark
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.session.stores import check_store
 
 __all__ = [
     "active_session",
@@ -91,11 +92,18 @@ def run_once(spark: SparkSession, command: Callable[[Settings], _R]) -> _R:
 
 
 def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
-    """Return the log of the table at a path, with the session's storage options and settings."""
+    """Return the log of the table at a path, with the session's storage options and settings.
+
+    Raises:
+        DeltaEnvironmentError: Spark could not read the table's files; see ``check_store``.
+    """
     jvm = Jvm.of(spark)
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
     options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}
-    return DeltaLog.for_table(path, options=options, settings=settings_of(spark))
+    settings = settings_of(spark)
+    if settings.hadoop_check:
+        check_store(spark, path)
+    return DeltaLog.for_table(path, options=options, settings=settings)
 
 
 def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from pydelta.spark.routing.enable import enable
 from pydelta.spark.session.places import local_settings, without_derby_log
+from pydelta.spark.session.stores import packages_for
+from pydelta.spark.session.submitted import submitted_conf
 from pydelta.spark.session.wishes import enabling
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ def session(
 ) -> SparkSession:
     """Return a classic session with the engine enabled: the running one, or a new one.
 
-    A new local one makes no folder where it is started: see ``places`` for where managed tables go.
+    A new local one makes no folder where it is started: see ``places`` for where managed tables go. Where ``conf`` has
+    keys of S3 or Azure (``spark.hadoop.fs.s3a.*``), it loads the package with Hadoop's file system for that store, in
+    the version of Spark's own Hadoop.
 
     Args:
         app_name: Name of the application.
@@ -45,6 +49,9 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nothing of a local session is for other machines
     if not running:
         settings = {**local_settings(settings), **settings}
+        packages = None if submitted_conf() else packages_for(settings)  # a submitted process has its class path
+        if packages is not None:
+            settings["spark.jars.packages"] = packages
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)

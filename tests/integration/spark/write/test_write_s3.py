@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable as RsTable
 from pyspark.sql import functions as F
 
+from pydelta.errors import DeltaEnvironmentError
 from pydelta.log import DeltaLog
 
 pytestmark = pytest.mark.spark
@@ -40,11 +41,13 @@ def test_a_table_on_s3_is_written_partitioned_and_appended_to(spark, s3):
     for key, value in options.items():
         hadoop.set(key, value)
     path = f"s3a://{BUCKET}/tables/a table"
+    spark.conf.set("spark.pydelta.storage.hadoopCheck", "false")  # this session only writes
     try:
         rows = spark.range(100).select("id", F.concat(F.lit("50% "), F.col("id") % 3).alias("p"))
         rows.write.format("delta").partitionBy("p").save(path)
         rows.write.format("delta").mode("append").save(path)
     finally:
+        spark.conf.unset("spark.pydelta.storage.hadoopCheck")
         for key in options:
             hadoop.unset(key)
     snapshot = DeltaLog.for_table(path, options=options).update()
@@ -62,3 +65,21 @@ def test_a_table_on_s3_is_written_partitioned_and_appended_to(spark, s3):
         },
     ).to_pyarrow_table()
     assert sorted(theirs["id"].to_pylist()) == sorted(list(range(100)) * 2)
+
+
+def test_a_store_that_spark_could_not_read_is_refused_before_anything_is_written(spark, s3):
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    options = {key.removeprefix("spark.hadoop."): value for key, value in s3.options().items()}
+    path = f"s3a://{BUCKET}/tables/never"
+    try:
+        for key, value in options.items():
+            hadoop.set(key, value)
+        with pytest.raises(DeltaEnvironmentError, match=r"cannot read s3a://") as caught:
+            spark.range(3).write.format("delta").save(path)
+        assert "org.apache.hadoop:hadoop-aws:" in str(caught.value) and "fs.s3a.access.key" in str(caught.value)
+        with pytest.raises(DeltaEnvironmentError, match=r"cannot read s3a://"):
+            spark.sql(f"CREATE TABLE delta.`{path}` (a INT) USING delta")
+    finally:
+        for key in options:
+            hadoop.unset(key)
+    assert not DeltaLog.for_table(path, options=options).table_exists()
