@@ -43,7 +43,7 @@ def main() -> int:
         results = asked.results or Path(folder)
         results.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        ours, theirs = (_results(engine, names, results, asked.python) for engine in ("ours", "reference"))
+        ours, theirs = (results_of(engine, names, results, asked.python) for engine in ("ours", "reference"))
         seconds = time.monotonic() - began
     found = [item for name in names for item in differences(name, ours[name], theirs[name])]
     kept = kept_of(tomllib.loads(KEPT.read_text())["kept"]) if KEPT.exists() else []
@@ -58,7 +58,8 @@ def chosen(names: list[str], only: str | None, part: str) -> list[str]:
     return [name for name in names if int(hashlib.sha256(name.encode()).hexdigest(), 16) % of == number % of]
 
 
-def _results(engine: str, names: list[str], results: Path, python: str) -> dict[str, dict]:
+def results_of(engine: str, names: list[str], results: Path, python: str) -> dict[str, dict]:
+    """What came of programs on an engine, ``ours`` or ``reference``; what is in ``results`` already is not run again."""
     target = results / f"{engine}.jsonl"
     known = _read(target)
     missing = [name for name in names if name not in known]

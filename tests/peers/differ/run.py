@@ -14,6 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from corpus.generated import program as generated
+
 from differ.outcomes import frame_outcome, of_error, of_value, table_state
 from differ.programs import Place, Program, all_programs
 
@@ -117,8 +119,9 @@ def _state(spark: Any, name: str, program: Program) -> Any:
 
 def main(engine: str, folder: str, out: str, names: str) -> None:
     """See above."""
-    wanted = set(Path(names).read_text().split("\n"))
-    programs = [program for program in all_programs() if program.name in wanted]
+    known = {program.name: program for program in all_programs()}
+    wanted = Path(names).read_text().split("\n")
+    programs = [known[name] if name in known else generated(name) for name in wanted]
     spark, *modules = session(engine, Path(folder))
     with Path(out).open("w") as target:
         for number, program in enumerate(programs):
