@@ -142,7 +142,7 @@ MISTAKES = {
     "INSERT INTO sql_delta (a, bb) VALUES (1, 'x')": (BindError, "Did you mean b"),
     "INSERT INTO sql_delta (a, a) VALUES (1, 2)": (SchemaMismatchError, "given twice"),
     "INSERT INTO sql_delta (a) VALUES (1, 2)": (SchemaMismatchError, "names 1 columns"),
-    "INSERT INTO sql_delta VALUES (DATE'2020-01-01', 'x', 1)": (SchemaMismatchError, "Column 1"),
+    "INSERT INTO sql_delta VALUES (DATE'2020-01-01', 'x', 1)": (AnalysisException, "DATATYPE_MISMATCH"),
     "INSERT INTO sql_delta BY NAME SELECT 1 AS a, 2 AS nope": (SchemaMismatchError, "no column 'nope'"),
     "INSERT INTO sql_delta PARTITION (b = 1) SELECT 1, 2": (InvalidArgumentError, "partitioned by p"),
     "INSERT OVERWRITE TABLE sql_delta PARTITION (p = 1) IF NOT EXISTS SELECT 1, 2": (UnsupportedFeatureError, "IF NOT"),
