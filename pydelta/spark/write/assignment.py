@@ -29,7 +29,7 @@ from pydelta.spark.write.columns import ddl, same_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StoreAssignment", "has_fields_of", "telling_overflow"]
+__all__ = ["StoreAssignment", "has_fields_of", "has_struct", "telling_overflow"]
 
 _POLICY: Final = "spark.sql.storeAssignmentPolicy"
 _OVERFLOW: Final = "CAST_OVERFLOW_IN_TABLE_INSERT"
@@ -97,7 +97,7 @@ class StoreAssignment:
             return value
         if isinstance(source, StructType) and isinstance(target, StructType):
             return self._struct_by_position(value, source, target, path, keeps)
-        if not _has_struct(source):
+        if not has_struct(source):
             return self.cast(value, source, target, path)
 
         def part(item: Column, own: DataType, wanted: DataType) -> Column:
@@ -175,7 +175,7 @@ class StoreAssignment:
                     part = self.by_name(value.getField(item.name), item.data_type, field.data_type, own, fill=fill)
                 parts.append(part.alias(field.name))
             return F.when(value.isNotNull(), F.struct(*parts))
-        if not _has_struct(source):
+        if not has_struct(source):
             return self.cast(value, source, target, path)
 
         def inner(item: Column, own: DataType, wanted: DataType) -> Column:
@@ -210,11 +210,12 @@ def _check_fields(source: StructType, target: StructType, path: str, *, fill: bo
     )
 
 
-def _has_struct(data_type: DataType) -> bool:
+def has_struct(data_type: DataType) -> bool:
+    """Whether a type is a struct, or has one in its parts."""
     if isinstance(data_type, ArrayType):
-        return _has_struct(data_type.element_type)
+        return has_struct(data_type.element_type)
     if isinstance(data_type, MapType):
-        return _has_struct(data_type.key_type) or _has_struct(data_type.value_type)
+        return has_struct(data_type.key_type) or has_struct(data_type.value_type)
     return isinstance(data_type, StructType)
 
 

@@ -23,7 +23,7 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsafeOperationError,
 )
-from pydelta.protocol.evolution import widens_in_writes
+from pydelta.protocol.evolution import can_store, widens_in_writes
 from pydelta.protocol.schema import DataType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.spark.catalog.define import enter
@@ -33,7 +33,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import forget_version, log_for_path, settings_of
 from pydelta.spark.scan.refresh import transform_expression
 from pydelta.spark.types import from_spark
-from pydelta.spark.write.assignment import StoreAssignment, has_fields_of
+from pydelta.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.writer import DataFrameSource
 from pydelta.storage.uris import normalize_uri
@@ -143,19 +143,52 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
         location, managed = path or Jvm.of(spark).default_location(table), path is None
         if mode is WriteMode.ERROR_IF_EXISTS:
             mode = WriteMode.CREATE
-    result = write_path(spark, df, location, replace(request, mode=mode, options=given), managed=managed)
+    wanted = replace(request, mode=mode, options=given)
+    if mode is WriteMode.APPEND and isinstance(entry, DeltaEntry):
+        wanted = _casting(spark, df, entry, wanted)
+    result = write_path(spark, df, location, wanted, managed=managed)
     if entry is None:
         enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result
 
 
 def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
-    """Write to an existing table, columns matched by name; arguments as ``write_path``."""
+    """Write to an existing table, columns matched by name and cast by the policy; arguments as ``write_path``."""
     if not log_for_path(spark, entry.location).table_exists():
         raise TableNotFoundError(
             f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
         )
-    return write_path(spark, df, entry.location, request)
+    return write_path(spark, df, entry.location, _casting(spark, df, entry, request))
+
+
+def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteRequest:
+    """Let a write by name cast what the types of the table's columns do not hold as it is; structs go by name too."""
+    parsed = request.parsed(settings_of(spark))
+    log = log_for_path(spark, entry.location)
+    if request.shape is not None or parsed.overwrite_schema or parsed.mode.replaces_table or not log.table_exists():
+        return request
+    snapshot, assignment = log.update(), StoreAssignment.of(spark)
+    widens = parsed.merge_schema and snapshot.properties.enable_type_widening
+    casts = {}
+    for index, given in enumerate(from_spark(df.schema).fields):
+        target = snapshot.schema.field(given.name)
+        if target is None or can_store(given.data_type, target.data_type):
+            continue
+        if widens and widens_in_writes(target.data_type, given.data_type):
+            continue
+        if parsed.merge_schema and has_struct(given.data_type):
+            continue  # its fields are merged with the column's
+        column = name(f"c{index}")
+        casts[index] = assignment.by_name(column, given.data_type, target.data_type, target.name, fill=True)
+    if not casts:
+        return request
+    names = df.columns
+    columns = [casts.get(index, name(f"c{index}")).alias(own) for index, own in enumerate(names)]
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(names))]).select(*columns)
+
+    return replace(request, shape=shape)
 
 
 def insert_by_position(

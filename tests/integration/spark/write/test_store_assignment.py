@@ -118,6 +118,19 @@ def test_parts_of_arrays_and_maps_are_cast(spark, tmp_path):
     assert values(spark, table, "l[0].a, l[1], m['k'].a") == [(1, None, 3)]
 
 
+def test_appends_to_a_table_by_name_cast_too(spark):
+    spark.sql("CREATE OR REPLACE TABLE cast_appends (id INT, s STRUCT<a: INT, b: STRING>) USING delta")
+    try:
+        rows = spark.sql("SELECT named_struct('b', 1, 'a', '5') AS s, '7' AS id")
+        rows.write.format("delta").mode("append").saveAsTable("cast_appends")
+        rows.writeTo("cast_appends").append()
+        assert values(spark, "cast_appends", "id, s.a, s.b") == [(7, 5, "1")] * 2
+        with setting(spark, POLICY, "STRICT"), pytest.raises(AnalysisException, match="CANNOT_UP_CAST"):
+            rows.writeTo("cast_appends").append()
+    finally:
+        spark.sql("DROP TABLE cast_appends")
+
+
 @pytest.mark.parametrize("how", ["sql", "by name", "insertInto"])
 def test_new_columns_and_fields_come_with_the_setting(spark, table, how):
     rows = "SELECT 2 AS id, 5 AS c, named_struct('a', 1, 'b', 'y', 'more', 3) AS s, 1.5D AS extra"
