@@ -16,6 +16,7 @@
     │ └ BindError                       a name that does not resolve
     ├ SchemaError
     │ ├ SchemaMismatchError             .table_schema .data_schema
+    │ ├ CastOverflowError               a value too large for its column
     │ └ ConstraintViolatedError
     ├ ProtocolError
     │ ├ UnsupportedFeatureError         .features
@@ -76,6 +77,7 @@ from contextlib import contextmanager
 __all__ = [
     "BindError",
     "CannotVacuumLiteError",
+    "CastOverflowError",
     "CatalogSyncError",
     "ChangeDataNotRecordedError",
     "CommitError",
@@ -234,6 +236,12 @@ class SchemaMismatchError(SchemaError):
     """Data whose schema does not fit the table's."""
 
     code = "DELTA_SCHEMA_MISMATCH"
+
+
+class CastOverflowError(SchemaError):
+    """A value that is too large for the column that UPDATE or MERGE puts it into."""
+
+    code = "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
 
 
 class ConstraintViolatedError(SchemaError):

@@ -5,13 +5,21 @@ Names compare ignoring case and keep the table's spelling.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from pydelta.errors import SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["can_store", "can_widen", "check_write_compatible", "merge_schemas", "with_nullable_parts"]
+__all__ = [
+    "can_store",
+    "can_widen",
+    "check_write_compatible",
+    "merge_schemas",
+    "only_assigned",
+    "widens_in_writes",
+    "with_nullable_parts",
+]
 
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 _COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
@@ -132,20 +140,52 @@ def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[s
             yield f"column {prefix + target.name!r} is NOT NULL in the table and missing in the data"
 
 
-def merge_schemas(table: StructType, data: StructType, *, allow_widening: bool = False) -> StructType:
+def merge_schemas(
+    table: StructType, data: StructType, *, allow_widening: bool = False, casts: bool = False
+) -> StructType:
     """Add the data's new columns to the table's schema, at the end, nested ones too.
 
     Existing columns keep name, metadata and type; a ``void`` column takes the data's type; with ``allow_widening``
     (type widening enabled) a column becomes the data's wider type and records the change.
+
+    Args:
+        table: The table's schema.
+        data: The data's.
+        allow_widening: See above.
+        casts: Values are cast to the table's types later, so that types may differ.
 
     Raises:
         SchemaMismatchError: A column whose types cannot be brought together; names it and shows both schemas.
     """
     problems: list[str] = []
     merged = _merge_struct(table, data, "", allow_widening, problems)
-    if problems:
+    if problems and not casts:
         raise _mismatch(table, data, problems)
     return merged
+
+
+def only_assigned(data: StructType, targets: Collection[tuple[str, ...]], *, all_columns: bool) -> StructType:
+    """Keep the columns and fields of a merge's source that its clauses assign to a column of the same name.
+
+    Args:
+        data: The source's schema.
+        targets: What clauses set by name: names in lower case, from the column inwards.
+        all_columns: Whether a clause sets all columns.
+    """
+    return StructType(tuple(_assigned_fields(data, targets, (), all_columns)))
+
+
+def _assigned_fields(
+    level: StructType, targets: Collection[tuple[str, ...]], prefix: tuple[str, ...], all_columns: bool
+) -> Iterator[StructField]:
+    for item in level.fields:
+        path = (*prefix, item.name.lower())
+        inner = any(target[: len(path)] == path for target in targets)
+        if path in targets or (all_columns and not inner):
+            yield item
+        elif inner and isinstance(item.data_type, StructType):
+            inner_fields = _assigned_fields(item.data_type, targets, path, all_columns)
+            yield item.replace(data_type=StructType(tuple(inner_fields)))
 
 
 def _merge_struct(
@@ -198,10 +238,15 @@ def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool
         return data
     if can_store(data, table):
         return table
-    if allow_widening and can_widen(table, data) and not _changes_kind(table, data):
+    if allow_widening and widens_in_writes(table, data):
         return data
     problems.append(f"column {name!r} is {data} in the data and {table} in the table")
     return table
+
+
+def widens_in_writes(old: DataType, new: DataType) -> bool:
+    """Tell whether a write that evolves the schema widens a column from ``old`` to ``new``, where that is enabled."""
+    return can_widen(old, new) and not _changes_kind(old, new)
 
 
 def _changes_kind(old: DataType, new: DataType) -> bool:

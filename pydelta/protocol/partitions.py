@@ -77,7 +77,7 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
 
     Raises:
         SchemaError: The type is none that can partition a table.
-        ValueError: Bytes that are no UTF-8: the log has no text for them.
+        InvalidArgumentError: Bytes that are not UTF-8: the log has no text for them.
     """
     if value is None:
         return None
@@ -89,7 +89,7 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
     if name == "boolean":
         return "true" if value else "false"
     if name == "binary":
-        return bytes(value).decode() or None
+        return _text_of_bytes(bytes(value)) or None
     if name in ("float", "double"):
         return _float_text(value)
     if name == "timestamp":
@@ -99,6 +99,16 @@ def serialize_partition_value(value: Any, data_type: DataType) -> str | None:
         text: str = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
         return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
     return str(value) or None  # of a date: ISO 8601 with four digits of a year
+
+
+def _text_of_bytes(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(
+            f"The partition value X'{value.hex().upper()}' is not UTF-8, and the log keeps partition values as text.",
+            hint="Partition by hex(…) or base64(…) of the column.",
+        ) from error
 
 
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -41,6 +41,7 @@ from pydelta.spark.scan.scan import (
     scan_dataframe,
     scan_matched,
 )
+from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
@@ -192,7 +193,8 @@ class SparkEngine:
         live = binding.columns.over(live)
         if not copy_others:
             live = live.filter(F.col(MATCHED_COLUMN))
-        return write_updated(self._spark, snapshot, live, values, binding.moment)
+        with telling_overflow():
+            return write_updated(self._spark, snapshot, live, values, binding.moment)
 
     def compact(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int

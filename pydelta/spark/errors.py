@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
 
 from pydelta import errors
 from pydelta.errors import DeltaError
@@ -23,6 +23,7 @@ _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]]
     (errors.BindError, AnalysisException),
     (errors.SqlError, AnalysisException),
     (errors.SchemaMismatchError, AnalysisException),
+    (errors.CastOverflowError, ArithmeticException),
     (errors.ConstraintViolatedError, PySparkException),
     (errors.SchemaError, AnalysisException),
     (errors.TableNotFoundError, AnalysisException),

@@ -269,11 +269,12 @@ class _Write:
         return condition
 
     def _write_rows(self, condition: BoundCondition | None, *, record_inserts: bool) -> RewriteOutput:
+        checked = self.options.replace_where_check and self.plan.kind is WriteKind.REPLACE_WHERE
         return self.source.write(
             WriteTarget(
                 table_uri=self.txn.snapshot.table_uri,
                 plan=self.plan,
-                predicate=self.options.replace_where if self.options.replace_where_check else None,
+                predicate=self.options.replace_where if checked else None,
                 options=self.options,
                 settings=self.settings,
                 record_inserts=record_inserts,

@@ -69,7 +69,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "path": "location of the table",
     "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
     "replaceUsing": "an overwrite replaces the rows that have the values of some row of the data in these columns",
-    "replaceWhere": "an overwrite replaces the rows of this condition",
+    "replaceWhere": "an overwrite replaces the rows of this condition; an append names it in the history",
     "spark.sql.parquet.outputTimestampType": "how times are stored: INT96, TIMESTAMP_MICROS or TIMESTAMP_MILLIS",
     "targetAlias": "what `replaceOn` calls the table",
     "targetFileSize": "size at which a file is closed",
@@ -304,7 +304,7 @@ class WriteOptions:
 
     def _refuse_contradictions(self, *, explicit_dynamic: bool) -> None:
         self._refuse_contradicting_replace(explicit_dynamic=explicit_dynamic)
-        if self.replace_where is not None and self.mode is not WriteMode.OVERWRITE:
+        if self.replace_where is not None and self.mode not in (WriteMode.OVERWRITE, WriteMode.APPEND):
             raise InvalidArgumentError(
                 f"replaceWhere goes with mode overwrite, not with {self.mode.value}.",
                 hint='Call .mode("overwrite"), or leave replaceWhere out.',

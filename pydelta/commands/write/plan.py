@@ -64,7 +64,7 @@ __all__ = [
     "stored_schema",
 ]
 
-_PARTITIONABLE_NOT: Final = ("binary", "void", "variant")
+_PARTITIONABLE_NOT: Final = ("void", "variant")
 _SESSION_METADATA: Final = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "__")
 
 
@@ -359,12 +359,13 @@ def _evolved(snapshot: Snapshot, data: StructType, options: WriteOptions) -> Met
     return None if made == snapshot.metadata else made
 
 
-def evolved_metadata(snapshot: Snapshot, data: StructType) -> Metadata:
+def evolved_metadata(snapshot: Snapshot, data: StructType, *, casts: bool = False) -> Metadata:
     """The table's definition with what the data brings: new columns at the end, wider types where they are enabled.
 
     Args:
         snapshot: The table.
         data: Schema of the rows, as ``stored_schema`` gives it.
+        casts: The rows are cast to the table's types later, so that types may differ.
 
     Raises:
         SchemaMismatchError: A column whose types cannot be brought together.
@@ -376,7 +377,7 @@ def evolved_metadata(snapshot: Snapshot, data: StructType) -> Metadata:
     """
     old, schema = snapshot.metadata, snapshot.schema
     assert old is not None
-    merged = merge_schemas(schema, data, allow_widening=snapshot.properties.enable_type_widening)
+    merged = merge_schemas(schema, data, allow_widening=snapshot.properties.enable_type_widening, casts=casts)
     if merged == schema:
         return old
     mapped = snapshot.column_mapping_mode != "none"

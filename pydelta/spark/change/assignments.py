@@ -1,16 +1,16 @@
 """Resolve what UPDATE and MERGE set columns to: names and expressions in the user's words, to columns to store.
 
-A value is stored as Spark's ANSI assignment does it: types that do not go together are refused when the statement is
-bound, and a value that does not fit its column fails the job, whatever the session's own mode is.
+A value is cast as the session's store assignment policy says: see ``pydelta.spark.write.assignment``. Fields of structs
+go by name.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
@@ -23,24 +23,29 @@ from pydelta.errors import (
     DuplicateInsertColumnError,
     InvalidArgumentError,
     ParseError,
-    SchemaMismatchError,
     UnsafeOperationError,
     first_line,
 )
 from pydelta.protocol.identity import identities
-from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
+from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.change.binding import BoundExpression, Moment, bind_values
 from pydelta.spark.types import from_spark
-from pydelta.spark.write.columns import cast_parts, ddl, raised, same_type
+from pydelta.spark.write.assignment import StoreAssignment
+from pydelta.spark.write.columns import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Assignment", "BoundAssignments", "bind_assignments", "refuse_numbered", "to_column"]
-
-_NUMBERS: Final = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
-_TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
+__all__ = [
+    "Assignment",
+    "BoundAssignments",
+    "SetClause",
+    "bind_assignments",
+    "names_of",
+    "refuse_numbered",
+    "to_column",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +67,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundAssignments:
-    """Assignments whose types are known to fit.
+    """Assignments whose values are cast to the types of their targets.
 
     Args:
         items: The assignments.
-        types: Type of each value.
-        target_types: Type of each target.
     """
 
     items: tuple[Assignment, ...]
-    types: tuple[DataType, ...]
-    target_types: tuple[DataType, ...]
 
     @property
     def columns(self) -> frozenset[str]:
@@ -88,11 +89,7 @@ class BoundAssignments:
         """
         found = {}
         for field in schema.fields:
-            own = [
-                (item.path[1:], self.stored(number))
-                for number, item in enumerate(self.items)
-                if item.path[0] == field.name
-            ]
+            own = [(item.path[1:], item.value) for item in self.items if item.path[0] == field.name]
             before = old.get(field.name, F.lit(None).cast(ddl(field.data_type)))
             found[field.name] = _assigned(before, field.data_type, own)
         return found
@@ -101,11 +98,6 @@ class BoundAssignments:
     def expressions(self) -> tuple[BoundExpression, ...]:
         """The values that were resolved."""
         return tuple(item.expression for item in self.items if item.expression is not None)
-
-    def stored(self, number: int) -> Column:
-        """A value as the type of its target."""
-        item, source, target = self.items[number], self.types[number], self.target_types[number]
-        return _store(item.value, source, target, ".".join(item.path))
 
 
 def to_column(value: Any, what: str) -> Column:
@@ -132,15 +124,17 @@ class SetClause:
         name: The clause, for messages.
         qualifiers: Names by which the table may be qualified.
         inserts: The values make new rows.
+        evolves: Structs may lack fields of their column's; they become null.
     """
 
     name: str = "UPDATE"
     qualifiers: Sequence[str] = ()
     inserts: bool = False
+    evolves: bool = False
 
 
 def bind_assignments(
-    schema: StructType, given: Assignments, frame: DataFrame, clause: SetClause, *, moment: Moment | None = None
+    schema: StructType, given: Assignments, frame: DataFrame, clause: SetClause, *, moment: Moment
 ) -> BoundAssignments:
     """Resolve targets against the table and values against the rows that they are computed from.
 
@@ -150,13 +144,14 @@ def bind_assignments(
         frame: Rows that the expressions see.
         clause: Where the assignments stand.
         moment: When the command happens: the values are resolved here and now, for frames whose columns have the ids of
-            those of ``frame``. None to resolve them anew wherever they are used.
+            those of ``frame``.
 
     Raises:
         BindError: A target or a column in an expression that there is not.
         InvalidArgumentError: Nothing is set, or an expression is neither text nor Column.
         ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or with a part of it.
-        SchemaMismatchError: A value of a type that its target cannot hold.
+        SchemaMismatchError: A struct whose fields are not those of its target.
+        AnalysisException: Spark's own: a value of a type that the policy does not cast.
         ParseError: Text that is not an expression.
     """
     where = clause.name
@@ -169,25 +164,28 @@ def bind_assignments(
         items.append(Assignment(path=path, value=to_column(value, f"The value of {key!r}"), text=str(value)))
     _refuse_overlap(items, where, clause.inserts)
     with _explained(frame, where):
-        if moment is not None:
-            items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
+        items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
         types = _types_of(frame, items)
-    targets = tuple(_type_at(schema, item.path) for item in items)
-    problems = [
-        f"  - {'.'.join(item.path)} is {target}, and {item.text} is {source}"
-        for item, source, target in zip(items, types, targets, strict=True)
-        if not _can_assign(source, target)
+    assignment = StoreAssignment.of(frame.sparkSession)
+    stored = [
+        _stored(assignment, item, source, _type_at(schema, item.path), clause)
+        for item, source in zip(items, types, strict=True)
     ]
-    if problems:
-        raise SchemaMismatchError(
-            f"{where} sets columns to values of types that they cannot hold:\n" + "\n".join(problems),
-            hint="Cast the value to the column's type.",
-        )
-    bound = BoundAssignments(items=tuple(items), types=types, target_types=targets)
-    if moment is None:
-        return bound
-    stored = bind_values(moment, frame, [bound.stored(number) for number in range(len(items))])
-    return BoundAssignments(items=tuple(_with_values(items, stored)), types=targets, target_types=targets)
+    return BoundAssignments(items=tuple(_with_values(items, bind_values(moment, frame, stored))))
+
+
+def _stored(
+    assignment: StoreAssignment, item: Assignment, source: DataType, target: DataType, clause: SetClause
+) -> Column:
+    """A value as its target holds it; one that may differ each time is computed once, however many fields it has."""
+    path = ".".join(item.path)
+    expression = item.expression
+    if expression is None or expression.expression.deterministic() or not isinstance(target, StructType):
+        return assignment.by_name(item.value, source, target, path, fill=clause.evolves)
+    several = F.transform(
+        F.array(item.value), lambda value: assignment.by_name(value, source, target, path, fill=clause.evolves)
+    )
+    return several.getItem(0)
 
 
 def _with_values(items: Sequence[Assignment], values: Sequence[BoundExpression]) -> list[Assignment]:
@@ -212,12 +210,25 @@ def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool
             )
 
 
-def _target(
-    spark: SparkSession, schema: StructType, key: str, qualifiers: set[str]
-) -> tuple[tuple[str, ...], DataType]:
+def names_of(spark: SparkSession, schema: StructType, key: str, qualifiers: Collection[str]) -> list[str]:
+    """Take a target apart: names from the column inwards, without the table's in front.
+
+    Args:
+        spark: The session, whose parser knows quoted names.
+        schema: The table's.
+        key: The target as the user wrote it.
+        qualifiers: Names of the table, in lower case.
+    """
     parts = list(parse_identifier(spark, key))
     if len(parts) > 1 and parts[0].lower() in qualifiers and schema.field(parts[0]) is None:
         parts = parts[1:]
+    return parts
+
+
+def _target(
+    spark: SparkSession, schema: StructType, key: str, qualifiers: set[str]
+) -> tuple[tuple[str, ...], DataType]:
+    parts = names_of(spark, schema, key, qualifiers)
     level: DataType = schema
     path: list[str] = []
     for part in parts:
@@ -276,47 +287,6 @@ def _explained(frame: DataFrame, where: str) -> Iterator[None]:
             f"A value in {where} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(name for name in frame.columns if not name.startswith('__'))}.",
         ) from error
-
-
-def _can_assign(source: DataType, target: DataType) -> bool:
-    """Spark's rule for ANSI store assignment; parts likewise, those of structs by name."""
-    if source in (target, PrimitiveType("void")):
-        return True
-    if isinstance(source, StructType) and isinstance(target, StructType):
-        given = {field.name.lower(): field.data_type for field in source.fields}
-        if not set(given) <= {field.name.lower() for field in target.fields}:
-            return False
-        return all(
-            _can_assign(given[field.name.lower()], field.data_type) if field.name.lower() in given else field.nullable
-            for field in target.fields
-        )
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return _can_assign(source.element_type, target.element_type)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return _can_assign(source.key_type, target.key_type) and _can_assign(source.value_type, target.value_type)
-    if isinstance(source, ArrayType | MapType | StructType) or isinstance(target, ArrayType | MapType | StructType):
-        return False
-    names = getattr(source, "name", "decimal"), getattr(target, "name", "decimal")
-    if set(names) <= _NUMBERS:
-        return True
-    if names[1] == "string":
-        return names[0] not in ("binary", "variant")
-    return set(names) <= _TIMES
-
-
-def _store(value: Column, source: DataType, target: DataType, path: str) -> Column:
-    """The value as the column's type; one that does not fit raises, null stays null."""
-    if same_type(source, target):
-        return value
-    if source == PrimitiveType("void"):
-        return F.lit(None).cast(ddl(target))
-    if isinstance(target, StructType | ArrayType | MapType):
-        return cast_parts(value, source, target)
-    stored = value.try_cast(ddl(target))
-    failed = raised(
-        F.lit("The value "), value.cast("string"), F.lit(f" does not fit the column {path!r}, which is {target}.")
-    )
-    return F.when(value.isNotNull() & stored.isNull(), failed.cast(ddl(target))).otherwise(stored)
 
 
 def _assigned(before: Column, data_type: DataType, own: Sequence[tuple[tuple[str, ...], Column]]) -> Column:

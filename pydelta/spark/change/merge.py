@@ -29,9 +29,11 @@ from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.write.plan import evolved_metadata, stored_schema
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.predicate import Expr
+from pydelta.protocol.evolution import only_assigned
 from pydelta.protocol.identity import identities
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType, parse_schema
+from pydelta.spark.change.assignments import names_of
 from pydelta.spark.change.binding import Moment, folded
 from pydelta.spark.change.merge_bind import Sides, bind_merge
 from pydelta.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
@@ -41,6 +43,7 @@ from pydelta.spark.kept import reading_kept
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.spark.types import from_spark
+from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.identity import GivenValues
 from pydelta.spark.write.layout import TableShape
@@ -69,7 +72,7 @@ class MergeStatement:
         condition: SQL text or a Column.
         clauses: In their order.
         alias: Name by which conditions and values may qualify the table.
-        evolve: Whether ``UPDATE *`` and ``INSERT *`` may add columns.
+        evolve: Whether clauses may add columns and fields that the source has.
     """
 
     condition: Any
@@ -100,7 +103,7 @@ class SparkMerge:
         self._snapshot = snapshot
         self._alias = statement.alias or _TARGET_ALIAS
         moment = Moment(spark)
-        self.schema = _schema_after(snapshot, statement.clauses, from_spark(source.schema), statement.evolve)
+        self.schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
         plan = source._jdf.queryExecution().analyzed()
         named = str(plan.nodeName()) == "SubqueryAlias"
         self._source_alias = str(plan.alias()) if named else _SOURCE_ALIAS
@@ -110,6 +113,7 @@ class SparkMerge:
             source=source if named else source.alias(self._source_alias),
             alias=self._alias,
             source_alias=self._source_alias,
+            evolves=statement.evolve,
         )
         self._bound = bind_merge(moment, sides, statement.condition, statement.clauses, schema=self.schema)
         self.condition_sql = self._bound.condition.sql
@@ -252,7 +256,7 @@ class SparkMerge:
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
-        with reading_kept(self._snapshot.table_uri, "the merge"):
+        with reading_kept(self._snapshot.table_uri, "the merge"), telling_overflow():
             return self._write(files, places, copy_others=copy_others)
 
     def _write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
@@ -350,12 +354,23 @@ class SparkMerge:
         self._paired = self._changes = None
 
 
-def _schema_after(snapshot: Snapshot, clauses: Sequence[MergeClause], source: StructType, evolve: bool) -> StructType:
-    schema = snapshot.schema
-    if not any(clause.is_star for clause in clauses):
+def _schema_after(spark: SparkSession, snapshot: Snapshot, statement: MergeStatement, source: StructType) -> StructType:
+    schema, clauses = snapshot.schema, statement.clauses
+    star = any(clause.is_star for clause in clauses)
+    if statement.evolve:
+        qualifiers = {(statement.alias or _TARGET_ALIAS).lower()}
+        targets = {
+            tuple(part.lower() for part in names_of(spark, schema, key, qualifiers))
+            for clause in clauses
+            if clause.on is not ClauseOn.NOT_MATCHED_BY_SOURCE
+            for key, _ in clause.assignments or ()
+        }
+        brought = only_assigned(source, targets, all_columns=star)
+        if not brought.fields:
+            return schema
+        return parse_schema(evolved_metadata(snapshot, stored_schema(brought), casts=True).schema_string)
+    if not star:
         return schema
-    if evolve:
-        return parse_schema(evolved_metadata(snapshot, stored_schema(source)).schema_string)
     numbered = {item.column for item in identities(schema)}
     missing = [
         field.name

@@ -12,7 +12,7 @@ each later scan of the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.engine import Assignments
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.protocol.names import quoted
-from pydelta.protocol.types import StructType
+from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, refuse_numbered, to_column
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.types import from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,12 +97,14 @@ class Sides:
         source: The source, under its alias. It is not run.
         alias: Name by which conditions and values may qualify the table.
         source_alias: Likewise.
+        evolves: Whether structs may lack fields of their columns'.
     """
 
     table: DataFrame
     source: DataFrame
     alias: str
     source_alias: str
+    evolves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +124,48 @@ class _Binder:
             condition = self.condition(frame, to_column(clause.condition, what), what)
         if clause.action is ClauseAction.DELETE:
             return BoundClause(clause=clause, condition=condition, values=None)
-        given = self.same_names() if clause.assignments is None else clause.assignments
         inserts = clause.on is ClauseOn.NOT_MATCHED
-        told = SetClause(name=where, qualifiers=[self.sides.alias], inserts=inserts)
+        given = self.same_names(updates=not inserts) if clause.assignments is None else clause.assignments
+        told = SetClause(name=where, qualifiers=[self.sides.alias], inserts=inserts, evolves=self.sides.evolves)
         values = bind_assignments(self.schema, given, frame, told, moment=self.moment)
         refuse_numbered(self.schema, values.columns, inserts=inserts)
         return BoundClause(clause=clause, condition=condition, values=values)
 
-    def same_names(self) -> Assignments:
+    def same_names(self, *, updates: bool) -> Assignments:
         """Each column of the table from that of its name in the source; one of the very same spelling comes first."""
-        columns = self.sides.source.columns
-        known = {name.lower(): name for name in columns} | {name: name for name in columns}
-        found = {field.name: known.get(field.name, known.get(field.name.lower())) for field in self.schema.fields}
-        alias = self.sides.source_alias
-        return [(quoted(own), qualified(alias, its)) for own, its in found.items() if its is not None]
+        source = {field.name: field.data_type for field in from_spark(self.sides.source.schema).fields}
+        known = {name.lower(): name for name in source} | {name: name for name in source}
+        found: list[tuple[str, Column]] = []
+        for field in self.schema.fields:
+            its = known.get(field.name, known.get(field.name.lower()))
+            if its is None:
+                continue
+            value = qualified(self.sides.source_alias, its)
+            if updates and self.sides.evolves:
+                found += _brought((field.name,), value, field.data_type, source[its])
+            else:
+                found.append((quoted(field.name), value))
+        return found
+
+
+def _brought(path: tuple[str, ...], value: Column, target: DataType, source: DataType) -> Iterator[tuple[str, Column]]:
+    """Set a column; where the source's struct lacks fields of it, set those that it has, and the others stay."""
+    if not _lacks(target, source):
+        yield ".".join(map(quoted, path)), value
+        return
+    assert isinstance(target, StructType) and isinstance(source, StructType)
+    for field in target.fields:
+        item = source.field(field.name)
+        if item is not None:
+            yield from _brought((*path, field.name), value.getField(item.name), field.data_type, item.data_type)
+
+
+def _lacks(target: DataType, source: DataType) -> bool:
+    """Whether a struct lacks a field of another, at any depth of structs."""
+    if not isinstance(target, StructType) or not isinstance(source, StructType):
+        return False
+    pairs = [(field.data_type, source.field(field.name)) for field in target.fields]
+    return any(item is None or _lacks(wanted, item.data_type) for wanted, item in pairs)
 
 
 def bind_merge(
@@ -152,7 +183,7 @@ def bind_merge(
     Raises:
         ParseError, BindError: A condition or value that does not fit.
         InvalidArgumentError: One that is not deterministic or holds a subquery; a column that is set twice.
-        SchemaMismatchError: A value of a type that its column cannot hold.
+        SchemaMismatchError: A struct whose fields are not those of its column.
         UnsafeOperationError: An identity column is set.
     """
     binder = _Binder(moment=moment, sides=sides, schema=schema)

@@ -27,7 +27,7 @@ from pydelta.spark.change.binding import Moment
 from pydelta.spark.change.merge_bind import BoundMerge, qualified
 from pydelta.spark.change.update import recomputed
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN
-from pydelta.spark.write.columns import Brought, Generated, absent, conform, ddl, name
+from pydelta.spark.write.columns import Brought, Generated, absent, cast_parts, conform, ddl, name
 from pydelta.spark.write.identity import GivenValues, with_identities
 from pydelta.spark.write.observed import observing
 from pydelta.spark.write.writer import CHANGE_COLUMN
@@ -96,11 +96,7 @@ class MergedRows:
         deleted = _is_among(self.bound.numbers(action=ClauseAction.DELETE))
         if not self._feed:
             rows = rows.filter(~deleted)
-        known = {field.name for field in self.snapshot.schema.fields}
-        old = {
-            field.name: qualified(self.alias, field.name) if field.name in known else absent(field)
-            for field in self.schema.fields
-        }
+        old = {field.name: self._before(field) for field in self.schema.fields}
         new = self._chosen(self.bound.numbers(action=ClauseAction.UPDATE), old)
         if not self._feed:
             return rows.select(*[value.alias(item) for item, value in new.items()], name(CLAUSE), *self._kept_ids())
@@ -120,6 +116,13 @@ class MergedRows:
             for place, item in enumerate(old)
         ]
         return wide.select(*columns, name(CLAUSE), name(CHANGE_COLUMN), *self._kept_ids())
+
+    def _before(self, field: StructField) -> Column:
+        """A column of a row that is there, with null for what the merge adds to it."""
+        known = self.snapshot.schema.field(field.name)
+        if known is None:
+            return absent(field)
+        return cast_parts(qualified(self.alias, known.name), known.data_type, field.data_type)
 
     def inserted(self, rows: DataFrame) -> tuple[DataFrame, GivenValues]:
         """Source rows that clauses insert, and how far the values of identity columns went.

@@ -33,7 +33,7 @@ from pydelta.protocol.names import quoted
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql.nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write.columns import ddl
-from pydelta.spark.write.command import WriteRequest, insert_by_position, write_by_name
+from pydelta.spark.write.command import WriteRequest, insert_by_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -144,9 +144,6 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         if wanted.overwrite and not dynamic and condition is None and static:
             condition = _of_partition(static, schema)
         options = dict(target.options)
-        evolve = wanted.evolve or any(
-            key.lower() == "mergeschema" and value.lower() == "true" for key, value in options.items()
-        )
         if wanted.evolve:
             options["mergeSchema"] = "true"
         request = WriteRequest(
@@ -156,10 +153,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
             replace_where=condition,
             matches=wanted.matches or {},
         )
-        if evolve and not columns and (by_name or len(rows.columns) > len(schema.fields)):
-            write_by_name(nodes.spark, rows, target.entry, request)  # only names tell which columns are new
-        else:
-            insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
+        insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
     return nodes.jvm.nothing()
 
 
@@ -232,8 +226,10 @@ def _with_static(
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        literal = F.lit(None if value == "__HIVE_DEFAULT_PARTITION__" else value)
-        rows = rows.select("*", literal.cast(ddl(field.data_type)).alias(column))
+        literal = F.lit(value)  # cast as any other value of the statement
+        if value == "__HIVE_DEFAULT_PARTITION__":
+            literal = F.lit(None).cast(ddl(field.data_type))
+        rows = rows.select("*", literal.alias(column))
     return [*columns, *static], rows
 
 

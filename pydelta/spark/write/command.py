@@ -23,7 +23,8 @@ from pydelta.errors import (
     TableNotFoundError,
     UnsafeOperationError,
 )
-from pydelta.protocol.schema import DataType, PrimitiveType, StructField, StructType, can_store
+from pydelta.protocol.evolution import can_store, widens_in_writes
+from pydelta.protocol.schema import DataType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.spark.catalog.define import enter
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
@@ -32,7 +33,8 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import forget_version, log_for_path, settings_of
 from pydelta.spark.scan.refresh import transform_expression
 from pydelta.spark.types import from_spark
-from pydelta.spark.write.columns import ddl, name
+from pydelta.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
+from pydelta.spark.write.columns import name
 from pydelta.spark.write.writer import DataFrameSource
 from pydelta.storage.uris import normalize_uri
 
@@ -40,10 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["WriteRequest", "insert_by_position", "save_as_table", "write_by_name", "write_path"]
-
-_STRINGS = ("string",)
-_NUMBERS = ("byte", "short", "integer", "long", "float", "double")
-_TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,19 +143,52 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
         location, managed = path or Jvm.of(spark).default_location(table), path is None
         if mode is WriteMode.ERROR_IF_EXISTS:
             mode = WriteMode.CREATE
-    result = write_path(spark, df, location, replace(request, mode=mode, options=given), managed=managed)
+    wanted = replace(request, mode=mode, options=given)
+    if mode is WriteMode.APPEND and isinstance(entry, DeltaEntry):
+        wanted = _casting(spark, df, entry, wanted)
+    result = write_path(spark, df, location, wanted, managed=managed)
     if entry is None:
         enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result
 
 
 def write_by_name(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteResult:
-    """Write to an existing table, columns matched by name; arguments as ``write_path``."""
+    """Write to an existing table, columns matched by name and cast by the policy; arguments as ``write_path``."""
     if not log_for_path(spark, entry.location).table_exists():
         raise TableNotFoundError(
             f"There is no Delta table at {entry.location}.", hint="Create it first, with create or saveAsTable."
         )
-    return write_path(spark, df, entry.location, request)
+    return write_path(spark, df, entry.location, _casting(spark, df, entry, request))
+
+
+def _casting(spark: SparkSession, df: DataFrame, entry: DeltaEntry, request: WriteRequest) -> WriteRequest:
+    """Let a write by name cast what the types of the table's columns do not hold as it is; structs go by name too."""
+    parsed = request.parsed(settings_of(spark))
+    log = log_for_path(spark, entry.location)
+    if request.shape is not None or parsed.overwrite_schema or parsed.mode.replaces_table or not log.table_exists():
+        return request
+    snapshot, assignment = log.update(), StoreAssignment.of(spark)
+    widens = parsed.merge_schema and snapshot.properties.enable_type_widening
+    casts = {}
+    for index, given in enumerate(from_spark(df.schema).fields):
+        target = snapshot.schema.field(given.name)
+        if target is None or can_store(given.data_type, target.data_type):
+            continue
+        if widens and widens_in_writes(target.data_type, given.data_type):
+            continue
+        if parsed.merge_schema and has_struct(given.data_type):
+            continue  # its fields are merged with the column's
+        column = name(f"c{index}")
+        casts[index] = assignment.by_name(column, given.data_type, target.data_type, target.name, fill=True)
+    if not casts:
+        return request
+    names = df.columns
+    columns = [casts.get(index, name(f"c{index}")).alias(own) for index, own in enumerate(names)]
+
+    def shape(rows: DataFrame) -> DataFrame:
+        return rows.toDF(*[f"c{index}" for index in range(len(names))]).select(*columns)
+
+    return replace(request, shape=shape)
 
 
 def insert_by_position(
@@ -169,7 +200,10 @@ def insert_by_position(
     columns: Sequence[str] | None = None,
     by_name: bool = False,
 ) -> WriteResult:
-    """``insertInto`` and INSERT: columns are matched by position, and values are cast as the INSERT of SQL does.
+    """``insertInto`` and INSERT: columns are matched by position, and values are cast by the session's policy.
+
+    By name, structs that have the fields of their column under the same names go by name too, all others by position.
+    Where the schema evolves, columns behind the table's (or, by name, of other names) are new ones.
 
     Args:
         spark: The session.
@@ -180,15 +214,21 @@ def insert_by_position(
         by_name: Match columns by name instead; those that the data lacks get their defaults.
 
     Raises:
-        SchemaMismatchError: Another number of columns, or a type that INSERT does not cast.
+        SchemaMismatchError: Another number of columns.
+        AnalysisException: Spark's own: a type that the policy does not cast.
         BindError: A column that the table does not have.
     """
-    schema = log_for_path(spark, entry.location).update().schema
-    data = from_spark(df.schema)
+    snapshot = log_for_path(spark, entry.location).update()
+    schema, data = snapshot.schema, from_spark(df.schema)
+    evolves = columns is None and request.parsed(settings_of(spark)).merge_schema
     given_names = columns if columns is not None else data.names if by_name else schema.names
-    targets = [_column_of(schema, column, data, by_name=by_name) for column in given_names]
-    names = [field.name for field in targets]
-    for twice in sorted({item for item in names if names.count(item) > 1}):
+    known = [item for item in given_names if not evolves or schema.field(item) is not None]
+    found = {item: _column_of(schema, item, data, by_name=by_name) for item in known}
+    targets = [found.get(item) for item in given_names]
+    if evolves and not by_name:  # what comes after the table's columns is new
+        targets += [None] * (len(data) - len(targets))
+    names = [given.name if target is None else target.name for target, given in zip(targets, data.fields, strict=False)]
+    for twice in sorted({item for item in names if [other.lower() for other in names].count(item.lower()) > 1}):
         raise SchemaMismatchError(f"Column {twice!r} is given twice.", hint="Name each column once.")
     if len(data) != len(targets):
         what = "The table has" if columns is None else "The statement names"
@@ -198,24 +238,24 @@ def insert_by_position(
             hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
             "save or saveAsTable to match them by name.",
         )
+    widens = evolves and snapshot.properties.enable_type_widening
+    assignment = StoreAssignment.of(spark)
     chosen = []
     for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
         column = name(f"c{index}")
-        if given.data_type != target.data_type and not can_store(given.data_type, target.data_type):
-            if not insert_casts(given.data_type, target.data_type):
-                raise SchemaMismatchError(
-                    f"Column {index + 1} of the data ({given.name}) is {given.data_type}, and the table's column "
-                    f"{target.name!r} is {target.data_type}.\n"
-                    f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
-                    hint="Cast it, or reorder the columns: insertInto matches them by position.",
-                )
-            column = column.cast(ddl(target.data_type))
-        chosen.append(column.alias(target.name))
+        if target is not None and not (by_name and has_fields_of(given.data_type, target.data_type)):
+            types = given.data_type, target.data_type
+            column = assignment.by_position(column, *types, target.name, keeps=_widens if widens else None)
+        chosen.append(column.alias(names[index]))
 
     def shape(rows: DataFrame) -> DataFrame:
         return rows.toDF(*[f"c{index}" for index in range(len(data))]).select(*chosen)
 
     return write_by_name(spark, df, entry, replace(request, shape=shape))
+
+
+def _widens(source: DataType, target: DataType) -> bool:
+    return widens_in_writes(target, source)
 
 
 def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
@@ -228,18 +268,6 @@ def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bo
             hint=f"Its columns are: {', '.join(schema.names)}.",
         )
     return found
-
-
-def insert_casts(source: DataType, target: DataType) -> bool:
-    """Spark's store assignment for flat types: between numbers (overflow fails the job), between times, to text."""
-    if isinstance(source, StructType) or isinstance(target, StructType):
-        return False
-    left = source.name if isinstance(source, PrimitiveType) else "decimal" if "decimal" in str(source)[:7] else ""
-    right = target.name if isinstance(target, PrimitiveType) else "decimal" if "decimal" in str(target)[:7] else ""
-    numbers = (*_NUMBERS, "decimal")
-    if right in _STRINGS:
-        return left in (*numbers, *_TIMES, "boolean")
-    return (left in numbers and right in numbers) or (left in _TIMES and right in _TIMES)
 
 
 def condition_given(spark: SparkSession, condition: object) -> StatementCondition | None:

@@ -142,3 +142,41 @@ for name, text in {
     corpus.sql(name, f"{VIEWED} {text}; DROP VIEW over_t")
     whole = f"{MADE} CREATE OR REPLACE TEMP VIEW over_t AS SELECT * FROM {{t}}; "
     corpus.sql(f"{name} of all columns", f"{whole} {text}; DROP VIEW over_t")
+
+for name, condition in {
+    "correlated exists": "EXISTS (SELECT 1 FROM o WHERE o.k = {t}.id)",
+    "not exists": "NOT EXISTS (SELECT 1 FROM o WHERE o.k = {t}.id)",
+    "not in a subquery": "id NOT IN (SELECT k FROM o)",
+    "in a subquery or": "id IN (SELECT k FROM o) OR g IS NULL",
+    "in a subquery of two columns": "(id, g) IN (SELECT k, 'a' FROM o)",
+    "a correlated scalar": "n > (SELECT max(k) FROM o WHERE o.k = {t}.id)",
+    "a filter of an array": "size(filter(l, x -> x > 1)) > 0",
+    "an aggregate of an array": "aggregate(l, 0, (a, x) -> a + coalesce(x, 0)) = 3",
+    "a transform": "transform(l, x -> x + 1)[0] = 2",
+    "a map filter": "size(map_filter(m, (k, v) -> v = 1)) = 1",
+    "an interval of days": "day > DATE'2024-03-01' - INTERVAL '30' DAY",
+    "make_interval": "day + make_interval(0, 1) > DATE'2024-02-05'",
+    "extract a year": "extract(YEAR FROM day) = 2024 AND date_part('DAY', day) = 1",
+    "try_cast": "try_cast(g AS INT) IS NULL",
+    "a variant": "variant_get(parse_json('{\"a\":1}'), '$.a', 'int') = id",
+}.items():
+    view = "CREATE OR REPLACE TEMP VIEW o AS SELECT * FROM VALUES (1), (3) AS o(k);\n"
+    corpus.sql(f"delete where {name}", f"{MADE} {view} DELETE FROM {{t}} WHERE {condition}", history=False)
+    corpus.sql(f"update where {name}", f"{MADE} {view} UPDATE {{t}} SET g = 'new' WHERE {condition}", history=False)
+    if "{t}" not in condition and "SELECT" not in condition:
+        corpus.sql(
+            f"merge where {name}",
+            f"{MADE} MERGE INTO {{t}} t USING (SELECT 1 AS k UNION ALL SELECT 4) q ON t.id = q.k "
+            f"WHEN MATCHED AND {condition} THEN UPDATE SET g = 'hit' WHEN MATCHED THEN DELETE",
+            history=False,
+        )
+for name, text in {
+    "update set a subquery": "UPDATE {t} SET n = (SELECT max(k) FROM o)",
+    "update set a correlated subquery": "UPDATE {t} SET n = (SELECT max(k) FROM o WHERE o.k = {t}.id)",
+    "update set by in": "UPDATE {t} SET g = CASE WHEN id IN (SELECT k FROM o) THEN 'in' ELSE 'out' END",
+    "merge with a subquery in a clause": "MERGE INTO {t} t USING o ON t.id = o.k WHEN MATCHED AND o.k IN (SELECT k FROM o) THEN DELETE",
+    "merge set a subquery": "MERGE INTO {t} t USING o ON t.id = o.k WHEN MATCHED THEN UPDATE SET n = (SELECT max(k) FROM o)",
+    "merge with exists": "MERGE INTO {t} t USING o ON t.id = o.k AND EXISTS (SELECT 1 FROM o) WHEN MATCHED THEN DELETE",
+}.items():
+    view = "CREATE OR REPLACE TEMP VIEW o AS SELECT * FROM VALUES (1), (3) AS o(k);\n"
+    corpus.sql(f"by subquery, {name}", f"{MADE} {view} {text}", history=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydelta.errors import LogCorruptedError, SchemaError, SchemaMismatchError, UnsupportedFeatureError
+from pydelta.protocol.evolution import only_assigned
 from pydelta.protocol.paths import LogFileKind, parse_log_name, resolve_data_path
 from pydelta.protocol.schema import (
     ArrayType,
@@ -110,6 +111,25 @@ def test_merging_types_that_do_not_go_together_names_the_nested_column():
             StructType((StructField("m", MapType(PrimitiveType("string"), PrimitiveType("long"))),)),
             StructType((StructField("m", MapType(PrimitiveType("string"), PrimitiveType("date"))),)),
         )
+
+
+def test_types_that_are_cast_later_stay_those_of_the_table():
+    table = StructType((StructField("a", PrimitiveType("integer"), True),))
+    data = StructType((StructField("a", PrimitiveType("string"), True), StructField("b", PrimitiveType("long"), True)))
+    with pytest.raises(SchemaMismatchError):
+        merge_schemas(table, data)
+    merged = merge_schemas(table, data, casts=True)
+    assert [(field.name, str(field.data_type)) for field in merged.fields] == [("a", "integer"), ("b", "long")]
+
+
+def test_a_merge_adds_only_what_its_clauses_assign():
+    inner = StructType((StructField("x", PrimitiveType("long"), True), StructField("y", PrimitiveType("long"), True)))
+    data = StructType((StructField("S", inner, True), StructField("b", PrimitiveType("long"), True)))
+    assert only_assigned(data, set(), all_columns=True) == data
+    assert only_assigned(data, set(), all_columns=False).names == ()
+    assert only_assigned(data, {("b",), ("nope",)}, all_columns=False).names == ("b",)
+    part = only_assigned(data, {("s", "y")}, all_columns=False).fields[0]
+    assert (part.name, part.data_type.names) == ("S", ("y",))
 
 
 def test_widening_is_recorded_and_only_where_allowed():

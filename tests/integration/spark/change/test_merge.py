@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from built_once import built_once
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pydelta.errors import (
@@ -287,7 +288,7 @@ def test_columns_bound_to_the_source_work_as_values(spark, target):
         ),
         (lambda m: m.whenMatchedDelete().whenMatchedUpdateAll(), InvalidArgumentError, "would never run"),
         (lambda m: m.whenNotMatchedInsert(values={"id": "t.id"}), BindError, "t"),
-        (lambda m: m.whenMatchedUpdate(set={"n": "array(1)"}), SchemaMismatchError, "n is integer"),
+        (lambda m: m.whenMatchedUpdate(set={"n": "array(1)"}), AnalysisException, "DATATYPE_MISMATCH"),
     ],
 )
 def test_what_cannot_be_merged_is_refused_and_nothing_changes(spark, tmp_path, build, error, said):

@@ -293,7 +293,6 @@ def test_maxrecordsperfile_and_target_size(spark, path, tmp_path):
     ("options", "said"),
     [
         ({"txnAppId": "x"}, "txnVersion"),
-        ({"replaceWhere": "p = 1"}, "replaceWhere goes with mode overwrite"),
         ({"mergeSchmea": "true"}, "mergeSchema"),
         ({"mergeSchema": "yes"}, "mergeSchema"),
         ({"delta.appendOnyl": "true"}, "appendOnly"),

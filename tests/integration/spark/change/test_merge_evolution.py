@@ -1,0 +1,89 @@
+"""MERGE that evolves the schema: by `*` and by names, of columns, structs, arrays and maps."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.errors import BindError, SchemaMismatchError
+from tests.built_once import built_once
+
+pytestmark = pytest.mark.spark
+
+NESTED = "id INT, s STRUCT<a: INT, n: INT>, l ARRAY<STRUCT<a: INT>>, m MAP<STRING, STRUCT<a: INT>>"
+UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+NAMED = (
+    "WHEN MATCHED THEN UPDATE SET s = q.s, l = q.l, m = q.m "
+    "WHEN NOT MATCHED THEN INSERT (id, s, l, m) VALUES (q.id, q.s, q.l, q.m)"
+)
+
+
+@built_once
+def two_rows(spark, path):
+    spark.sql(f"CREATE TABLE delta.`{path}` ({NESTED}) USING delta")
+    spark.sql(
+        f"INSERT INTO delta.`{path}` VALUES (1, named_struct('a', 1, 'n', 1), array(named_struct('a', 1)), "
+        "map('k', named_struct('a', 1))), (2, NULL, NULL, NULL)"
+    )
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    return f"delta.`{two_rows(spark, tmp_path / 'table')}`"
+
+
+def merge(table, source, clauses, evolving=True):
+    how = "WITH SCHEMA EVOLUTION" if evolving else ""
+    return f"MERGE {how} INTO {table} t USING ({source}) q ON t.id = q.id {clauses}"
+
+
+def found(spark, table, columns):
+    return [tuple(row) for row in spark.sql(f"SELECT {columns} FROM {table} ORDER BY id").collect()]
+
+
+@pytest.mark.parametrize("clauses", [UPSERT, NAMED])
+def test_structs_arrays_and_maps_get_new_fields(spark, table, clauses):
+    source = (
+        "SELECT explode(array(1, 9)) AS id, named_struct('c', '3', 'a', 5L, 'n', 2) AS s, "
+        "array(named_struct('b', 4, 'a', 6), NULL) AS l, map('k', named_struct('b', 7, 'a', 8)) AS m"
+    )
+    with pytest.raises(SchemaMismatchError, match="field 'c'"):
+        spark.sql(merge(table, source, clauses, evolving=False))
+    spark.sql(merge(table, source, clauses))
+    changed = (5, 2, "3", 6, 4, None, 8, 7)
+    assert found(spark, table, "id, s.a, s.n, s.c, l[0].a, l[0].b, l[1], m['k'].a, m['k'].b") == [
+        (1, *changed),
+        (2, *[None] * 8),
+        (9, *changed),
+    ]
+    assert found(spark, table, "id, s IS NULL, l IS NULL, m IS NULL")[1] == (2, True, True, True)
+
+
+def test_fields_that_the_source_lacks_stay_with_a_star_and_become_null_by_name(spark, table):
+    source = "SELECT 1 AS id, named_struct('a', 5) AS s"
+    spark.sql(merge(table, source, "WHEN MATCHED THEN UPDATE SET *"))
+    assert found(spark, table, "id, s.a, s.n")[0] == (1, 5, 1)
+    spark.sql(merge(table, source, "WHEN MATCHED THEN UPDATE SET s = q.s"))
+    assert found(spark, table, "id, s.a, s.n")[0] == (1, 5, None)
+    with pytest.raises(SchemaMismatchError, match="lacks the field 'n'"):
+        spark.sql(merge(table, source, "WHEN MATCHED THEN UPDATE SET s = q.s", evolving=False))
+
+
+def test_only_columns_that_clauses_name_are_added(spark, table):
+    source = "SELECT 1 AS id, 1.5D AS extra, 7 AS other, named_struct('a', 5, 'n', 2, 'c', 3, 'd', 4) AS s"
+    named = "WHEN MATCHED THEN UPDATE SET t.extra = q.other, s.c = q.s.c"
+    with pytest.raises(BindError, match="no column 'extra'"):
+        spark.sql(merge(table, source, named, evolving=False))
+    spark.sql(merge(table, source, named))
+    assert found(spark, table, "id, extra, s") == [(1, 7.0, (1, 1, 3)), (2, None, None)]
+    assert "other" not in spark.table(table).columns
+    with pytest.raises(BindError, match="no column 'nope'"):
+        spark.sql(merge(table, source, "WHEN MATCHED THEN UPDATE SET nope = 1"))
+
+
+def test_the_setting_evolves_and_types_stay_those_of_the_table(spark, table):
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        spark.sql(merge(table, "SELECT '9' AS id, true AS extra", UPSERT, evolving=False))
+    finally:
+        spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    assert found(spark, table, "id, extra, s") == [(1, None, (1, 1)), (2, None, None), (9, True, None)]
