@@ -19,11 +19,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
 from pydelta.commands.convert import FileStatistics, data_files
+from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError, StorageError, first_line
 from pydelta.protocol.schema import StructType
 from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
-from pydelta.spark.errors import raised_in
+from pydelta.spark.errors import condition_of, raised_in
 from pydelta.spark.scan.statuses import hadoop_uri
 from pydelta.spark.tasks.stats import FileStatistics as Collector
 from pydelta.spark.tasks.stats import IndexedLeaf
@@ -68,6 +69,7 @@ class SparkFooters:
             raise SchemaMismatchError(
                 f"The files have no schema in common: {merge.group(1) if merge else first_line(error)}",
                 hint="Rewrite the files that differ, or move them away, and convert again.",
+                condition=Condition.of("DELTA_FAILED_MERGE_SCHEMA_FILE"),
             ) from error
 
     def statistics(
@@ -121,6 +123,7 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
             raise InvalidArgumentError(
                 f"The partition schema {schema!r} is not a list of columns: {first_line(error)}",
                 hint='Write it as "year int, month int".',
+                condition=condition_of(error),
             ) from error
         schema = parsed if isinstance(parsed, SparkStructType) else SparkStructType().add("value", parsed)
     return from_spark(schema)
@@ -145,6 +148,7 @@ def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
     raise StorageError(
         f"The file {path!r} is not a Parquet file: its footer cannot be read.",
         hint="Move it away, or give it a name that begins with an underscore, and convert again.",
+        condition=Condition.of("DELTA_FAILED_READ_FILE_FOOTER", currentFile=path),
     )
 
 

@@ -22,6 +22,7 @@ from pydelta.commands.alter.requests import (
     SetProperties,
     UnsetProperties,
 )
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.catalog.entries import drop_table, follow, rename_table, set_location
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, twin_refusal
@@ -188,6 +189,7 @@ def no_partitions(nodes: Nodes, node: Any) -> DataFrame | None:
         f"{target.name} is a Delta table: its log says which partitions and files it has, so "
         f"{_VERBS[str(node.nodeName())]} has nothing to act on.",
         hint="Write rows with INSERT, delete them with DELETE; catalog_sync keeps the partitions that Trino sees.",
+        condition=Condition.of("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=target.name),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.write.command import WriteMode
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.settings import KEPT_PROPERTIES
@@ -208,12 +209,15 @@ def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
     path = next((value for key, value in options.items() if key.lower() == "path"), None)
     if path is None:
         raise InvalidArgumentError(
-            "CREATE TEMPORARY VIEW … USING delta does not name a table.", hint="Add OPTIONS (path '/path/to/table')."
+            "CREATE TEMPORARY VIEW … USING delta does not name a table.",
+            hint="Add OPTIONS (path '/path/to/table').",
+            condition=Condition.of("DELTA_PATH_NOT_SPECIFIED"),
         )
     if node.userSpecifiedSchema().isDefined():
         raise InvalidArgumentError(
             "A schema was given for a view of a Delta table, which already has one.",
             hint="Leave the columns out, or write CREATE TEMPORARY VIEW … AS SELECT.",
+            condition=Condition.of("DELTA_UNSUPPORTED_SCHEMA_DURING_READ"),
         )
     rest = {key: value for key, value in options.items() if key.lower() != "path"}
     frame = read_path(nodes.spark, path, rest)
