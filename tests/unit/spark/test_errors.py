@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import (
     AnalysisException,
@@ -117,3 +119,23 @@ def test_an_error_that_spark_quotes_keeps_its_condition():
         "Column 'a' is null.",
         "Fill it.",
     )
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "conditions.md"
+INTRODUCTION = """# Conditions
+
+What `getCondition()` of an error may be, with its SQLSTATE. Made from `pydelta/conditions.py`; a test compares the two.
+Other conditions are Spark's own, passed on as they are. [How to branch on them](../guides/errors.md).
+
+| condition | SQLSTATE | besides its class of `pydelta.errors` |
+|---|---|---|
+"""
+
+
+def test_the_page_says_what_the_table_says():
+    rows = (
+        f"| `{name}` | {state} | {f'`{_BY_CONDITION[name].__name__}`' if name in _BY_CONDITION else ''} |\n"
+        for name, state in sorted(CONDITIONS.items())
+    )
+    expected = INTRODUCTION + "".join(rows)
+    assert PAGE.read_text() == expected, f"write this to {PAGE}:\n{expected}"
