@@ -270,7 +270,9 @@ def _require_field(schema: StructType, path: tuple[str, ...], what: str) -> None
         raise SchemaError(
             f"{name_of(path)} is a part of {name_of(path[:-1])} and cannot be {what}.",
             hint="Name a column, or a field of a struct.",
-            condition=Condition.of(
+            condition=Condition.of("DELTA_UNSUPPORTED_COMMENT_MAP_ARRAY", fieldPath=name_of(path))
+            if what not in ("dropped", "renamed")
+            else Condition.of(
                 "DELTA_UNSUPPORTED_DROP_NESTED_COLUMN_FROM_NON_STRUCT_TYPE", struct=field_at(schema, path).data_type
             ),
         )

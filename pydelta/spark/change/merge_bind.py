@@ -199,7 +199,9 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
         raise BindError(
             f"{what} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(shown)}. Where both have one, {aliases}.",
-            condition=condition_of(error),
+            condition=Condition.of("DELTA_AGGREGATION_NOT_SUPPORTED", operation=what)
+            if error.getCondition() == "INVALID_WHERE_CONDITION"
+            else condition_of(error),
         ) from error
     if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
         raise InvalidArgumentError(

@@ -103,7 +103,10 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
         constraint = node.checkConstraint() if kind == "AddCheckConstraint" else node.tableConstraint()
         if str(constraint.getClass().getSimpleName()) != "CheckConstraint":
             raise UnsupportedFeatureError(
-                "A Delta table has CHECK constraints only.", features=(), hint="Write ADD CONSTRAINT name CHECK (…)."
+                "A Delta table has CHECK constraints only.",
+                features=(),
+                hint="Write ADD CONSTRAINT name CHECK (…).",
+                condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="table constraint"),
             )
         name = text_of(constraint.userProvidedName()) or str(constraint.name())
         return [AddConstraint(name=name, expression=str(constraint.condition()))]

@@ -175,7 +175,10 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         kind = str(constraint.getClass().getSimpleName())
         if kind != "CheckConstraint":
             raise UnsupportedFeatureError(
-                f"A Delta table has no {kind}.", features=(kind,), hint="CHECK constraints are enforced."
+                f"A Delta table has no {kind}.",
+                features=(kind,),
+                hint="CHECK constraints are enforced.",
+                condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="table constraint"),
             )
         given = text_of(constraint.userProvidedName()) or str(constraint.name())
         properties[_CONSTRAINT + given.lower()] = str(constraint.condition())

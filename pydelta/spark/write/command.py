@@ -252,6 +252,9 @@ def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bo
         raise (SchemaMismatchError if by_name else BindError)(
             f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
             hint=f"Its columns are: {', '.join(schema.names)}.",
+            condition=Condition.of("DELTA_METADATA_MISMATCH")
+            if by_name
+            else Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=column, proposal=schema.names),
         )
     return found
 
