@@ -2,7 +2,7 @@
 
 ::
 
-    DeltaError                          .code .hint .retryable .exit_code .table .version
+    DeltaError                          .code .sql_state .parameters .hint .retryable .exit_code .table .version
     ├ TableNotFoundError                also FileNotFoundError
     ├ TableAlreadyExistsError           also FileExistsError
     ├ VersionNotFoundError              a version or time outside the retained log
@@ -45,6 +45,9 @@
     ├ DeltaEnvironmentError                 a session or machine that lacks what the engine needs
     └ CatalogSyncError                the metastore; its kinds are in catalog_sync.errors
 
+What an error is called, ``code``, is its condition: that of the place that raised it (``condition=Condition.of(…)``),
+or else that of its class. ``pydelta.conditions`` has the SQLSTATE of each.
+
 What a caller may do, by class:
 
 ====================================  =========  ===========================================
@@ -71,8 +74,11 @@ Exit codes, of every command and job; ``exit_code`` is 1, 2 or 3:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Self
+
+from pydelta.conditions import Condition, sql_state
 
 __all__ = [
     "BindError",
@@ -130,19 +136,65 @@ class DeltaError(Exception):
         hint: What to do next. Shown on a line of its own.
         table: Location of the table, when known. ``error_context`` fills it in.
         version: Table version concerned, when known.
+        condition: What it is called and its parameters, where that is more exact than its class.
     """
 
     code: str = "DELTA_ERROR"
     retryable: bool = False
+    _condition: Condition | None = None
 
     def __init__(
-        self, message: str, *, hint: str | None = None, table: str | None = None, version: int | None = None
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        table: str | None = None,
+        version: int | None = None,
+        condition: Condition | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.table = table
         self.version = version
+        if condition is not None:
+            self.called(condition)
+
+    @property
+    def condition(self) -> Condition:
+        """What it is called: what the place that raised it says, or else its class."""
+        return self._condition or Condition(self.code, {}, sql_state(self.code))
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """The parameters of its condition, by name."""
+        return self.condition.parameters
+
+    @property
+    def sql_state(self) -> str | None:
+        """Its SQLSTATE; None for a condition of Spark's that has none."""
+        return self.condition.sql_state
+
+    def called(self, condition: Condition) -> Self:
+        """Give the error another condition, where a caller knows it more exactly; return the error."""
+        self.code, self._condition = condition.name, condition
+        return self
+
+    def getCondition(self) -> str:
+        """Return ``code``, by the name that PySpark's exceptions have for it."""
+        return self.code
+
+    def getErrorClass(self) -> str:
+        """Return ``code``, by the older name of PySpark's exceptions."""
+        return self.code
+
+    def getSqlState(self) -> str | None:
+        """Return ``sql_state``, by the name that PySpark's exceptions have for it."""
+        return self.sql_state
+
+    def getMessageParameters(self) -> dict[str, str]:
+        """Return ``parameters``, by the name that PySpark's exceptions have for them."""
+        return dict(self.parameters)
 
     @property
     def exit_code(self) -> int:
@@ -159,6 +211,12 @@ class TableNotFoundError(DeltaError, FileNotFoundError):
     """There is no Delta table at the location."""
 
     code = "DELTA_TABLE_NOT_FOUND"
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """The table, where nothing else was given."""
+        given = super().parameters
+        return {"tableName": self.table} if not given and self.table else given
 
 
 class TableAlreadyExistsError(DeltaError, FileExistsError):
@@ -214,8 +272,16 @@ class ParseError(SqlError):
 
     code = "DELTA_PARSE_ERROR"
 
-    def __init__(self, message: str, *, line: int = 1, column: int = 1, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        line: int = 1,
+        column: int = 1,
+        hint: str | None = None,
+        condition: Condition | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, condition=condition)
         self.line = line
         self.column = column
 
@@ -269,8 +335,9 @@ class UnsupportedFeatureError(ProtocolError):
         hint: str | None = None,
         table: str | None = None,
         version: int | None = None,
+        condition: Condition | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version)
+        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
         self.features = tuple(features)
 
 
@@ -293,8 +360,9 @@ class LogGapError(ProtocolError):
         hint: str | None = None,
         table: str | None = None,
         version: int | None = None,
+        condition: Condition | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version)
+        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
         self.missing_versions = tuple(missing_versions)
 
 
@@ -311,8 +379,9 @@ class StorageError(DeltaError, OSError):
         hint: str | None = None,
         table: str | None = None,
         version: int | None = None,
+        condition: Condition | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, table=table, version=version)
+        super().__init__(message, hint=hint, table=table, version=version, condition=condition)
         self.retryable = retryable
 
     def __str__(self) -> str:  # OSError formats by errno otherwise
@@ -380,23 +449,29 @@ class DeltaConcurrentModificationException(CommitError):
         self.winning_version = winning_version
         self.winning_operation = winning_operation
 
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """What won: its operation and version, and the table."""
+        known = {"operation": self.winning_operation, "tableName": self.table, "version": self.winning_version}
+        return {name: str(value) for name, value in known.items() if value is not None}
+
 
 class ConcurrentAppendException(DeltaConcurrentModificationException):
     """The winner added files to a part of the table that this transaction had read."""
 
-    code = "DELTA_CONCURRENT_APPEND"
+    code = "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
 
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
     """The winner removed a file that this transaction had read."""
 
-    code = "DELTA_CONCURRENT_DELETE_READ"
+    code = "DELTA_CONCURRENT_DELETE_READ.WITHOUT_HINT"
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
     """The winner removed a file that this transaction removes too."""
 
-    code = "DELTA_CONCURRENT_DELETE_DELETE"
+    code = "DELTA_CONCURRENT_DELETE_DELETE.WITHOUT_HINT"
 
 
 class MetadataChangedException(DeltaConcurrentModificationException):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
 from pydelta.reference_settings import check_reference_settings, reference_settings
 
@@ -55,6 +56,7 @@ def parse_interval_ms(text: str, *, name: str = "interval") -> int:
             f"{name} is {text!r}, which is not an interval of fixed length.",
             hint='Write it as "interval 30 days": a number and one of '
             f"{', '.join(_UNITS_MS)}; months and years have no fixed length.",
+            condition=Condition.of("DELTA_INVALID_INTERVAL", interval=text),
         )
     return int(total)
 
@@ -63,7 +65,11 @@ def parse_bool(text: str, *, name: str) -> bool:
     """``true`` or ``false``, ignoring case."""
     value = text.strip().lower()
     if value not in ("true", "false"):
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to true or false.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to true or false.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
     return value == "true"
 
 
@@ -73,7 +79,11 @@ def _positive_int(text: str, *, name: str) -> int:
     except ValueError:
         value = 0
     if value <= 0:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number above zero.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a whole number above zero.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
     return value
 
 
@@ -81,7 +91,11 @@ def _integer(text: str, *, name: str) -> int:
     try:
         return int(text.strip())
     except ValueError:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number.") from None
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a whole number.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        ) from None
 
 
 _SHORT_UNITS: Final = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour"}
@@ -96,7 +110,11 @@ def parse_duration_ms(text: str, *, name: str) -> int:
     except InvalidArgumentError:
         value = 0
     if value <= 0:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a time such as 10s, 500ms or 2min.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a time such as 10s, 500ms or 2min.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
     return value
 
 
@@ -107,7 +125,11 @@ def parse_bytes(text: str, *, name: str) -> int:
     """``134217728``, ``128mb`` or ``1g`` -> bytes (powers of 1024)."""
     match = _SIZE.fullmatch(text)
     if match is None or int(match.group(1)) == 0:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a size such as 134217728, 128mb or 1g.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a size such as 134217728, 128mb or 1g.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
     power: int = " kmgt".index(match.group(2).lower() or " ")
     return int(match.group(1)) << (10 * power)
 
@@ -117,7 +139,13 @@ def _choice(*allowed: str) -> Callable[..., str]:
         for value in allowed:
             if text.strip().lower() == value.lower():
                 return value
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint=f"Set it to one of: {', '.join(allowed)}.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint=f"Set it to one of: {', '.join(allowed)}.",
+            condition=Condition.of("DELTA_INVALID_ISOLATION_LEVEL", isolationLevel=text)
+            if name == "delta.isolationLevel"
+            else Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
 
     return parse
 
@@ -141,7 +169,11 @@ def _ratio(text: str, *, name: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a number from 0 to 1.")
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a number from 0 to 1.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
+        )
     return value
 
 
@@ -264,8 +296,12 @@ class TableProperties:
         return cls(**values)
 
 
-def check_property_names(configuration: Mapping[str, str]) -> None:
+def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Refuse a ``delta.*`` name that no one defines, and values that cannot be right, before they enter a log.
+
+    Args:
+        configuration: What is to be set.
+        there: The table's properties before, for those that have to fit each other.
 
     Raises:
         UnknownSettingError: With the nearest known name as a suggestion.
@@ -283,15 +319,26 @@ def check_property_names(configuration: Mapping[str, str]) -> None:
                 hint=f"Did you mean {known[close[0]]!r}?"
                 if close
                 else "Names of your own must not begin with 'delta.'.",
+                condition=Condition.of("DELTA_UNKNOWN_CONFIGURATION", config=name),
             )
         if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
             raise InvalidArgumentError(
                 f"{name} is {configuration[name]!r}: two writers could overwrite each other's changes.",
                 hint="Set it to Serializable, which is the default, or to WriteSerializable. Commits that change no "
                 "row, such as OPTIMIZE, use snapshot isolation anyway.",
+                condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=configuration[name]),
             )
-    TableProperties.parse(configuration)
+    made = TableProperties.parse({**(there or {}), **configuration})
+    if not configuration.keys().isdisjoint(_RETENTIONS) and made.log_retention_ms < made.deleted_file_retention_ms:
+        log, files = _RETENTIONS
+        raise InvalidArgumentError(
+            f"{log} would be shorter than {files}: versions would lose their log while their files are kept.",
+            hint=f"Set {log} to at least the time of {files} (interval 7 days where it is not set).",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=log, value=configuration.get(log, "")),
+        )
 
+
+_RETENTIONS: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 
 KEPT_PROPERTIES: Final = (
     "delta.columnMapping.maxColumnId",
@@ -316,7 +363,11 @@ def refuse_kept_properties(given: Mapping[str, str], there: Mapping[str, str] | 
     """
     for name in KEPT_PROPERTIES:
         if name in given and given[name] != (there or {}).get(name):
-            raise InvalidArgumentError(f"{name} is managed by the engine and cannot be set.", hint="Leave it out.")
+            raise InvalidArgumentError(
+                f"{name} is managed by the engine and cannot be set.",
+                hint="Leave it out.",
+                condition=Condition.of("DELTA_CANNOT_MODIFY_TABLE_PROPERTY", prop=name),
+            )
 
 
 _SESSION_PREFIX: Final = "spark.pydelta."

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import (
     ChangeDataNotRecordedError,
     InvalidArgumentError,
@@ -166,10 +167,15 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
         raise InvalidArgumentError(
             "The change data feed needs one of startingVersion and startingTimestamp.",
             hint='Set .option("startingVersion", 0), for example; both ends are included.',
+            condition=Condition.of("DELTA_NO_START_FOR_CDC_READ")
+            if by_version is None
+            else Condition.of("DELTA_MULTIPLE_CDC_BOUNDARY", startingOrEnding="starting"),
         )
     if asked.ending_version is not None and asked.ending_timestamp_ms is not None:
         raise InvalidArgumentError(
-            "endingVersion and endingTimestamp were both given.", hint="Give one of the two, or none for the newest."
+            "endingVersion and endingTimestamp were both given.",
+            hint="Give one of the two, or none for the newest.",
+            condition=Condition.of("DELTA_MULTIPLE_CDC_BOUNDARY", startingOrEnding="ending"),
         )
     newest = log.update().version
     first = by_version if by_version is not None else _at_or_after(log, by_time or 0)
@@ -177,6 +183,7 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
         raise VersionNotFoundError(
             f"The changes were asked for from version {first} on, but the newest version is {newest}.",
             hint="Nothing has been committed there yet.",
+            condition=Condition.of("DELTA_CDC_START_VERSION_AFTER_LATEST", start=first, latest=newest),
         )
     last = newest
     if asked.ending_version is not None:
@@ -185,7 +192,9 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
         last = log.version_at(asked.ending_timestamp_ms, can_return_last=True, must_be_recreatable=False)
     if last < first:
         raise InvalidArgumentError(
-            f"The range ends at version {last}, before version {first} where it begins.", hint="Swap the two ends."
+            f"The range ends at version {last}, before version {first} where it begins.",
+            hint="Swap the two ends.",
+            condition=Condition.of("DELTA_INVALID_CDC_RANGE", start=first, end=last),
         )
     return first, last
 
@@ -252,6 +261,7 @@ def changed_files(record: CommitRecord, actions: Sequence[Action]) -> list[Chang
                 f"Version {version} removes {remove.path} without saying its size and partition values, so its rows "
                 "cannot be read as deleted ones.",
                 hint="Begin the range after this version.",
+                condition=Condition.of("DELTA_REMOVE_FILE_CDC_MISSING_EXTENDED_METADATA", file=remove.path),
             )
         found.append(_whole(remove, remove.partition_values, remove.size, "delete", record))
     return found
@@ -284,6 +294,7 @@ def _require_feed(metadata: Metadata, version: int) -> None:
         raise ChangeDataNotRecordedError(
             f"The change data feed of version {version} was not recorded: delta.enableChangeDataFeed was not true.",
             hint="Begin after this version, at one where the feed is on; earlier changes were not recorded.",
+            condition=Condition.of("DELTA_MISSING_CHANGE_DATA", version=version, key="delta.enableChangeDataFeed"),
         )
 
 
@@ -301,6 +312,12 @@ def _require_fit(metadata: Metadata, snapshot: Snapshot, version: int) -> None:
             f"would be read: {'; '.join(problems)}.",
             hint="Read the versions before and after the change of the schema one after the other; with column "
             "mapping, end the range before it.",
+            condition=Condition.of(
+                "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",
+                readSchema=snapshot.schema.tree(),
+                readVersion=snapshot.version,
+                incompatibleVersion=version,
+            ),
         )
 
 
@@ -343,4 +360,5 @@ def refuse_reserved_names(fields: Iterable[StructField]) -> None:
         raise InvalidArgumentError(
             f"The table has columns called {', '.join(taken)}, which are names of the change data feed.",
             hint="Rename the columns, or leave delta.enableChangeDataFeed off.",
+            condition=Condition.of("DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS", columnList=taken),
         )

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import refuse_foreign_files
 from pydelta.commands.vacuum.clone_notes import note_clone
+from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     StorageError,
@@ -200,7 +201,11 @@ def clone_table(
     """
     with error_context(table=source.uri):
         if source.uri == target.uri:
-            raise InvalidArgumentError("A table cannot be cloned onto itself.", hint="Choose another target.")
+            raise InvalidArgumentError(
+                "A table cannot be cloned onto itself.",
+                hint="Choose another target.",
+                condition=Condition.of("DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE", tableName=target.uri),
+            )
         if not source.table_exists():
             raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
         snapshot = source.snapshot(version=request.version, timestamp_ms=request.timestamp_ms)
@@ -265,11 +270,13 @@ def _refuse_target(txn: OptimisticTransaction, target: DeltaLog, *, replace: boo
         raise TableAlreadyExistsError(
             f"There is a Delta table at {target.uri}, at version {txn.snapshot.version}.",
             hint="Clone with replace=True, or choose another target.",
+            condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=target.uri),
         )
     if txn.snapshot.properties.append_only:
         raise UnsafeOperationError(
             "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
             hint="Set delta.appendOnly to false first, if you really want to replace it.",
+            condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=target.uri, config="delta.appendOnly"),
         )
 
 

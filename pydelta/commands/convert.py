@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from pydelta.commands.write.plan import TableDefinition, new_metadata, stored_schema
+from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -159,7 +160,9 @@ def described(
     files = data_files(log.store.list_all())
     if not files:
         raise TableNotFoundError(
-            f"There is no Parquet file at {log.uri}.", hint="Check the location; hidden names do not count."
+            f"There is no Parquet file at {log.uri}.",
+            hint="Check the location; hidden names do not count.",
+            condition=Condition.of("DELTA_EMPTY_DIRECTORY", directory=log.uri),
         )
     partitions = partition_schema or StructType(())
     values = partition_values([item.path for item in files], partitions, time_zone=time_zone)
@@ -270,6 +273,9 @@ def _normal(text: str, field: StructField, folder: str, time_zone: str) -> str |
             f"The folder {folder!r} has {text!r} for the partition column {field.name!r}, which is not a valid "
             f"{field.data_type}.",
             hint="Give the column another type in the partition schema, such as string.",
+            condition=Condition.of(
+                "DELTA_PARTITION_COLUMN_CAST_FAILED", value=text, dataType=field.data_type, columnName=field.name
+            ),
         ) from error
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
 from pydelta.commands.write.plan import TableDefinition, check_columns, new_metadata
+from pydelta.conditions import Condition
 from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
@@ -107,7 +108,9 @@ def plan_create(
         )
     if not exists and mode is CreateMode.REPLACE:
         raise TableNotFoundError(
-            f"There is no Delta table at {snapshot.table_uri} to replace.", hint="Use create or createOrReplace."
+            f"There is no Delta table at {snapshot.table_uri} to replace.",
+            hint="Use create or createOrReplace.",
+            condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=snapshot.table_uri),
         )
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
@@ -161,6 +164,9 @@ def create_table(
                 raise UnsafeOperationError(
                     "This table is append-only (delta.appendOnly=true), and replacing it would remove its rows.",
                     hint="Set delta.appendOnly to false first, if you really want to replace it.",
+                    condition=Condition.of(
+                        "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=txn.snapshot.table_uri, config="delta.appendOnly"
+                    ),
                 )
             now_ms = time.time_ns() // 1_000_000
             going = snapshot.files.adds(txn.read_files())
@@ -187,4 +193,5 @@ def refuse_foreign_files(store: Store, location: str) -> None:
             raise TableAlreadyExistsError(
                 f"{location} holds files but no Delta log, for example {item.path}.",
                 hint="Choose an empty location, or read those files and write them as a table elsewhere.",
+                condition=Condition.of("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableLocation=location),
             )

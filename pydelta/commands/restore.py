@@ -16,7 +16,8 @@ import polars as pl
 
 from pydelta.commands.alter.clustering import restored_clustering
 from pydelta.commands.vacuum.marks import find_running
-from pydelta.errors import InvalidArgumentError, UnsafeOperationError
+from pydelta.conditions import Condition
+from pydelta.errors import InvalidArgumentError, UnsafeOperationError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.protocol.features import implied_features, upgrade
@@ -89,19 +90,17 @@ def restore(
     """
     if (version is None) == (timestamp_ms is None):
         raise InvalidArgumentError(
-            "RESTORE needs either a version or a timestamp.", hint="Give exactly one of the two."
+            "RESTORE needs either a version or a timestamp.",
+            hint="Give exactly one of the two.",
+            condition=Condition.of("DELTA_ONEOF_IN_TIMETRAVEL"),
         )
     txn = begin(log)
     current = txn.snapshot
-    target = log.snapshot(version=version, timestamp_ms=timestamp_ms)
+    target = _target(log, version, timestamp_ms)
     txn.read_whole_table(exactly=True)
     plan = plan_restore(current=current.files.core, target=target.files.core)
-    if plan.leaving.height and current.properties.append_only:
-        raise UnsafeOperationError(
-            "This table is append-only (delta.appendOnly=true), and RESTORE would remove files.",
-            hint="Set delta.appendOnly to false first, if you really want to restore.",
-            table=current.table_uri,
-        )
+    if plan.leaving.height:
+        _refuse_append_only(current)
     returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
     if returning:
         txn.bring_back()
@@ -164,6 +163,44 @@ def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> 
         marked = with_marks_of(parse_schema(schema_string), parse_schema(current.schema_string))
         schema_string = marked.to_json()
     return target.replace(configuration=configuration, schema_string=schema_string)
+
+
+def _refuse_append_only(current: Snapshot) -> None:
+    if current.properties.append_only:
+        raise UnsafeOperationError(
+            "This table is append-only (delta.appendOnly=true), and RESTORE would remove files.",
+            hint="Set delta.appendOnly to false first, if you really want to restore.",
+            table=current.table_uri,
+            condition=Condition.of(
+                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=current.table_uri, config="delta.appendOnly"
+            ),
+        )
+
+
+def _target(log: DeltaLog, version: int | None, timestamp_ms: int | None) -> Snapshot:
+    """The version to go back to; an error says that it cannot be restored, rather than read."""
+    try:
+        return log.snapshot(version=version, timestamp_ms=timestamp_ms)
+    except VersionNotFoundError as error:
+        given = error.parameters
+        if error.code == "DELTA_VERSION_NOT_FOUND":
+            start, end = given.get("earliest"), given.get("latest")
+            error.called(
+                Condition.of("DELTA_CANNOT_RESTORE_TABLE_VERSION", version=version, startVersion=start, endVersion=end)
+            )
+        elif error.code == "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION":
+            asked, oldest = given["userTimestamp"], given["commitTs"]
+            error.called(
+                Condition.of(
+                    "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER", requestedTimestamp=asked, earliestTimestamp=oldest
+                )
+            )
+        elif error.code == "DELTA_TIMESTAMP_GREATER_THAN_COMMIT":
+            asked, newest = given["providedTimestamp"], given["lastCommitTimestamp"]
+            error.called(
+                Condition.of("DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER", requestedTimestamp=asked, latestTimestamp=newest)
+            )
+        raise
 
 
 def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import (
     LogCorruptedError,
     LogGapError,
@@ -328,6 +329,7 @@ class DeltaLog:
             f"Version {version} cannot be read: the log has {held}.",
             hint="Older versions are gone once log clean-up has passed them (delta.logRetentionDuration).",
             table=self.uri,
+            condition=Condition.of("DELTA_VERSION_NOT_FOUND", userVersion=version, earliest=first, latest=last),
         )
 
     # -- history --------------------------------------------------------------------------------------------------
@@ -413,6 +415,7 @@ class DeltaLog:
                 raise VersionNotFoundError(
                     f"The log has no commit of version {version}.",
                     hint="It is newer than the table, or log clean-up has removed it.",
+                    condition=Condition.of("DELTA_VERSION_NOT_FOUND", userVersion=version),
                 ) from None
 
     def changes(self, base: int, head: int) -> Iterator[tuple[int, tuple[Action, ...]]]:

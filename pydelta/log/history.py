@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from pydelta.conditions import Condition
 from pydelta.errors import VersionNotFoundError
 from pydelta.log.segment import Listing
 from pydelta.protocol.actions import CommitInfo, decode_commit
@@ -160,7 +161,11 @@ def find_version(
     timestamp_ms = query.timestamp_ms
     commits = [(version, info) for version, info in sorted(listing.commits.items()) if version >= first]
     if not commits:
-        raise VersionNotFoundError("No version in the log can be rebuilt.", hint="Restore _delta_log from a backup.")
+        raise VersionNotFoundError(
+            "No version in the log can be rebuilt.",
+            hint="Restore _delta_log from a backup.",
+            condition=Condition.of("DELTA_NO_RECREATABLE_HISTORY_FOUND"),
+        )
     file_times = monotonised_times_ms(sorted(listing.commits.items()))
 
     def time_of(position: int) -> int:
@@ -188,18 +193,37 @@ def find_version(
     if position < 0:
         if query.can_return_first:
             return commits[0][0]
-        raise VersionNotFoundError(
-            f"The time {show_time(timestamp_ms)} is before the oldest version that can be rebuilt: "
-            f"version {commits[0][0]} of {show_time(earliest_ms)}.",
-            hint=f"Ask for {show_time(earliest_ms)} or later, or for version {commits[0][0]}.",
-        )
+        raise _too_early(timestamp_ms, commits[0][0], earliest_ms)
     if position == len(commits) - 1 and timestamp_ms > latest_ms and not query.can_return_last:
-        raise VersionNotFoundError(
-            f"The time {show_time(timestamp_ms)} is after the newest version: "
-            f"version {commits[-1][0]} of {show_time(latest_ms)}.",
-            hint=f"Ask for {show_time(latest_ms)} or earlier, or leave the time out to read the newest version.",
-        )
+        raise _too_late(timestamp_ms, commits[-1][0], latest_ms)
     return commits[position][0]
+
+
+def _too_early(timestamp_ms: int, version: int, earliest_ms: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        f"The time {show_time(timestamp_ms)} is before the oldest version that can be rebuilt: "
+        f"version {version} of {show_time(earliest_ms)}.",
+        hint=f"Ask for {show_time(earliest_ms)} or later, or for version {version}.",
+        condition=Condition.of(
+            "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+            userTimestamp=show_time(timestamp_ms),
+            commitTs=show_time(earliest_ms),
+            timestampString=show_time(earliest_ms),
+        ),
+    )
+
+
+def _too_late(timestamp_ms: int, version: int, latest_ms: int) -> VersionNotFoundError:
+    return VersionNotFoundError(
+        f"The time {show_time(timestamp_ms)} is after the newest version: version {version} of {show_time(latest_ms)}.",
+        hint=f"Ask for {show_time(latest_ms)} or earlier, or leave the time out to read the newest version.",
+        condition=Condition.of(
+            "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
+            providedTimestamp=show_time(timestamp_ms),
+            lastCommitTimestamp=show_time(latest_ms),
+            maximumTimestamp=show_time(latest_ms),
+        ),
+    )
 
 
 def show_time(time_ms: int) -> str:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checksum import read_checksum
@@ -110,6 +111,7 @@ class LogReader:
                 f"The log has no {' and no '.join(missing)} action, so the table's state cannot be rebuilt.",
                 hint="Version 0 must hold both. Restore the first commits of _delta_log from a backup.",
                 table=self.root,
+                condition=Condition.of("DELTA_STATE_RECOVER_ERROR", operation=" and ".join(missing)),
             )
 
     def _replay(

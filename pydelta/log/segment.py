@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, LogGapError
 from pydelta.protocol.paths import LogFile, LogFileKind, parse_log_name
 from pydelta.storage.interface import ObjectInfo
@@ -261,4 +262,11 @@ def _gap_error(missing: list[int], *, checkpoint: CheckpointFiles | None, target
         hint="Restore the missing commit files from a backup. Without them only versions before the hole, "
         "or from a later checkpoint on, can be read.",
         version=target,
+        condition=Condition.of(
+            "DELTA_VERSIONS_NOT_CONTIGUOUS",
+            versionList=missing,
+            startVersion=base,
+            endVersion=target,
+            versionToLoad=target,
+        ),
     )

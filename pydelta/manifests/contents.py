@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
@@ -202,6 +203,7 @@ def check_publishable(snapshot: Snapshot) -> None:
             hint="Read it through Trino's Delta connector, or copy it into a table without delta.columnMapping.mode.",
             table=snapshot.table_uri,
             version=snapshot.version,
+            condition=Condition.of("DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING"),
         )
 
 
@@ -234,4 +236,5 @@ def refuse_vectors(snapshot: Snapshot, frame: pl.DataFrame) -> None:
             hint="Rewrite them first, with REORG TABLE … APPLY (PURGE), and set delta.enableDeletionVectors to false.",
             table=snapshot.table_uri,
             version=snapshot.version,
+            condition=Condition.of("DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS"),
         )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
 
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, LogCorruptedError, ParseError
 from pydelta.predicate.expressions import (
     And,
@@ -164,6 +165,9 @@ class _Binder(Transformer[Token, Expr]):
                         f"The {'fields' if path else 'columns'} are: {', '.join(known)}."
                         if known
                         else f"{'.'.join(path)!r} is {current} and has no fields."
+                    ),
+                    condition=Condition.of(
+                        "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=".".join([*path, name]), proposal=known
                     ),
                 )
             path.append(field.name)

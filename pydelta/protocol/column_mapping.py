@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.schema import FIELD_ID, PHYSICAL_NAME
@@ -36,7 +37,11 @@ def mode_of(configuration: Mapping[str, str]) -> str:
     """
     mode = configuration.get(MODE, "none").strip().lower()
     if mode not in _MODES:
-        raise InvalidArgumentError(f"{MODE} is {mode!r}.", hint="Set it to name, id or none.")
+        raise InvalidArgumentError(
+            f"{MODE} is {mode!r}.",
+            hint="Set it to name, id or none.",
+            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=MODE, value=mode),
+        )
     return mode
 
 
@@ -54,7 +59,10 @@ def check_mode_change(old: str, new: str) -> None:
     elif old == "none":
         hint = f"Its files have no column ids. Set {MODE} to name, or make a new table in mode id."
     raise UnsupportedFeatureError(
-        f"{MODE} cannot change from {old!r} to {new!r}.", features=("columnMapping",), hint=hint
+        f"{MODE} cannot change from {old!r} to {new!r}.",
+        features=("columnMapping",),
+        hint=hint,
+        condition=Condition.of("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE", oldMode=old, newMode=new),
     )
 
 

@@ -5,9 +5,11 @@ Names compare ignoring case and keep the table's spelling.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
@@ -116,7 +118,19 @@ def _mismatch(table: StructType, data: StructType, differences: list[str]) -> Sc
         f"The data does not fit the table's schema:\n{listed}\n"
         f"Table schema:\n{table.tree()}\nData schema:\n{data.tree()}",
         hint=f"{hint}; to replace the schema, write with mode overwrite and the option overwriteSchema.",
+        condition=_condition(differences),
     )
+
+
+_TYPES: Final = re.compile(r"column '(.*)' is .* in the data and .* in the table", re.DOTALL)
+
+
+def _condition(differences: list[str]) -> Condition:
+    """Types that do not go together come first, as they do where the reference merges the schemas."""
+    for text in differences:
+        if found := _TYPES.fullmatch(text):
+            return Condition.of("DELTA_FAILED_TO_MERGE_FIELDS", currentField=found[1], updateField=found[1])
+    return Condition.of("DELTA_METADATA_MISMATCH")
 
 
 def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[str]:

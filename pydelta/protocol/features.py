@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.feature_table import FEATURES
@@ -55,6 +56,12 @@ def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:
             f"The table needs reader version {protocol.min_reader_version}; this engine reads up to {_MAX_READER}.",
             hint="Use a newer version of this engine.",
             table=table,
+            condition=Condition.of(
+                "DELTA_INVALID_PROTOCOL_VERSION",
+                tableNameOrPath=table,
+                readerRequired=protocol.min_reader_version,
+                writerRequired=protocol.min_writer_version,
+            ),
         )
     if protocol.min_reader_version == _MAX_READER:
         known = frozenset(feature.name for feature in FEATURES.values() if feature.reads)
@@ -73,6 +80,12 @@ def ensure_writable(protocol: Protocol, *, table: str | None = None) -> None:
             f"The table needs writer version {protocol.min_writer_version}; this engine writes up to {_MAX_WRITER}.",
             hint="Use a newer version of this engine.",
             table=table,
+            condition=Condition.of(
+                "DELTA_INVALID_PROTOCOL_VERSION",
+                tableNameOrPath=table,
+                readerRequired=protocol.min_reader_version,
+                writerRequired=protocol.min_writer_version,
+            ),
         )
     if protocol.min_writer_version == _MAX_WRITER:
         known = frozenset(feature.name for feature in FEATURES.values() if feature.writes)
@@ -88,6 +101,11 @@ def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, tab
             features=unknown,
             hint=f"Use an engine that supports {', '.join(unknown)}, or drop the {plural} with one that does.",
             table=table,
+            condition=Condition.of(
+                "DELTA_UNSUPPORTED_FEATURES_FOR_READ" if verb == "read" else "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+                tableNameOrPath=table,
+                unsupported=unknown,
+            ),
         )
 
 
@@ -107,13 +125,21 @@ def _requested(configuration: Mapping[str, str]) -> tuple[set[str], int, int]:
     for key, value in configuration.items():
         if key.startswith("delta.feature."):
             if value.strip().lower() not in ("supported", "enabled"):
-                raise InvalidArgumentError(f"{key} is {value!r}.", hint="Set it to 'supported'.")
+                raise InvalidArgumentError(
+                    f"{key} is {value!r}.",
+                    hint="Set it to 'supported'.",
+                    condition=Condition.of("DELTA_UNSUPPORTED_FEATURE_STATUS", feature=key, status=value),
+                )
             features.add(key.removeprefix("delta.feature."))
     versions = []
     for key, top in (("delta.minReaderVersion", _MAX_READER), ("delta.minWriterVersion", _MAX_WRITER)):
         text = configuration.get(key, "0")
         if not text.isdigit() or int(text) > top:
-            raise InvalidArgumentError(f"{key} is {text!r}.", hint=f"Set it to a whole number up to {top}.")
+            raise InvalidArgumentError(
+                f"{key} is {text!r}.",
+                hint=f"Set it to a whole number up to {top}.",
+                condition=Condition.of("DELTA_PROTOCOL_PROPERTY_NOT_INT", key=key, value=text),
+            )
         versions.append(int(text))
     return features, versions[0], versions[1]
 
@@ -168,6 +194,9 @@ def _refuse_undefined(names: Iterable[str]) -> None:
             f"There is no table feature called {', '.join(unknown)}.",
             features=unknown,
             hint=f"The features are: {', '.join(sorted(FEATURES))}.",
+            condition=Condition.of(
+                "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG", configs=[f"delta.feature.{name}" for name in unknown]
+            ),
         )
 
 
@@ -204,12 +233,15 @@ def at_least(protocol: Protocol, *, reader: int, writer: int) -> Protocol:
     for kind, version, top in (("reader", reader, _MAX_READER), ("writer", writer, _MAX_WRITER)):
         if not 1 <= version <= top:
             raise InvalidArgumentError(
-                f"This engine does not know {kind} version {version}.", hint=f"Give one from 1 to {top}."
+                f"This engine does not know {kind} version {version}.",
+                hint=f"Give one from 1 to {top}.",
+                condition=Condition.of("DELTA_INVALID_PROTOCOL_VERSION"),
             )
     if reader == _MAX_READER and writer < _MAX_WRITER:
         raise InvalidArgumentError(
             f"Reader version {reader} lists features, which needs writer version {_MAX_WRITER}, not {writer}.",
             hint=f"Give writer version {_MAX_WRITER}.",
+            condition=Condition.of("DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE", writerVersion=_MAX_WRITER),
         )
     lists = max(writer, protocol.min_writer_version) == _MAX_WRITER
     if not lists:

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, SchemaError
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
 
@@ -65,7 +66,9 @@ def partition_dir(values: Mapping[str, str | None]) -> str:
 
 def _cannot_partition(data_type: DataType) -> SchemaError:
     return SchemaError(
-        f"A column of type {data_type} cannot partition a table.", hint="Choose a column of a simple type."
+        f"A column of type {data_type} cannot partition a table.",
+        hint="Choose a column of a simple type.",
+        condition=Condition.of("INVALID_PARTITION_COLUMN_DATA_TYPE", type=data_type),
     )
 
 
@@ -173,7 +176,10 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
         if name == "binary":
             return text.encode()
     except (ValueError, KeyError, TypeError, InvalidOperation, OverflowError) as error:
-        raise LogCorruptedError(f"The partition value {text!r} in the log is not a valid {data_type}.") from error
+        raise LogCorruptedError(
+            f"The partition value {text!r} in the log is not a valid {data_type}.",
+            condition=Condition.of("DELTA_FAILED_CAST_PARTITION_VALUE", value=text, dataType=data_type),
+        ) from error
     return text
 
 

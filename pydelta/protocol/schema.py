@@ -5,11 +5,12 @@ Protocol: "Schema Serialization Format", "Column Mapping".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.protocol.evolution import can_store, can_widen, check_write_compatible, merge_schemas
 from pydelta.protocol.types import (
@@ -134,6 +135,7 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
                 raise SchemaError(
                     f"The columns {seen[field.name.lower()]!r} and {name!r} have the same name, ignoring case.",
                     hint="Rename one of them.",
+                    condition=Condition.of("DELTA_DUPLICATE_COLUMNS_FOUND.DATA", duplicateCols=name),
                 )
             seen[field.name.lower()] = name
             bad = sorted({char for char in field.name if char in _FORBIDDEN})
@@ -143,6 +145,7 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
                     + (f"has characters that Parquet does not allow: {bad}." if field.name else "is empty."),
                     hint="Rename the column, for example with df.withColumnRenamed, or set the table property "
                     "'delta.columnMapping.mode' = 'name', which allows any name.",
+                    condition=Condition.of("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES", invalidColumnNames=name),
                 )
             _validate(field.data_type, f"{name}.", column_mapping)
 
@@ -174,6 +177,7 @@ def without_void(schema: StructType) -> StructType:
         raise SchemaError(
             "Every column is of type void, but a data file needs at least one other column.",
             hint="Give a column a type by casting.",
+            condition=Condition.of("DELTA_CANNOT_WRITE_EMPTY_SCHEMA.TABLE_ALL_VOID_COLUMNS"),
         )
     return StructType(tuple(fields))
 
@@ -189,6 +193,9 @@ def _refuse_void_parts(data_type: DataType, name: str) -> None:
             raise SchemaError(
                 f"The column {name!r} is {data_type}: void cannot be the type of an element, key or value.",
                 hint="Cast it to the type that it should have.",
+                condition=Condition.of(
+                    "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE", columName=name, dataType=data_type
+                ),
             )
         _refuse_void_parts(part, name)
 
@@ -213,6 +220,10 @@ _ARROW: Final[dict[str, Any]] = {
 }
 
 
+_PLANNED: Final[Mapping[str, str]] = {"geometry": "geospatial", "geography": "geospatial"}
+"""Types that a version of the protocol to come has, by the table feature that brings them."""
+
+
 def to_arrow_type(data_type: DataType) -> pa.DataType:
     """Return the Arrow type of a column.
 
@@ -230,12 +241,28 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
     if isinstance(data_type, StructType):
         return pa.struct(list(to_arrow(data_type)))
     if data_type.name not in _ARROW:
-        raise UnsupportedFeatureError(
-            f"The type {data_type.name!r} is not supported by Delta tables.",
-            features=(data_type.name,),
-            hint="Cast the column to a type of the protocol, for example to string.",
-        )
+        raise _outside_protocol(data_type.name)
     return _ARROW[data_type.name]
+
+
+def _outside_protocol(name: str) -> UnsupportedFeatureError:
+    """Say what is missing of a type: the table feature that is to bring it, where one is planned."""
+    hint = "Cast the column to a type of the protocol, for example to string."
+    feature = _PLANNED.get(name.partition("(")[0])
+    if feature is None:
+        return UnsupportedFeatureError(
+            f"The type {name!r} is not supported by Delta tables.",
+            features=(name,),
+            hint=hint,
+            condition=Condition.of("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=name),
+        )
+    return UnsupportedFeatureError(
+        f"The type {name!r} is not in the released Delta protocol (readers 3, writers 7): the table feature {feature} "
+        f"is to bring it, and so far it is only a preview ({feature}-dev).",
+        features=(feature,),
+        hint=f"{hint} A geometry fits into binary as WKB (ST_AsBinary).",
+        condition=Condition.of("DELTA_GEOSPATIAL_NOT_SUPPORTED"),
+    )
 
 
 def to_arrow(schema: StructType) -> pa.Schema:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, SchemaError
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
@@ -125,6 +126,9 @@ def resolve(schema: StructType, path: Path) -> Path:
                 raise BindError(
                     f"There is no column {name_of(path)}: no {part!r}{where}.",
                     hint=suggestion(part, level.names, what=f"fields of {name_of(spelled)}" if spelled else "columns"),
+                    condition=Condition.of(
+                        "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=name_of(path), proposal=level.names
+                    ),
                 )
             spelled.append(field.name)
             level = field.data_type
@@ -237,6 +241,7 @@ def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType]
             raise SchemaError(
                 f"{name_of(parent)} is {data_type}, which has no fields of its own.",
                 hint="Only structs have fields; those in an array or map are below element, key or value.",
+                condition=Condition.of("INVALID_FIELD_NAME", path=name_of(parent)),
             )
         return change(data_type)
 
@@ -274,6 +279,7 @@ def add_field(schema: StructType, parent: Path, field: StructField, position: Po
             raise SchemaError(
                 f"There is a column {name_of((*parent, there.name))} already.",
                 hint="Names compare ignoring case. Choose another name, or change the column that is there.",
+                condition=Condition.of("FIELD_ALREADY_EXISTS", op="add", fieldNames=name_of((*parent, there.name))),
             )
         return _placed(struct.fields, field, position, parent)
 
@@ -291,6 +297,9 @@ def _placed(fields: Sequence[StructField], field: StructField, position: Positio
         raise BindError(
             f"{name_of((*parent, field.name))} cannot go after {position.name!r}: there is no such column{where}.",
             hint=suggestion(position.name, [item.name for item in fields]),
+            condition=Condition.of(
+                "FIELD_NOT_FOUND", fieldName=name_of((position.name,)), fields=[item.name for item in fields]
+            ),
         )
     at = names.index(position.name.lower()) + 1
     return StructType((*fields[:at], field, *fields[at:]))
@@ -310,6 +319,7 @@ def drop_field(schema: StructType, path: Path) -> StructType:
             raise SchemaError(
                 f"{name_of(path)} is the last column of {what}, and it cannot be dropped.",
                 hint="Add another column first" + (", or drop the struct." if len(path) > 1 else "."),
+                condition=Condition.of("DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA"),
             )
         return StructType(left)
 
@@ -364,6 +374,16 @@ def with_changes(field: StructField, changes: Sequence[Mapping[str, Any]]) -> St
     return field.replace(metadata={**field.metadata, TYPE_CHANGES: history})
 
 
+def _refused_change(path: Path, old: DataType, new: DataType) -> Condition:
+    """Name the condition of a change of type that is refused: Spark's own, where it knows no cast without a loss."""
+    names = {"fieldPath": name_of(path), "oldField": str(old).upper(), "newField": str(new).upper()}
+    if can_widen(old, new) or new == PrimitiveType("string"):
+        return Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", **names)
+    return Condition.of(
+        "NOT_SUPPORTED_CHANGE_COLUMN", originName=name_of(path), originType=names["oldField"], newType=names["newField"]
+    )
+
+
 def _become(
     old: DataType, new: DataType, path: Path, relative: Path, widening: bool, changes: list[dict[str, Any]]
 ) -> DataType:
@@ -385,11 +405,13 @@ def _become(
             f"{name_of(path)} is {old} and cannot become {new}.",
             hint="A type can only be widened: to a larger whole number, decimal or floating point number, or a date to "
             "timestamp_ntz. For another type, write the rows with overwriteSchema.",
+            condition=_refused_change(path, old, new),
         )
     if not widening:
         raise SchemaError(
             f"{name_of(path)} is {old}, and a change to {new} needs type widening, which this table has not enabled.",
             hint="ALTER TABLE … SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true') enables it.",
+            condition=_refused_change(path, old, new),
         )
     change = {"toType": new.to_dict(), "fromType": old.to_dict()}
     changes.append({**change, "fieldPath": ".".join(relative)} if relative else change)

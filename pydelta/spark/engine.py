@@ -15,6 +15,7 @@ from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
@@ -26,6 +27,7 @@ from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.rules import check_default, rows_against
 from pydelta.spark.change.update import write_updated
+from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.maintenance.optimize import compact_files, lay_out_files
 from pydelta.spark.own_settings import exact_filters
@@ -107,7 +109,10 @@ class SparkEngine:
         try:
             bound = bind_condition(binding.moment, binding.rows, column)
         except ParseException as error:
-            raise ParseError(f"The condition does not parse: {error.getMessage()}") from error
+            raise ParseError(
+                f"The condition does not parse: {error.getMessage()}",
+                condition=condition_of(error),
+            ) from error
         except AnalysisException as error:
             raise self._explain(error, snapshot, condition) from error
         self._refuse_subquery(bound.expression, condition)
@@ -116,6 +121,7 @@ class SparkEngine:
                 f"The condition is not deterministic: {bound.sql}.",
                 hint="It chooses files before it chooses rows, so it must give the same answer each time. Compute "
                 "rand() or uuid() into a column first.",
+                condition=Condition.of("INVALID_NON_DETERMINISTIC_EXPRESSIONS", sqlExprs=bound.sql),
             )
         binding.columns.used_in(bound)
         references = {name.lower() for name in Jvm.of(self._spark).reference_names(bound.expression)}
@@ -258,6 +264,7 @@ class SparkEngine:
             raise ParseError(
                 f"The condition {text!r} does not parse: {first_line(str(error))}",
                 hint="Write it as in a WHERE clause, without the word WHERE.",
+                condition=condition_of(error),
             ) from error
 
     def _refuse_subquery(self, expression: Any, condition: Any) -> None:
@@ -266,6 +273,7 @@ class SparkEngine:
                 f"The condition {_shown(condition)} holds a subquery, which cannot be used here.",
                 hint="Write MERGE INTO the table USING the subquery … WHEN MATCHED THEN DELETE (or UPDATE), or collect "
                 "the keys first and use col.isin(keys).",
+                condition=Condition.of("DELTA_UNSUPPORTED_SUBQUERY", cond=_shown(condition)),
             )
 
     def _explain(self, error: AnalysisException, snapshot: Snapshot, condition: Any) -> BindError:
@@ -274,6 +282,7 @@ class SparkEngine:
             f"The condition {_shown(condition)} does not fit the table: {first_line(str(error))}",
             hint=f"The table's columns are: {names}.",
             table=snapshot.table_uri,
+            condition=condition_of(error),
         )
 
 

@@ -1,22 +1,32 @@
 """Turn a ``DeltaError`` into one that Spark users catch, too.
 
 A table that is not there, a name that does not resolve, text that does not parse and a schema that does not fit are
-``AnalysisException`` to Spark users; each such error gets a twin class that derives from both.
+``AnalysisException`` to Spark users; each such error gets a twin class that derives from both. What users of Delta
+catch for a condition decides first; every other error of a session is at least a ``PySparkException``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from pyspark.errors import AnalysisException, ArithmeticException, ParseException, PySparkException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkException,
+    UnsupportedOperationException,
+)
 
 from pydelta import errors
+from pydelta.conditions import Condition, sql_state
 from pydelta.errors import DeltaError
 
-__all__ = ["raised_in", "to_spark"]
+__all__ = ["condition_of", "raised_in", "spark_class", "to_spark"]
 
-_RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[\w+\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
+_RAISED: Final = re.compile(r"pydelta\.errors\.(\w+): \[([\w.]+)\] (.*?)(?:\n  Next: ([^\n]*))?(?:\n|$)")
 
 _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]] = (
     (errors.ParseError, ParseException),
@@ -33,8 +43,69 @@ _SPARK_BASES: Final[tuple[tuple[type[DeltaError], type[PySparkException]], ...]]
     (errors.UnsupportedFeatureError, AnalysisException),
     (errors.InvalidArgumentError, AnalysisException),
     (errors.UnsafeOperationError, AnalysisException),
+    (DeltaError, PySparkException),
 )
-_TWINS: dict[type[DeltaError], type[DeltaError]] = {}
+_ILLEGAL_ARGUMENT: Final = """
+    CODEC_NOT_AVAILABLE.WITH_AVAILABLE_CODECS_SUGGESTION
+    DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND
+    DELTA_CDC_START_VERSION_AFTER_LATEST
+    DELTA_ILLEGAL_OPTION
+    DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS
+    DELTA_INVALID_CDC_RANGE
+    DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS
+    DELTA_INVALID_INTERVAL
+    DELTA_INVALID_ISOLATION_LEVEL
+    DELTA_INVALID_PROPERTY_VALUE
+    DELTA_MODE_NOT_SUPPORTED
+    DELTA_ONEOF_IN_TIMETRAVEL
+    DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE
+    DELTA_PATH_NOT_SPECIFIED
+    DELTA_PROTOCOL_PROPERTY_NOT_INT
+    DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE
+    DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE
+    DELTA_UNSUPPORTED_CLONE_REPLACE_SAME_TABLE
+    DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE
+    DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT
+    DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST
+    DELTA_ZORDERING_ON_PARTITION_COLUMN
+"""
+_UNSUPPORTED_OPERATION: Final = """
+    DELTA_CANNOT_MODIFY_APPEND_ONLY
+    DELTA_CANNOT_MODIFY_TABLE_PROPERTY
+    DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE
+    DELTA_CLUSTERING_WITH_PARTITION_PREDICATE
+    DELTA_GEOSPATIAL_NOT_SUPPORTED
+    DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE
+    DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE
+    DELTA_OPTIMIZE_FULL_NOT_SUPPORTED
+    DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE
+    DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS
+    DELTA_UNSUPPORTED_MANIFEST_GENERATION_WITH_COLUMN_MAPPING
+    DELTA_UNSUPPORTED_SCHEMA_DURING_READ
+"""
+_ANALYSIS: Final = """
+    DELTA_NEW_CHECK_CONSTRAINT_VIOLATION
+    DELTA_NEW_NOT_NULL_VIOLATION
+    DELTA_REPLACE_WHERE_MISMATCH
+"""
+_BY_CONDITION: Final[Mapping[str, type[PySparkException]]] = {
+    **dict.fromkeys(_ILLEGAL_ARGUMENT.split(), IllegalArgumentException),
+    **dict.fromkeys(_UNSUPPORTED_OPERATION.split(), UnsupportedOperationException),
+    **dict.fromkeys(_ANALYSIS.split(), AnalysisException),
+    "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE": ArithmeticException,
+}
+"""What users of Delta catch, for the conditions where that is another exception than for the error's class."""
+_TWINS: dict[tuple[type[DeltaError], type[PySparkException]], type[DeltaError]] = {}
+
+
+def condition_of(error: BaseException) -> Condition | None:
+    """Return the condition of Spark's that an error carries, to pass it on; None when it carries none."""
+    if not isinstance(error, PySparkException):
+        return None
+    name = error.getCondition()
+    if name is None:
+        return None
+    return Condition(name, dict(error.getMessageParameters() or {}), error.getSqlState())
 
 
 def raised_in(text: str) -> DeltaError | None:
@@ -43,9 +114,12 @@ def raised_in(text: str) -> DeltaError | None:
     raised = getattr(errors, match.group(1), None) if match else None
     if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
         return None
+    name, message, hint = match.group(2), match.group(3), match.group(4)
     if issubclass(raised, errors.CommitStateUnknownError):
-        return raised(match.group(2), txn_id="", hint=match.group(3))
-    return raised(match.group(2), hint=match.group(3))
+        return raised(message, txn_id="", hint=hint)
+    if name == raised.code or issubclass(raised, errors.DeltaConcurrentModificationException):
+        return raised(message, hint=hint)
+    return raised(message, hint=hint, condition=Condition(name, {}, sql_state(name)))
 
 
 def to_spark(error: DeltaError) -> DeltaError:
@@ -55,19 +129,19 @@ def to_spark(error: DeltaError) -> DeltaError:
         error: Any error of this package.
 
     Returns:
-        ``error`` itself when Spark users expect no exception of theirs there (conflicts, storage, corruption), or
-        when it is one already.
+        ``error`` itself when it is one already.
     """
     if isinstance(error, PySparkException):
         return error
-    base = next((spark for own, spark in _SPARK_BASES if isinstance(error, own)), None)
-    if base is None:
-        return error
-    twin = _twin(type(error), base)
+    twin = _twin(type(error), spark_class(error))
     converted = twin.__new__(twin)
     converted.__dict__.update(error.__dict__)
     converted.__dict__.update(
-        _message=str(error), _errorClass=error.code, _messageParameters={}, _contexts=[], _errorCode=error.code
+        _message=str(error),
+        _errorClass=error.code,
+        _messageParameters=dict(error.parameters),
+        _contexts=[],
+        _errorCode=error.code,
     )
     converted.args = error.args
     converted.__traceback__ = error.__traceback__
@@ -76,24 +150,24 @@ def to_spark(error: DeltaError) -> DeltaError:
     return converted
 
 
+def spark_class(error: DeltaError) -> type[PySparkException]:
+    """Return the exception of PySpark that Spark users catch for an error."""
+    of_class = next(spark for own, spark in _SPARK_BASES if isinstance(error, own))
+    return _BY_CONDITION.get(error.code, of_class)
+
+
 def _twin(own: type[DeltaError], base: type[PySparkException]) -> type[DeltaError]:
-    if own not in _TWINS:
+    if (own, base) not in _TWINS:
         body = {
             "__doc__": own.__doc__,
             "__module__": own.__module__,
             "__str__": own.__str__,
-            "getCondition": _code,
-            "getErrorClass": _code,
             "getMessage": own.__str__,
-            "getSqlState": _no_state,
+            "getBreakingChangeInfo": _nothing_breaking,
         }
-        _TWINS[own] = type(own.__name__, (own, base), body)
-    return _TWINS[own]
+        _TWINS[own, base] = type(own.__name__, (own, base), body)
+    return _TWINS[own, base]
 
 
-def _code(self: DeltaError) -> str:
-    return self.code
-
-
-def _no_state(self: DeltaError) -> None:
+def _nothing_breaking(self: DeltaError) -> None:
     return None

@@ -10,7 +10,8 @@ from typing import Protocol, TypeVar
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, error_context
+from pydelta.conditions import Condition
+from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, error_context
 from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.spark.errors import to_spark
@@ -18,6 +19,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.session.stores import check_store
 
 __all__ = [
+    "absent_path",
     "active_session",
     "forget_version",
     "log_for_path",
@@ -54,7 +56,11 @@ def active_session(spark: SparkSession | None) -> SparkSession:
     """Return the session given, or the active one."""
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        raise DeltaEnvironmentError("There is no active Spark session.", hint="Make one with pydelta.session().")
+        raise DeltaEnvironmentError(
+            "There is no active Spark session.",
+            hint="Make one with pydelta.session().",
+            condition=Condition.of("DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND"),
+        )
     return session
 
 
@@ -106,6 +112,17 @@ def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] 
     return DeltaLog.for_table(path, options=options, settings=settings)
 
 
+def absent_path(log: DeltaLog) -> Condition:
+    """Tell what it is called that no table is at a path: there may be other files, or nothing at all."""
+    try:
+        empty = next(iter(log.store.list_all()), None) is None
+    except StorageError:
+        empty = False
+    if empty:
+        return Condition.of("PATH_NOT_FOUND", path=log.uri)
+    return Condition.of("DELTA_TABLE_NOT_FOUND", tableName=log.uri)
+
+
 def timestamp_ms(spark: SparkSession, value: str | datetime) -> int:
     """A time -> epoch milliseconds. Text is read by Spark, in the session's zone; a naive datetime is local time."""
     if isinstance(value, datetime):
@@ -123,6 +140,8 @@ def moment_ms(spark: SparkSession, moment: Column, *, shown: object) -> int:
     rows = Jvm.of(spark).one_row([F.unix_millis(moment.try_cast("timestamp")).alias("ms")])._jdf.collectAsList()
     if rows.get(0).isNullAt(0):
         raise InvalidArgumentError(
-            f"{shown} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+            f"{shown} is not a timestamp.",
+            hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'.",
+            condition=Condition.of("DELTA_TIMESTAMP_INVALID", expr=shown),
         )
     return int(rows.get(0).getLong(0))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from pydelta.conditions import Condition
 from pydelta.errors import ParseError
 from pydelta.sql import statements as st
 
@@ -250,6 +251,7 @@ def syntax_error(text: str, line: int, column: int, token: str, why: str = "") -
         f"Syntax error at or near {token}{end} (line {line}, pos {column - 1})\n\n== SQL ==\n" + "\n".join(marked),
         line=line,
         column=column,
+        condition=Condition.of("PARSE_SYNTAX_ERROR", error=token, hint=""),
     )
 
 

@@ -30,6 +30,7 @@ from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import RestoreResult
 from pydelta.commands.restore import restore as run_restore
 from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.spark.catalog.lookup import parse_identifier
@@ -81,6 +82,7 @@ class DeltaTable:
                 raise TableNotFoundError(
                     f"{path} is not a Delta table: it has no _delta_log with a commit in it.",
                     hint="Check the location, or create the table with DeltaTable.create or df.write.format('delta').",
+                    condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=path),
                 )
             return cls(sparkSession, log)
 
@@ -255,6 +257,9 @@ class DeltaTable:
                 raise InvalidArgumentError(
                     f"GENERATE has no mode {mode!r}.",
                     hint="The only mode is symlink_format_manifest.",
+                    condition=Condition.of(
+                        "DELTA_MODE_NOT_SUPPORTED", mode=mode, supportedModes="symlink_format_manifest"
+                    ),
                 )
             publish(self._log)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, UnsafeOperationError
 from pydelta.log.replay import column_mapping_mode
 from pydelta.protocol.actions import (
@@ -151,12 +152,14 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
         raise InvalidArgumentError(
             f"File {min(both).path} is both added and removed in one commit.",
             hint="A path may be in both only with different deletion vectors.",
+            condition=Condition.of("DELTA_DUPLICATE_ACTIONS_FOUND", path=min(both).path),
         )
     if append_only and any(remove.data_change for remove in staged.removes):
         first = next(remove for remove in staged.removes if remove.data_change)
         raise UnsafeOperationError(
             f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
             hint="Set delta.appendOnly to false first, if you really want to remove rows.",
+            condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", config="delta.appendOnly"),
         )
     keys = partition_keys(metadata, protocol)
     for add in staged.adds:
@@ -165,6 +168,11 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
                 f"File {add.path} has partition values for {sorted(add.partition_values)}, "
                 f"but the table is partitioned by {sorted(keys)}.",
                 hint="Give exactly one value (or null) for each partition column.",
+                condition=Condition.of(
+                    "DELTA_INVALID_PARTITIONING_SCHEMA",
+                    neededPartitioning=sorted(keys),
+                    specifiedPartitioning=sorted(add.partition_values),
+                ),
             )
 
 
@@ -246,6 +254,7 @@ def _num_records(add: AddFile) -> int:
         raise InvalidArgumentError(
             f"File {add.path} carries no numRecords statistic, and the table assigns ids to rows (rowTracking).",
             hint="Write the file with statistics.",
+            condition=Condition.of("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS"),
         )
     return count
 

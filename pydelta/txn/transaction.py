@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from pydelta.backoff import Backoff
+from pydelta.conditions import Condition
 from pydelta.errors import (
     CommitStateUnknownError,
     InvalidArgumentError,
@@ -426,6 +427,7 @@ class OptimisticTransaction:
                     f"those of {without['path'][0]}.",
                     hint="Call DeltaTable.enableRowTracking(), which gives them ids in the same commit.",
                     table=self.snapshot.table_uri,
+                    condition=Condition.of("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS"),
                 )
         return staged, metadata
 

@@ -64,7 +64,7 @@ def test_files_with_deletion_vectors_are_purged_on_request_and_refused_without(s
     DeltaTable.forPath(spark, path).delete("id = 3")
     assert log.update().files.has_live_vectors(), "the case that this test is about"
     (refused,) = manifests.run({}, arguments, spark)
-    assert (refused["exit_code"], refused["error"]) == (1, "DELTA_UNSUPPORTED_FEATURES")
+    assert (refused["exit_code"], refused["error"]) == (1, "DELTA_UNSUPPORTED_GENERATE_WITH_DELETION_VECTORS")
     assert "PURGE" in refused["message"]
     assert verify_manifests(DeltaLog.for_table(path)).version == result["version"], "nothing was published"
     (purged,) = manifests.run({}, [*arguments, "--purge", "--atomic"], spark)

@@ -35,7 +35,7 @@ def test_a_syntax_error_of_ours_has_a_caret_below_its_token():
     with pytest.raises(Exception, match="Syntax error") as caught:
         parse_statement("OPTIMIZE lake.t\n  ZORDR BY (x)")
     first, line, caret = explained(to_spark(caught.value)).splitlines()
-    assert first.startswith("[DELTA_PARSE_ERROR] Syntax error at or near 'ZORDR'")
+    assert first.startswith("[PARSE_SYNTAX_ERROR] Syntax error at or near 'ZORDR'")
     assert line[caret.index("^") :].startswith("ZORDR")
     assert set(caret) == {" ", "^"}
 
@@ -126,7 +126,7 @@ def test_a_script_ends_at_its_first_error_and_says_where():
     session = Failing(ConcurrentAppendException("Somebody else was first."))
     code, said = run(session, "-- two\nSELECT 1;\nSELECT 2", "all.sql")
     assert (code, session.asked) == (2, ["-- two\nSELECT 1"])
-    assert said.startswith("all.sql, line 1: Error: [DELTA_CONCURRENT_APPEND] Somebody else was first.")
+    assert said.startswith("all.sql, line 1: Error: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Somebody else was first.")
 
 
 @pytest.mark.parametrize("text", ["SELECT 1; SELECT 'two;", "SELECT 1;\n/* open", "SELECT 1; BEGIN SELECT 2;"])

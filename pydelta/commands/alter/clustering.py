@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
@@ -48,6 +49,7 @@ ZCUBE_ID: Final = "ZCUBE_ID"
 """Tag: the run that put a file in order."""
 ZCUBE_COLUMNS: Final = "ZCUBE_ZORDER_BY"
 """Tag: the columns of that order, as a JSON list."""
+_ZORDER: Final = "ZORDER BY"
 MAX_CLUSTERING_COLUMNS: Final = 4
 
 Path: TypeAlias = tuple[str, ...]
@@ -114,11 +116,17 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
         raise InvalidArgumentError(
             f"The table is partitioned by {', '.join(metadata.partition_columns)}, so it cannot be clustered too.",
             hint="Use clusterBy alone: it serves conditions on the partition columns as well.",
+            condition=Condition.of("DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED"),
         )
     if len(names) > MAX_CLUSTERING_COLUMNS:
         raise InvalidArgumentError(
             f"CLUSTER BY names {len(names)} columns; at most {MAX_CLUSTERING_COLUMNS} are allowed.",
             hint="Name those that conditions use most.",
+            condition=Condition.of(
+                "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS",
+                numColumnsLimit=MAX_CLUSTERING_COLUMNS,
+                actualNumColumns=len(names),
+            ),
         )
     schema = parse_schema(metadata.schema_string)
     properties = TableProperties.parse(metadata.configuration)
@@ -190,6 +198,11 @@ def clustering_of_write(
             raise InvalidArgumentError(
                 f"clusterBy names {', '.join(cluster_by)}, and the table is clustered by {now}.",
                 hint="Leave clusterBy out, or replace the table.",
+                condition=Condition.of(
+                    "DELTA_CLUSTERING_COLUMNS_MISMATCH",
+                    providedClusteringColumns=cluster_by,
+                    existingClusteringColumns=now,
+                ),
             )
     check_still_clustered(snapshot, metadata)
     return None
@@ -239,6 +252,9 @@ def check_order_columns(
             raise BindError(
                 f"{purpose} names the column {name!r}, which the table does not have.",
                 hint=f"The table's columns are: {', '.join(field.name for field in schema.fields)}.",
+                condition=Condition.of("DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST", columnName=name)
+                if purpose == _ZORDER
+                else Condition.of("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=name, tableSchema=schema.tree()),
             )
         path = tuple(field.name for field in fields)
         if len(path) == 1 and path[0].lower() in {column.lower() for column in partition_columns}:
@@ -246,9 +262,14 @@ def check_order_columns(
                 f"{purpose} names {path_text(path)}, which is a partition column: each of its values has files of its "
                 "own already.",
                 hint="Name other columns.",
+                condition=Condition.of("DELTA_ZORDERING_ON_PARTITION_COLUMN", colName=path_text(path)),
             )
         if path in found:
-            raise InvalidArgumentError(f"{purpose} names {path_text(path)} twice.", hint="Name each column once.")
+            raise InvalidArgumentError(
+                f"{purpose} names {path_text(path)} twice.",
+                hint="Name each column once.",
+                condition=Condition.of("DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY", duplicateCols=path_text(path)),
+            )
         _refuse_without_statistics(path, fields[-1].data_type, with_stats, purpose)
         found.append(path)
     return tuple(found)
@@ -259,11 +280,18 @@ def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict
         raise InvalidArgumentError(
             f"{purpose} names {path_text(path)} of type {data_type}, for which files keep no minimum and maximum.",
             hint="Name columns of numbers, texts, dates or times.",
+            condition=Condition.of(
+                "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
+                columnsWithDataTypes=f"{path_text(path)} : {str(data_type).upper()}",
+            ),
         )
     if tuple(part.lower() for part in path) not in with_stats:
         raise InvalidArgumentError(
             f"{purpose} names {path_text(path)}, which has no statistics: no query could skip a file.",
             hint="Add it to delta.dataSkippingStatsColumns, or raise delta.dataSkippingNumIndexedCols.",
+            condition=Condition.of("DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS", cols=path_text(path))
+            if purpose == _ZORDER
+            else Condition.of("DELTA_CLUSTERING_COLUMN_MISSING_STATS", columns=path_text(path)),
         )
 
 

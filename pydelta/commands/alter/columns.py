@@ -24,6 +24,7 @@ from pydelta.commands.alter.requests import (
 )
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.plan import check_columns
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
@@ -65,12 +66,14 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
             raise SchemaError(
                 f"The new column {name_of(column.path)} is NOT NULL, and rows that are there would have null in it.",
                 hint="Add it without NOT NULL, fill it with UPDATE, then ALTER COLUMN … SET NOT NULL.",
+                condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"),
             )
         if column.default is not None:
             raise UnsupportedFeatureError(
                 f"The new column {name_of(column.path)} has a DEFAULT, which rows that are there would not have.",
                 features=("allowColumnDefaults",),
                 hint="Add the column without it, then ALTER COLUMN … SET DEFAULT for the rows to come.",
+                condition=Condition.of("WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED"),
             )
         if any(key == GENERATION or key.startswith(IDENTITY) for key in field.metadata):
             raise UnsupportedFeatureError(
@@ -100,7 +103,7 @@ def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
     operation = Operation(name="DROP COLUMNS", parameters={"columns": [_shown(path) for path in paths]})
     if not paths:
         return Plan(metadata=metadata, operation=operation, changed=False)
-    _require_mapping(snapshot, "Columns can be dropped")
+    _require_mapping(snapshot, "Columns can be dropped", Condition.of("DELTA_UNSUPPORTED_DROP_COLUMN", advice=_UPGRADE))
     going = {path[0].lower() for path in paths if len(path) == 1}
     rest = StructType(tuple(field for field in schema.fields if field.name.lower() not in going))
     for path in paths:
@@ -130,7 +133,9 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
     operation = Operation(
         name="RENAME COLUMN", parameters={"oldColumnPath": _shown(path), "newColumnPath": _shown(new)}
     )
-    _require_mapping(snapshot, "Columns can be renamed")
+    _require_mapping(
+        snapshot, "Columns can be renamed", Condition.of("DELTA_UNSUPPORTED_RENAME_COLUMN", advice=_UPGRADE)
+    )
     _require_field(schema, path, "renamed")
     if new == path:
         return Plan(metadata=metadata, operation=operation, changed=False)
@@ -139,6 +144,7 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
         raise SchemaError(
             f"{name_of(path)} cannot be renamed to {change.name!r}: there is already such a column.",
             hint="Names compare ignoring case. Choose another one.",
+            condition=Condition.of("FIELD_ALREADY_EXISTS", op="rename", fieldNames=name_of(new)),
         )
     refuse_needed(path, dependants(schema, metadata.configuration, path), "renamed")
     schema = edit_field(schema, path, lambda field: field.replace(name=change.name))
@@ -199,7 +205,8 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
     named = {column.path[0].lower() for column in change.columns}
     gone = [field.name for field in old.fields if field.name.lower() not in named]
     if gone:
-        _require_mapping(snapshot, f"REPLACE COLUMNS leaves out {', '.join(gone)}. Columns can be dropped")
+        what = f"REPLACE COLUMNS leaves out {', '.join(gone)}. Columns can be dropped"
+        _require_mapping(snapshot, what, Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what))
     dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in gone))).metadata if gone else metadata
     fields: list[StructField] = []
     widening = snapshot.properties.enable_type_widening
@@ -211,6 +218,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
                 raise SchemaError(
                     f"The new column {field.name} is NOT NULL, and rows that are there would have null in it.",
                     hint="Leave NOT NULL out, fill the column with UPDATE, then ALTER COLUMN … SET NOT NULL.",
+                    condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", oldSchema=old.tree()),
                 )
             fields.append(field)
             continue
@@ -218,6 +226,7 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
             raise SchemaError(
                 f"REPLACE COLUMNS would make {there.name} NOT NULL, and now it is nullable.",
                 hint=f"ALTER TABLE … ALTER COLUMN {name_of((there.name,))} SET NOT NULL checks the rows first.",
+                condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", oldSchema=old.tree()),
             )
         retyped = change_type(StructType((there,)), (there.name,), field.data_type, widening=widening).fields[0]
         if retyped.data_type != there.data_type:
@@ -260,12 +269,13 @@ def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[
     return mapped_metadata(made, old) if snapshot.column_mapping_mode != "none" else made
 
 
-def _require_mapping(snapshot: Snapshot, what: str) -> None:
+def _require_mapping(snapshot: Snapshot, what: str, condition: Condition) -> None:
     if snapshot.column_mapping_mode == "none":
         raise UnsupportedFeatureError(
             f"{what} only in a table with column mapping: this one's files go by the columns' names.",
             features=("columnMapping",),
             hint=_UPGRADE,
+            condition=condition,
         )
 
 
@@ -274,6 +284,11 @@ def _require_field(schema: StructType, path: tuple[str, ...], what: str) -> None
         raise SchemaError(
             f"{name_of(path)} is a part of {name_of(path[:-1])} and cannot be {what}.",
             hint="Name a column, or a field of a struct.",
+            condition=Condition.of("DELTA_UNSUPPORTED_COMMENT_MAP_ARRAY", fieldPath=name_of(path))
+            if what not in ("dropped", "renamed")
+            else Condition.of(
+                "DELTA_UNSUPPORTED_DROP_NESTED_COLUMN_FROM_NON_STRUCT_TYPE", struct=field_at(schema, path).data_type
+            ),
         )
 
 
@@ -315,6 +330,12 @@ def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> 
             raise SchemaError(
                 f"{name_of(path)} is {declared or there.data_type} and cannot become {data_type}.",
                 hint="The limit of a text can only be raised or removed: varchar(n) to a longer varchar, or to string.",
+                condition=Condition.of(
+                    "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
+                    fieldPath=name_of(path),
+                    oldField=declared or there.data_type,
+                    newField=data_type,
+                ),
             )
         limit = wanted if SIZED.fullmatch(wanted) else None
         return edit_field(schema, path, lambda field: _with(field, LENGTH, limit))
@@ -353,7 +374,11 @@ def _with_nullability(
         missing = " OR ".join([*(f"{name_of(path[:end])} IS NULL" for end in range(1, len(path)))])
         there = f"{name_of(path)} IS NOT NULL"
         rules = (
-            MustHold(what=f"NOT NULL of {name_of(path)}", expression=f"{missing} OR {there}" if missing else there),
+            MustHold(
+                what=f"NOT NULL of {name_of(path)}",
+                expression=f"{missing} OR {there}" if missing else there,
+                not_null=name_of(path),
+            ),
         )
     return edit_field(schema, path, lambda item: item.replace(nullable=nullable)), rules
 

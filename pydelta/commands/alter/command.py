@@ -16,9 +16,11 @@ from typing import Final, Protocol
 from pydelta.commands.alter.plan import plan_alter
 from pydelta.commands.alter.requests import AddConstraint, Change, ChangeColumn, MustHold, Plan, SyncIdentity
 from pydelta.commands.alter.track_rows import row_ids_for_all
+from pydelta.conditions import Condition
 from pydelta.errors import (
     ConstraintViolatedError,
     DeltaConcurrentModificationException,
+    DeltaError,
     InvalidArgumentError,
     TableNotFoundError,
     error_context,
@@ -158,11 +160,25 @@ def _with_furthest(txn: OptimisticTransaction, change: SyncIdentity, engine: Sch
 
 def _check_expressions(snapshot: Snapshot, change: Change, engine: SchemaEngine | None) -> None:
     if isinstance(change, AddConstraint):
-        _need(engine).check_condition(snapshot, change.expression)
+        try:
+            _need(engine).check_condition(snapshot, change.expression)
+        except DeltaError as error:
+            raise error.called(_of_constraint(change, error)) from error.__cause__
     if isinstance(change, ChangeColumn) and change.default is not None:
         top = snapshot.schema.field(change.path[0])
         if top is not None and len(change.path) == 1:
             _need(engine).check_default(change.default, change.data_type or top.data_type)
+
+
+def _of_constraint(change: AddConstraint, error: DeltaError) -> Condition:
+    """Tell what it is called that a condition of rows cannot be a constraint."""
+    if error.code == "DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN":
+        return Condition.of("DELTA_NON_BOOLEAN_CHECK_CONSTRAINT", name=change.name, expr=change.expression)
+    if error.code == "DELTA_UNSUPPORTED_SUBQUERY":
+        return Condition.of("DELTA_UNSUPPORTED_EXPRESSION_CHECK_CONSTRAINT", expression=change.expression)
+    if error.code == "INVALID_NON_DETERMINISTIC_EXPRESSIONS":
+        return Condition.of("DELTA_NON_DETERMINISTIC_EXPRESSION_IN_CHECK_CONSTRAINT", expr=change.expression)
+    return error.condition
 
 
 def _check_rows(snapshot: Snapshot, rule: MustHold, engine: SchemaEngine | None) -> None:
@@ -175,6 +191,7 @@ def _check_rows(snapshot: Snapshot, rule: MustHold, engine: SchemaEngine | None)
         raise ConstraintViolatedError(
             f"{rows} the {rule.what}; {which} {example}.",
             hint="Correct or delete such rows first; nothing was changed.",
+            condition=rule.broken(count, snapshot.table_uri),
         )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsafeOperationError
 from pydelta.log import Snapshot
 from pydelta.protocol.schema_edits import name_of
@@ -63,6 +65,24 @@ def mentions(expression: str, path: tuple[str, ...]) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Dependant:
+    """What needs a column.
+
+    Args:
+        what: In words for a message.
+        condition: What an error is called that keeps the column for this.
+        retyped: What an error is called that keeps its type for this.
+    """
+
+    what: str
+    condition: Condition
+    retyped: Condition
+
+    def __str__(self) -> str:
+        return self.what
+
+
 def dependants(
     schema: StructType,
     configuration: Mapping[str, str],
@@ -70,8 +90,8 @@ def dependants(
     *,
     partition_columns: tuple[str, ...] = (),
     clustering: tuple[tuple[str, ...], ...] = (),
-) -> tuple[str, ...]:
-    """Tell what needs a column, in words for a message.
+) -> tuple[Dependant, ...]:
+    """Tell what needs a column.
 
     Args:
         schema: The table's schema.
@@ -81,20 +101,39 @@ def dependants(
         clustering: Likewise, what it is clustered by.
     """
     wanted = tuple(part.lower() for part in path)
+    fixed = Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=name_of(path))
     found = []
     for key, expression in configuration.items():
         if key.startswith(CONSTRAINT_PREFIX) and mentions(expression, path):
-            found.append(f"the CHECK constraint {key.removeprefix(CONSTRAINT_PREFIX)} ({expression})")
+            what = f"the CHECK constraint {key.removeprefix(CONSTRAINT_PREFIX)} ({expression})"
+            needed = {"columnName": name_of(path), "constraints": f"{key} -> {expression}"}
+            found.append(
+                Dependant(
+                    what,
+                    Condition.of("DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE", **needed),
+                    Condition.of("DELTA_CONSTRAINT_DATA_TYPE_MISMATCH", **needed),
+                )
+            )
     for field in schema.fields:
         formula = _generation(field)
         if formula is not None and field.name.lower() != wanted[0] and mentions(formula, path):
-            found.append(f"the generated column {name_of((field.name,))} ({formula})")
+            what = f"the generated column {name_of((field.name,))} ({formula})"
+            needed = {"columnName": name_of(path), "generatedColumns": f"{field.name} -> {formula}"}
+            found.append(
+                Dependant(
+                    what,
+                    Condition.of("DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE", **needed),
+                    Condition.of("DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH", **needed),
+                )
+            )
     if len(path) == 1 and wanted[0] in {column.lower() for column in partition_columns}:
-        found.append(f"the partitioning ({', '.join(partition_columns)})")
+        condition = Condition.of("DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN", columnList=name_of(path))
+        found.append(Dependant(f"the partitioning ({', '.join(partition_columns)})", condition, fixed))
     for column in clustering:
         folded = tuple(part.lower() for part in column)
         if folded[: len(wanted)] == wanted:
-            found.append(f"the clustering by {name_of(column)}")
+            condition = Condition.of("DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN", columnList=name_of(column))
+            found.append(Dependant(f"the clustering by {name_of(column)}", condition, fixed))
     return tuple(found)
 
 
@@ -103,7 +142,7 @@ def _generation(field: StructField) -> str | None:
     return None if expression is None else str(expression)
 
 
-def refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> None:
+def refuse_needed(path: tuple[str, ...], needing: Sequence[Dependant], what: str, *, retyped: bool = False) -> None:
     """Check that nothing needs a column.
 
     Raises:
@@ -111,9 +150,10 @@ def refuse_needed(path: tuple[str, ...], needing: Sequence[str], what: str) -> N
     """
     if needing:
         raise UnsafeOperationError(
-            f"{name_of(path)} cannot be {what}: it is needed by {'; '.join(needing)}.",
+            f"{name_of(path)} cannot be {what}: it is needed by {'; '.join(map(str, needing))}.",
             hint="Drop the constraint or column that needs it first; partitioning is changed by overwriting the table, "
             "clustering with ALTER TABLE … CLUSTER BY.",
+            condition=needing[0].retyped if retyped else needing[0].condition,
         )
 
 
@@ -128,10 +168,11 @@ def refuse_type_change(snapshot: Snapshot, path: tuple[str, ...]) -> None:
     assert metadata is not None
     partitions = snapshot.partition_columns
     needing = dependants(snapshot.schema, metadata.configuration, path, partition_columns=partitions)
-    refuse_needed(path, needing, "of another type")
+    refuse_needed(path, needing, "of another type", retyped=True)
     top = snapshot.schema.field(path[0])
     if top is not None and any(key == GENERATION or key.startswith(IDENTITY) for key in top.metadata):
         raise SchemaError(
             f"{name_of(path)} is a generated or identity column, whose type cannot be changed.",
             hint="Make a new table with the other type.",
+            condition=Condition.of("DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"),
         )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
@@ -201,6 +202,12 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
             f"The table feature {name!r} is not in the table's protocol, so it cannot be dropped.",
             features=(name,),
             hint=f"The table has: {', '.join(sorted(present)) or 'none'}.",
+            condition=Condition.of(
+                "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"
+                if name in FEATURES
+                else "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE",
+                feature=name,
+            ),
         )
     removal = FEATURES[name].removal
     if removal is None:
@@ -209,17 +216,21 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
             f"The table feature {name} cannot be dropped.",
             features=(name,),
             hint=f"These can be dropped: {', '.join(removable)}.",
+            condition=Condition.of("DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE", feature=name),
         )
     needing = sorted(other for other in present if name in FEATURES[other].requires)
     if needing:
         raise UnsafeOperationError(
-            f"The table feature {name} is needed by {', '.join(needing)}.", hint=f"Drop {', '.join(needing)} first."
+            f"The table feature {name} is needed by {', '.join(needing)}.",
+            hint=f"Drop {', '.join(needing)} first.",
+            condition=Condition.of("DELTA_FEATURE_DROP_DEPENDENT_FEATURE", feature=name, dependentFeatures=needing),
         )
     if truncate_history and not FEATURES[name].reader and name != _PROTECTION:
         raise UnsupportedFeatureError(
             f"{name} is a writer feature, so dropping it does not truncate the history.",
             features=(name,),
             hint="Leave truncateHistory out.",
+            condition=Condition.of("DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"),
         )
     problem = removal.problem(_state(snapshot))
     if problem is not None:
@@ -257,6 +268,12 @@ def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int) -> Non
             hint=f"New versions do not. Try again when that version is older than {text} ({_RETENTION}), or drop the "
             "feature without truncateHistory.",
             version=using,
+            condition=Condition.of(
+                "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST",
+                feature=name,
+                logRetentionPeriodKey=_RETENTION,
+                truncateHistoryLogRetentionPeriod=text,
+            ),
         )
 
 
@@ -295,6 +312,10 @@ def _require_nothing_protected(log: DeltaLog, snapshot: Snapshot, *, truncate_hi
             f"Log files from version {oldest} on are still there, and those before version {before} are protected.",
             hint="Try again with truncateHistory=True when they are older than "
             f"{metadata.configuration.get(_RETENTION, _DAY)}.",
+            condition=Condition.of(
+                "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD",
+                truncateHistoryLogRetentionPeriod=metadata.configuration.get(_RETENTION, _DAY),
+            ),
         )
 
 

@@ -27,6 +27,7 @@ from pydelta.commands.alter.requests import (
     UnsetProperties,
 )
 from pydelta.commands.change_feed import refuse_reserved_names
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata, Protocol, encode_json
@@ -47,6 +48,7 @@ __all__ = [
 
 _FEATURE: Final = "delta.feature."
 _COMMENT: Final = "comment"
+RESERVED_CONSTRAINT: Final = "__char_varchar_string_length_check__"
 
 
 def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
@@ -55,7 +57,7 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     for name in given:
         _refuse_constraint(name)
     refuse_kept_properties(given, metadata.configuration)
-    check_property_names(given)
+    check_property_names(given, metadata.configuration)
     operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(given)})
     description = given.get(_COMMENT, metadata.description)
     configuration = {**metadata.configuration, **{k: v for k, v in given.items() if not is_request(k)}}
@@ -83,7 +85,13 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
     for name, value in given.items():
         if name.startswith(_FEATURE):
             if value.strip().lower() not in ("supported", "enabled"):
-                raise InvalidArgumentError(f"{name} is {value!r}.", hint="Set it to 'supported'.")
+                raise InvalidArgumentError(
+                    f"{name} is {value!r}.",
+                    hint="Set it to 'supported'.",
+                    condition=Condition.of(
+                        "DELTA_UNSUPPORTED_FEATURE_STATUS", feature=name.removeprefix(_FEATURE), status=value
+                    ),
+                )
             protocol = with_feature(protocol, name.removeprefix(_FEATURE))
     versions = {}
     for key, now in (
@@ -92,7 +100,11 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
     ):
         text = given.get(key, str(now))
         if not text.isdigit():
-            raise InvalidArgumentError(f"{key} is {text!r}.", hint="Set it to a whole number.")
+            raise InvalidArgumentError(
+                f"{key} is {text!r}.",
+                hint="Set it to a whole number.",
+                condition=Condition.of("DELTA_PROTOCOL_PROPERTY_NOT_INT", key=key, value=text),
+            )
         versions[key] = max(int(text), now)
     return at_least(protocol, reader=versions["delta.minReaderVersion"], writer=versions["delta.minWriterVersion"])
 
@@ -105,7 +117,11 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
     for name in change.names:
         _refuse_constraint(name)
         if name in KEPT_PROPERTIES and name in metadata.configuration:
-            raise InvalidArgumentError(f"{name} is managed by the engine and cannot be unset.", hint="Leave it out.")
+            raise InvalidArgumentError(
+                f"{name} is managed by the engine and cannot be unset.",
+                hint="Leave it out.",
+                condition=Condition.of("DELTA_CANNOT_MODIFY_TABLE_PROPERTY", prop=name),
+            )
         if name == MODE:
             check_mode_change(snapshot.column_mapping_mode, "none")
     left = {key: value for key, value in metadata.configuration.items() if key not in change.names}
@@ -130,12 +146,23 @@ def add_constraint(snapshot: Snapshot, change: AddConstraint) -> Plan:
     name = change.name.strip().lower()
     if not name or not change.expression.strip():
         raise InvalidArgumentError("A constraint has a name and a condition.", hint="ADD CONSTRAINT name CHECK (…).")
+    if name == RESERVED_CONSTRAINT:
+        raise InvalidArgumentError(
+            f"{change.name!r} is a name that lengths of char and varchar are checked by.",
+            hint="Choose another name.",
+            condition=Condition.of("DELTA_INVALID_CONSTRAINT_NAME", name=change.name),
+        )
     key = CONSTRAINT_PREFIX + name
     there = {item.lower(): item for item in metadata.configuration}
     if key in there:
         raise InvalidArgumentError(
             f"The table already has a constraint {name!r}: {metadata.configuration[there[key]]}.",
             hint=f"Choose another name, or drop it first: ALTER TABLE … DROP CONSTRAINT {name}.",
+            condition=Condition.of(
+                "DELTA_CONSTRAINT_ALREADY_EXISTS",
+                constraintName=change.name,
+                oldConstraint=metadata.configuration[there[key]],
+            ),
         )
     made = metadata.replace(configuration={**metadata.configuration, key: change.expression})
     operation = Operation(name="ADD CONSTRAINT", parameters={"name": change.name, "expr": change.expression})
@@ -158,6 +185,9 @@ def drop_constraint(snapshot: Snapshot, change: DropConstraint) -> Plan:
             raise InvalidArgumentError(
                 f"The table has no constraint {change.name!r} to drop.",
                 hint=suggestion(change.name, names, what="constraints"),
+                condition=Condition.of(
+                    "DELTA_CONSTRAINT_DOES_NOT_EXIST", constraintName=change.name, tableName=snapshot.table_uri
+                ),
             )
         operation = Operation(name="DROP CONSTRAINT", parameters={"name": change.name, "existed": "false"})
         return Plan(metadata=metadata, operation=operation, changed=False)
@@ -191,6 +221,7 @@ def _refuse_constraint(name: str) -> None:
         raise InvalidArgumentError(
             f"{name} is a constraint, not a property to set or unset: the rows have to be checked.",
             hint=f"ALTER TABLE … ADD CONSTRAINT {short} CHECK (…), or DROP CONSTRAINT {short}.",
+            condition=Condition.of("DELTA_ADD_CONSTRAINTS"),
         )
 
 

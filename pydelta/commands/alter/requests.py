@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from pydelta.conditions import Condition
 from pydelta.protocol.actions import DomainMetadata, Metadata, Protocol
 from pydelta.protocol.schema_edits import After, First, Position
 from pydelta.protocol.types import DataType
@@ -192,10 +193,19 @@ class MustHold:
     Args:
         what: The rule, for the message: ``CHECK constraint 'positive' (x > 0)``.
         expression: SQL text; it must be true for every row.
+        not_null: The column, where the rule is its NOT NULL.
     """
 
     what: str
     expression: str
+    not_null: str | None = None
+
+    def broken(self, rows: int, table: str) -> Condition:
+        """Name the condition of a table with this many rows that break the rule."""
+        if self.not_null is not None:
+            return Condition.of("DELTA_NEW_NOT_NULL_VIOLATION", numRows=rows, tableName=table, colName=self.not_null)
+        rule = self.expression
+        return Condition.of("DELTA_NEW_CHECK_CONSTRAINT_VIOLATION", numRows=rows, tableName=table, checkConstraint=rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import polars as pl
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted
 from pydelta.commands.change.reconcile import RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
+from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
 from pydelta.log import Snapshot
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
@@ -80,6 +81,9 @@ def refuse_append_only(snapshot: Snapshot, what: str) -> None:
             f"This table is append-only (delta.appendOnly=true), so {what}.",
             hint="Set delta.appendOnly to false first, if you really want to change rows.",
             table=snapshot.table_uri,
+            condition=Condition.of(
+                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
+            ),
         )
 
 

@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -30,6 +30,7 @@ from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, Rewrit
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.commands.write.command import lost_identity_race, with_given_values
+from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr
@@ -90,6 +91,13 @@ class MergeClause:
         return self.assignments is None and self.action is not ClauseAction.DELETE
 
 
+_NOT_LAST: Final = {
+    ClauseOn.MATCHED: Condition.of("DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION"),
+    ClauseOn.NOT_MATCHED: Condition.of("DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION"),
+    ClauseOn.NOT_MATCHED_BY_SOURCE: Condition.of("DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION"),
+}
+
+
 def check_clauses(clauses: Sequence[MergeClause]) -> None:
     """Refuse clauses that make no sense together. Pure.
 
@@ -98,7 +106,9 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
     """
     if not clauses:
         raise InvalidArgumentError(
-            "The merge has no clauses, so it would do nothing.", hint="Add whenMatchedUpdateAll() or another clause."
+            "The merge has no clauses, so it would do nothing.",
+            hint="Add whenMatchedUpdateAll() or another clause.",
+            condition=Condition.of("DELTA_MERGE_MISSING_WHEN"),
         )
     for kind in ClauseOn:
         own = [clause for clause in clauses if clause.on is kind]
@@ -106,6 +116,7 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
             raise InvalidArgumentError(
                 f"A {kind.value} clause without a condition comes before others of its kind, which would never run.",
                 hint="Give it a condition, or put it last.",
+                condition=_NOT_LAST[kind],
             )
 
 
@@ -240,6 +251,9 @@ def _merge_once(
             "This table is append-only (delta.appendOnly=true), so a merge can only insert into it.",
             hint="Leave out the clauses that update or delete, or set delta.appendOnly to false first.",
             table=snapshot.table_uri,
+            condition=Condition.of(
+                "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
+            ),
         )
     if landed_before(txn, settings):
         return MergeResult(

@@ -34,6 +34,7 @@ from pydelta.commands.alter.clustering import (
 from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, cube_of, history_metrics
+from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile
@@ -188,10 +189,13 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
                 "The table is clustered, and ZORDER BY would undo that order.",
                 hint="Call executeCompaction(), which clusters by "
                 f"{', '.join(path_text(path) for path in clustered_by)}.",
+                condition=Condition.of("DELTA_CLUSTERING_WITH_ZORDER_BY", zOrderBy=zorder_by),
             )
         if condition is not None:
             raise InvalidArgumentError(
-                "A clustered table has no partitions for a condition to choose.", hint="Leave where(…) out."
+                "A clustered table has no partitions for a condition to choose.",
+                hint="Leave where(…) out.",
+                condition=Condition.of("DELTA_CLUSTERING_WITH_PARTITION_PREDICATE", predicates=condition),
             )
         names = [path_text(path) for path in clustered_by]
         return Layout(columns=layout_paths(snapshot, names, purpose="CLUSTER BY"), curve="hilbert")
@@ -199,6 +203,7 @@ def _layout(snapshot: Snapshot, zorder_by: Sequence[str], *, condition: Any, ful
         raise InvalidArgumentError(
             "FULL reorders the files of a clustered table, but this table is not clustered.",
             hint="Leave it out, or create the table with clusterBy.",
+            condition=Condition.of("DELTA_OPTIMIZE_FULL_NOT_SUPPORTED"),
         )
     if not zorder_by:
         return None
@@ -232,6 +237,7 @@ class _Optimize:
             raise InvalidArgumentError(
                 f"The condition of OPTIMIZE names {', '.join(others)}, but only partition columns are allowed.",
                 hint=f"The partition columns are: {shown}.",
+                condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
             )
         self.predicate = bound.sql
         zone = self.engine.time_zone()

@@ -20,6 +20,7 @@ import polars as pl
 
 from pydelta.commands.engine import RearrangingEngine
 from pydelta.commands.optimize.plan import pack
+from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile
@@ -123,6 +124,7 @@ def _considered(
         raise InvalidArgumentError(
             f"The condition of a purge names {', '.join(others)}, but only partition columns are allowed.",
             hint=f"The partition columns are: {shown}.",
+            condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
         )
     found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=engine.time_zone())
     return engine.match_partitions(snapshot, found, bound), bound.sql

@@ -36,6 +36,7 @@ from pydelta.commands.vacuum.plan import (
     split_checksums,
 )
 from pydelta.commands.vacuum.result import VacuumMode, VacuumOptions, VacuumProgress, VacuumResult
+from pydelta.conditions import Condition
 from pydelta.errors import (
     BindError,
     DeltaConcurrentModificationException,
@@ -169,7 +170,11 @@ def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) ->
     if hours is None:
         return own
     if not math.isfinite(hours) or hours < 0:
-        raise InvalidArgumentError(f"The retention is {hours} hours.", hint="Give 0 or more.")
+        raise InvalidArgumentError(
+            f"The retention is {hours} hours.",
+            hint="Give 0 or more.",
+            condition=Condition.of("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE"),
+        )
     chosen = round(hours * _HOUR_MS)
     if enforced and chosen < own:
         least = -(-own // _HOUR_MS)
@@ -178,6 +183,7 @@ def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) ->
             "and files that a running writer is about to commit, would lose their files.",
             hint=f"Retain {least} hours or more. If nothing reads or writes the table, turn the check off with "
             "spark.databricks.delta.retentionDurationCheck.enabled=false (or spark.pydelta.vacuum.retentionCheck).",
+            condition=Condition.of("DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", configuredRetentionHours=least),
         )
     return chosen
 

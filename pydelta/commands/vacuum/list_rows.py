@@ -22,6 +22,7 @@ import polars as pl
 from pydelta.commands.vacuum.listing import ListedBatch
 from pydelta.commands.vacuum.paths import decoded_paths
 from pydelta.commands.vacuum.plan import Kept
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.inventory.choice import CLOCKS_DIFFER_MS
 from pydelta.inventory.places import LOCAL
@@ -96,6 +97,7 @@ def check_columns(schema: pl.Schema, *, description: str) -> None:
             f"{description} is not an inventory: {', '.join(wrong)}.",
             hint="It needs path string, length bigint, isDir boolean and modificationTime bigint (epoch "
             "milliseconds); SELECT … AS or CAST them.",
+            condition=Condition.of("DELTA_INVALID_INVENTORY_SCHEMA"),
         )
 
 

@@ -25,6 +25,7 @@ from pydelta.commands.optimize.command import compact_after_write
 from pydelta.commands.write.matches import MatchingSource, Replaced, replace_matches
 from pydelta.commands.write.options import StatementCondition, WriteMode, WriteOptions
 from pydelta.commands.write.plan import WriteKind, WritePlan, plan_write
+from pydelta.conditions import Condition
 from pydelta.errors import (
     CommitStateUnknownError,
     DeltaError,
@@ -309,6 +310,9 @@ class _Write:
                 f"{', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns, or unset spark.databricks.delta.replaceWhere.dataColumns.enabled (or "
                 "spark.pydelta.write.replaceWhereDataColumns), which forbids others in this session.",
+                condition=Condition.of(
+                    "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=sorted(others), columnList=partitions
+                ),
             )
 
     def _refuse_append_only(self) -> None:
@@ -318,6 +322,7 @@ class _Write:
             raise UnsafeOperationError(
                 "This table is append-only (delta.appendOnly=true), and an overwrite would remove rows from it.",
                 hint="Write with mode append, or set delta.appendOnly to false first.",
+                condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", config="delta.appendOnly"),
             )
 
     def _rows_that_go(self, condition: BoundCondition) -> Replaced:

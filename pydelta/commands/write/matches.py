@@ -19,6 +19,7 @@ from pydelta.commands.change.candidates import counted, hide, read_candidates, t
 from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, Engine, RewriteOutput
 from pydelta.commands.write.options import WriteOptions
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, SchemaMismatchError
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
@@ -99,6 +100,12 @@ def key_columns(
                 raise BindError(
                     f"The {what} has no column {plain!r}, which replaceUsing names.",
                     hint=f"Its columns are: {', '.join(schema.names)}.",
+                    condition=Condition.of(
+                        "UNRESOLVED_INSERT_REPLACE_USING_COLUMN",
+                        colName=plain,
+                        relationType=what,
+                        suggestion=schema.names,
+                    ),
                 )
         known = table.field(plain)
         assert known is not None
@@ -109,6 +116,9 @@ def key_columns(
                 f"{data.names[own.index(plain.lower())]!r}.",
                 hint="INSERT and insertInto match columns by position: put the data's columns in the table's order, or "
                 "say BY NAME.",
+                condition=Condition.of(
+                    "INSERT_REPLACE_USING_DISALLOW_MISALIGNED_COLUMNS", misalignedReplaceUsingCols=plain
+                ),
             )
         found.append(known.name)
     return tuple(dict.fromkeys(found))

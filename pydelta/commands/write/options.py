@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.settings import Settings, check_property_names, parse_bool, refuse_kept_properties
 
@@ -46,7 +47,9 @@ class WriteMode(enum.Enum):
         mode = names.get(text.strip().lower())
         if mode is None:
             raise InvalidArgumentError(
-                f"There is no write mode {text!r}.", hint="Use append, overwrite, errorifexists or ignore."
+                f"There is no write mode {text!r}.",
+                hint="Use append, overwrite, errorifexists or ignore.",
+                condition=Condition.of("INVALID_SAVE_MODE", mode=text),
             )
         return mode
 
@@ -313,16 +316,19 @@ class WriteOptions:
             raise InvalidArgumentError(
                 "replaceWhere keeps rows of the table, so overwriteSchema cannot replace their schema.",
                 hint="Use mergeSchema to add columns, or overwrite the whole table.",
+                condition=Condition.of("DELTA_REPLACE_WHERE_IN_OVERWRITE"),
             )
         if self.dynamic and self.overwrite_schema:
             raise InvalidArgumentError(
                 "A dynamic partition overwrite keeps partitions, so overwriteSchema cannot replace their schema.",
                 hint="Use mergeSchema to add columns, or set partitionOverwriteMode to static.",
+                condition=Condition.of("DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"),
             )
         if self.dynamic and self.replace_where is not None and explicit_dynamic:
             raise InvalidArgumentError(
                 "replaceWhere and partitionOverwriteMode=dynamic both say which rows to replace.",
                 hint="Give one of the two.",
+                condition=Condition.of("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE"),
             )
 
     def _refuse_contradicting_replace(self, *, explicit_dynamic: bool) -> None:
@@ -341,17 +347,28 @@ class WriteOptions:
             )
         if len(named) > 1:
             raise InvalidArgumentError(
-                f"{' and '.join(named)} both say which rows to replace.", hint="Give one of the two."
+                f"{' and '.join(named)} both say which rows to replace.",
+                hint="Give one of the two.",
+                condition=Condition.of(
+                    "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=named[1]
+                ),
             )
         if self.overwrite_schema or explicit_dynamic:
             other = "overwriteSchema" if self.overwrite_schema else "partitionOverwriteMode"
             raise InvalidArgumentError(
-                f"{named[0]} says which rows to replace, and {other} was given too.", hint="Leave one of them out."
+                f"{named[0]} says which rows to replace, and {other} was given too.",
+                hint="Leave one of them out.",
+                condition=Condition.of(
+                    "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption=other
+                ),
             )
         if not self.data_change:
             raise InvalidArgumentError(
                 f"{named[0]} replaces rows, and dataChange=false says that no row changes.",
                 hint="Leave dataChange out.",
+                condition=Condition.of(
+                    "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS", firstDeltaOption=named[0], secondDeltaOption="dataChange"
+                ),
             )
 
 
@@ -366,6 +383,9 @@ def _transaction(given: Mapping[str, str], settings: Settings) -> tuple[str | No
         raise InvalidArgumentError(
             "txnAppId and txnVersion belong together, and only one of them was given.",
             hint="Give both, so that a repeated write is recognised.",
+            condition=Condition.of(
+                "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", reason="txnAppId and txnVersion belong together"
+            ),
         )
     if app_id is not None and version is not None:
         return app_id, _whole(version, "txnVersion")
@@ -383,7 +403,11 @@ def _timestamp_type(text: str | None) -> str | None:
 def _dynamic(given: Mapping[str, str], *, mode: WriteMode, settings: Settings) -> bool:
     text = given.get("partitionOverwriteMode", settings.partition_overwrite_mode).strip().lower()
     if text not in ("static", "dynamic"):
-        raise InvalidArgumentError(f"partitionOverwriteMode is {text!r}.", hint="Set it to static or dynamic.")
+        raise InvalidArgumentError(
+            f"partitionOverwriteMode is {text!r}.",
+            hint="Set it to static or dynamic.",
+            condition=Condition.of("DELTA_ILLEGAL_OPTION", input=text, name="partitionOverwriteMode"),
+        )
     from_session = "partitionOverwriteMode" not in given
     if from_session and (_REPLACING & given.keys() or _flag(given, "overwriteSchema", default=False)):
         return False
@@ -404,7 +428,11 @@ def _names(text: str, option: str) -> tuple[str, ...]:
     else:
         names = [part.strip() for part in text.split(",")]
     if not isinstance(names, list) or not all(isinstance(item, str) and item for item in names):
-        raise InvalidArgumentError(f"{option} is {text!r}.", hint="Name columns, with commas between them.")
+        raise InvalidArgumentError(
+            f"{option} is {text!r}.",
+            hint="Name columns, with commas between them.",
+            condition=Condition.of("DELTA_ILLEGAL_OPTION", input=text, name=option),
+        )
     return tuple(names)
 
 
@@ -412,7 +440,11 @@ def _whole(text: str, name: str) -> int:
     try:
         return int(text.strip())
     except ValueError:
-        raise InvalidArgumentError(f"{name} is {text!r}.", hint="Set it to a whole number.") from None
+        raise InvalidArgumentError(
+            f"{name} is {text!r}.",
+            hint="Set it to a whole number.",
+            condition=Condition.of("DELTA_ILLEGAL_OPTION", input=text, name=name),
+        ) from None
 
 
 def guide_table() -> str:

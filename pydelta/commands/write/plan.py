@@ -25,6 +25,7 @@ from pydelta.commands.alter.dependants import refuse_type_change
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.matches import key_columns
 from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     SchemaError,
@@ -151,10 +152,13 @@ def plan_write(snapshot: Snapshot, data: StructType, options: WriteOptions, sett
         raise TableAlreadyExistsError(
             f"There is a Delta table at {snapshot.table_uri}, at version {snapshot.version}.",
             hint="Write with mode append, overwrite or ignore, or choose another location.",
+            condition=Condition.of("DELTA_PATH_EXISTS", path=snapshot.table_uri),
         )
     if not exists and options.mode is WriteMode.REPLACE:
         raise TableNotFoundError(
-            f"There is no Delta table at {snapshot.table_uri} to replace.", hint="Use create, or createOrReplace."
+            f"There is no Delta table at {snapshot.table_uri} to replace.",
+            hint="Use create, or createOrReplace.",
+            condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=snapshot.table_uri),
         )
     if exists and options.mode is WriteMode.IGNORE:
         return _plan(WriteKind.SKIP, snapshot, None, options)
@@ -259,7 +263,7 @@ def check_columns(schema: StructType) -> None:
         except UnsupportedFeatureError as error:
             raise UnsupportedFeatureError(
                 f"Column {item.name!r} is {item.data_type}: {error.message}", features=error.features, hint=error.hint
-            ) from error
+            ).called(error.condition) from error
 
 
 def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: Metadata | None = None) -> Metadata:
@@ -282,10 +286,16 @@ def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: M
         refuse_reserved_names(schema.fields)
     partitions = tuple(_partition_field(schema, column).name for column in definition.partition_columns)
     if len({column.lower() for column in partitions}) < len(partitions):
-        raise SchemaError(f"A partition column is named twice: {', '.join(partitions)}.", hint="Name each once.")
+        raise SchemaError(
+            f"A partition column is named twice: {', '.join(partitions)}.",
+            hint="Name each once.",
+            condition=Condition.of("DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS", duplicateCols=partitions),
+        )
     if schema.fields and len(partitions) == len(schema.fields):
         raise SchemaError(
-            "Every column is a partition column, and data files need at least one other.", hint="Add a column."
+            "Every column is a partition column, and data files need at least one other.",
+            hint="Add a column.",
+            condition=Condition.of("DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION"),
         )
     made = Metadata(
         id=replaced.id if replaced else str(uuid.uuid4()),
@@ -306,6 +316,7 @@ def _partition_field(schema: StructType, column: str) -> StructField:
         raise SchemaError(
             f"The partition column {column!r} is not among the columns.",
             hint=f"The columns are: {', '.join(schema.names)}.",
+            condition=Condition.of("DELTA_PARTITION_COLUMN_NOT_FOUND", columnName=column, schemaMap=schema.names),
         )
     data_type = field.data_type
     if isinstance(data_type, (StructType, ArrayType, MapType)) or (
@@ -314,6 +325,7 @@ def _partition_field(schema: StructType, column: str) -> StructField:
         raise SchemaError(
             f"Column {field.name!r} is {data_type}, and a table cannot be partitioned by that.",
             hint="Partition by a column of a simple type.",
+            condition=Condition.of("INVALID_PARTITION_COLUMN_DATA_TYPE", type=data_type),
         )
     return field
 
@@ -404,4 +416,5 @@ def _check_partitioning(snapshot: Snapshot, options: WriteOptions) -> None:
             f"The table is partitioned by ({', '.join(snapshot.partition_columns)}), "
             f"and the write asks for ({', '.join(options.partition_by)}).",
             hint="Leave partitionBy out, or replace the partitioning with mode overwrite and overwriteSchema.",
+            condition=Condition.of("DELTA_METADATA_MISMATCH"),
         )

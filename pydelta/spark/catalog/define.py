@@ -11,16 +11,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.conditions import Condition
 from pydelta.errors import (
     DeltaEnvironmentError,
     InvalidArgumentError,
+    SchemaError,
     SchemaMismatchError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -76,6 +79,9 @@ def define_table(
             raise InvalidArgumentError(
                 f"The table is named by its path {entry.location!r}, but location says {location!r}.",
                 hint="Give one of the two.",
+                condition=Condition.of(
+                    "DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE", identifier=entry.location, location=location
+                ),
             )
         parts, location, entry = None, entry.location, None
     replaces = mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
@@ -87,29 +93,26 @@ def define_table(
             return log_for_path(spark, entry.location)
         if mode is CreateMode.REPLACE and entry is None:
             raise TableNotFoundError(
-                f"There is no table {name_of(parts)} to replace.", hint="Say CREATE OR REPLACE (createOrReplace)."
+                f"There is no table {name_of(parts)} to replace.",
+                hint="Say CREATE OR REPLACE (createOrReplace).",
+                condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name_of(parts)),
             )
     elif location is None:
         raise InvalidArgumentError(
-            "A new table needs a location or a name.", hint="Call .location(path) or .tableName(name)."
+            "A new table needs a location or a name.",
+            hint="Call .location(path) or .tableName(name).",
+            condition=Condition.of("DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"),
         )
     place, managed = _place(spark, parts, entry if isinstance(entry, DeltaEntry) else None, location)
     log = log_for_path(spark, place)
-    with error_context(table=log.uri):
+    with error_context(table=log.uri), _as_a_statement():
         before = log.update()
         if before.version >= 0 and parts is not None and not replaces:
             if managed:
-                raise TableAlreadyExistsError(
-                    f"There is a Delta table at {log.uri} already, where the catalog puts {name_of(parts)}, and no "
-                    "entry names it.",
-                    hint="Give it a name with an explicit location, which DROP TABLE then leaves alone; or remove it.",
-                )
+                raise _place_taken(parts, log)
             _refuse_another(before, definition)
         elif before.version < 0 and not definition.schema.fields and location is not None:
-            raise TableNotFoundError(
-                f"There is no Delta table at {log.uri}, and no columns were given for a new one.",
-                hint="Give the columns, or the location of a table.",
-            )
+            raise _no_columns(parts or (), log)
         else:
             check_definition(spark, definition.schema, definition.properties)
             result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed)
@@ -120,11 +123,44 @@ def define_table(
     return log
 
 
+def _no_columns(parts: Sequence[str], log: DeltaLog) -> TableNotFoundError:
+    return TableNotFoundError(
+        f"There is no Delta table at {log.uri}, and no columns were given for a new one.",
+        hint="Give the columns, or the location of a table.",
+        condition=Condition.of("DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG", tableName=name_of(parts), path=log.uri),
+    )
+
+
+def _place_taken(parts: Sequence[str], log: DeltaLog) -> TableAlreadyExistsError:
+    return TableAlreadyExistsError(
+        f"There is a Delta table at {log.uri} already, where the catalog puts {name_of(parts)}, and no entry names it.",
+        hint="Give it a name with an explicit location, which DROP TABLE then leaves alone; or remove it.",
+        condition=Condition.of(
+            "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION", tableId=name_of(parts), tableLocation=log.uri
+        ),
+    )
+
+
+@contextmanager
+def _as_a_statement() -> Iterator[None]:
+    """Call what is wrong with columns by what Spark's analyser says of it in a definition."""
+    try:
+        yield
+    except SchemaError as error:
+        if error.code == "DELTA_DUPLICATE_COLUMNS_FOUND.DATA":
+            name = error.parameters["duplicateCols"]
+            error.called(Condition.of("COLUMN_ALREADY_EXISTS", columnName=name))
+        elif error.code == "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION":
+            error.called(Condition.of("ALL_PARTITION_COLUMNS_NOT_ALLOWED"))
+        raise
+
+
 def _taken(parts: Sequence[str]) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(
         f"{name_of(parts)} exists already.",
         hint="Say IF NOT EXISTS or OR REPLACE (createIfNotExists, createOrReplace), drop it first, or choose another "
         "name.",
+        condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
     )
 
 
@@ -153,6 +189,7 @@ def enter(
             f"{name_of(parts)} was made by another session meanwhile, at {now.location}.",
             hint=f"The table made here is at {snapshot.table_uri}; give it another name.",
             table=snapshot.table_uri,
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
 
 
@@ -167,13 +204,18 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
             raise TableAlreadyExistsError(
                 f"{name_of(parts)} is what Trino and Presto read of the Delta table at {entry.location}.",
                 hint="Choose another name; the twin belongs to catalog_sync.",
+                condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
             )
         return not replaces
     jvm = Jvm.of(spark)
     permanent = isinstance(entry, ViewEntry) and len(entry.qualifier) == 3
     if permanent or jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
         raise TableAlreadyExistsError(
-            f"{name_of(parts)} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+            f"{name_of(parts)} exists and is not a Delta table.",
+            hint="Choose another name, or drop it first.",
+            condition=Condition.of("DELTA_NOT_A_DELTA_TABLE", tableName=name_of(parts))
+            if replaces
+            else Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
     return False
 
@@ -189,6 +231,12 @@ def _place(
                 f"{name_of(parts or ())} is at {entry.location}, but the new definition says {location}.",
                 hint="Leave the location out, or drop the table first: its files stay where it is external.",
                 table=entry.location,
+                condition=Condition.of(
+                    "DELTA_TABLE_LOCATION_MISMATCH",
+                    tableName=name_of(parts or ()),
+                    existingTableLocation=entry.location,
+                    tableLocation=location,
+                ),
             )
         return entry.location, entry.managed
     if location is not None:
@@ -210,6 +258,12 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
             f"Its columns (partitioned by {list(there.partition_columns)}):\n{there.schema.tree()}\n"
             f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
             hint="Leave the columns out to take the table as it is, or give the ones that it has.",
+            condition=Condition.of(
+                "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
+                path=there.table_uri,
+                specifiedSchema=schema.tree(),
+                existingSchema=there.schema.tree(),
+            ),
         )
     other = {
         key: value for key, value in definition.properties.items() if there.metadata.configuration.get(key) != value
@@ -218,6 +272,9 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
         raise InvalidArgumentError(
             f"The Delta table at {there.table_uri} does not have {', '.join(f'{k}={v}' for k, v in other.items())}.",
             hint="Leave the properties out, and set them afterwards with ALTER TABLE … SET TBLPROPERTIES.",
+            condition=Condition.of(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY", path=there.table_uri, specifiedProperties=sorted(other)
+            ),
         )
 
 

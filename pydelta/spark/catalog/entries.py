@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from pydelta.conditions import Condition
 from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
@@ -122,12 +123,17 @@ def create_entry(
         if if_not_exists:
             return False
         raise TableAlreadyExistsError(
-            f"{name_of(parts)} exists already.", hint="Drop it first, or choose another name.", table=snapshot.table_uri
+            f"{name_of(parts)} exists already.",
+            hint="Drop it first, or choose another name.",
+            table=snapshot.table_uri,
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
     database = str(identifier.database().get())
     if not catalog.databaseExists(database):
         raise TableNotFoundError(
-            f"There is no database {database}.", hint=f"Create it first: CREATE DATABASE {database}."
+            f"There is no database {database}.",
+            hint=f"Create it first: CREATE DATABASE {database}.",
+            condition=Condition.of("SCHEMA_NOT_FOUND", schemaName=database),
         )
     if managed is None:
         managed = _same_place(default_place(jvm, identifier), snapshot.table_uri)
@@ -326,7 +332,11 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
     target = session_identifier(jvm, (database, new[-1]))
     catalog = jvm.session.sessionState().catalog()
     if catalog.tableExists(target):
-        raise TableAlreadyExistsError(f"{name_of(new)} exists already.", hint="Choose another name.")
+        raise TableAlreadyExistsError(
+            f"{name_of(new)} exists already.",
+            hint="Choose another name.",
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(new)),
+        )
     uri = normalize_uri(entry.location)
     moves = entry.managed and _same_place(default_place(jvm, source), uri)
     if moves and scheme_of(uri) not in _MOVABLE:
@@ -410,6 +420,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
             f"{location} is not a Delta table, and {name_of(entry.qualifier[1:])} is to stand for it.",
             hint="Give the place of a Delta table with the same columns.",
             table=log.uri,
+            condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=location),
         )
     if before.metadata is not None:
         _refuse_other_columns(before, snapshot)
@@ -443,6 +454,9 @@ def _refuse_other_columns(before: Snapshot, after: Snapshot) -> None:
         f"Columns now (partitioned by {list(before.partition_columns)}):\n{before.schema.tree()}\n"
         f"Columns there (partitioned by {list(after.partition_columns)}):\n{after.schema.tree()}",
         hint="Drop the entry (an external table keeps its files) and create it again with the new LOCATION.",
+        condition=Condition.of(
+            "DELTA_SET_LOCATION_SCHEMA_MISMATCH", original=before.schema.tree(), destination=after.schema.tree()
+        ),
     )
 
 
@@ -503,7 +517,11 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
     found = look_up(spark, tuple(parts))
     text = name_of(parts)
     if isinstance(found, ViewEntry):
-        raise InvalidArgumentError(f"{text} is a view; only a table can be {what}.", hint="Use DROP VIEW, ALTER VIEW.")
+        raise InvalidArgumentError(
+            f"{text} is a view; only a table can be {what}.",
+            hint="Use DROP VIEW, ALTER VIEW.",
+            condition=Condition.of("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=text),
+        )
     if found is None:
         jvm = Jvm.of(spark)
         if jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
@@ -513,6 +531,7 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
         raise TableNotFoundError(
             f"There is no table {text} to be {what}.",
             hint="Check the database (spark.catalog.currentDatabase()) and the name.",
+            condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=text),
         )
     if found.by_path:
         raise UnsafeOperationError(

@@ -8,7 +8,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import ParseError, TableNotFoundError, UnsupportedFeatureError
+from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.storage.uris import normalize_uri
 
@@ -92,6 +94,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
         raise ParseError(
             f"{name!r} is not a table name.",
             hint="Write it as database.table; quote odd parts with backticks.",
+            condition=condition_of(error),
         ) from error
     return tuple(str(part) for part in jvm.to_list(parts))
 
@@ -249,4 +252,5 @@ def location_of(spark: SparkSession, name: str) -> str:
     raise TableNotFoundError(
         f"{name} {what}.",
         hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: delta.`/path`.",
+        condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=name),
     )

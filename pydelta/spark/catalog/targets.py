@@ -6,6 +6,7 @@ import re
 
 from pyspark.sql import SparkSession
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.spark.catalog.entries import create_entry, note_difference
@@ -55,7 +56,11 @@ def resolve_target(spark: SparkSession, name: str | None, location: str | None) 
     if path is not None:
         if location is not None and location != path:
             raise InvalidArgumentError(
-                f"The table is named by its path {path!r}, but location says {location!r}.", hint="Give one of the two."
+                f"The table is named by its path {path!r}, but location says {location!r}.",
+                hint="Give one of the two.",
+                condition=Condition.of(
+                    "DELTA_CREATE_TABLE_IDENTIFIER_LOCATION_MISMATCH", identifier=path, location=location
+                ),
             )
         return None, path
     return name, location or Jvm.of(spark).default_location(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydelta.conditions import Condition
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.jvm import Jvm
@@ -58,6 +59,7 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
             features=("changes through a view",),
             hint="Change the table itself, by its name or as delta.`/path`; a view that shows the whole of a table, as "
             "it is now, takes changes too.",
+            condition=Condition.of("DELTA_CANNOT_WRITE_INTO_VIEW", table=name),
         )
     return below.entry
 

@@ -17,6 +17,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.commands.engine import Assignments
+from pydelta.conditions import Condition
 from pydelta.errors import (
     BindError,
     ConflictingSetError,
@@ -30,6 +31,7 @@ from pydelta.protocol.identity import identities
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.change.binding import BoundExpression, Moment, bind_values
+from pydelta.spark.errors import condition_of
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.assignment import StoreAssignment
 from pydelta.spark.write.columns import ddl
@@ -207,6 +209,12 @@ def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool
                 f"Column {identity.column!r} is GENERATED {kind} AS IDENTITY and cannot be set "
                 f"{'by an insert' if inserts else 'in a row that is there'}.",
                 hint="Leave the column out: with names, not with * or …All, where the source has such a column.",
+                condition=Condition.of(
+                    "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED"
+                    if inserts
+                    else "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
+                    colName=identity.column,
+                ),
             )
 
 
@@ -241,6 +249,9 @@ def _target(
             raise BindError(
                 f"The table has no column {part!r}{inside}, which {key!r} is to set.",
                 hint=(f"Did you mean {meant!r}? " if meant else "") + f"There are: {', '.join(names) or 'none'}.",
+                condition=Condition.of("FIELD_NOT_FOUND", fieldName=part, fields=names)
+                if path
+                else Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=part, proposal=names),
             )
         path.append(field.name)
         level = field.data_type
@@ -267,7 +278,13 @@ def _refuse_overlap(items: Sequence[Assignment], where: str, inserts: bool) -> N
                     f"{names[0]!r} twice" if names[0] == names[1] else f"{names[0]!r} and {names[1]!r}, which overlap"
                 )
                 kind = DuplicateInsertColumnError if inserts else ConflictingSetError
-                raise kind(f"{where} sets {twice}.", hint="Set each column, or each field of a struct, once.")
+                raise kind(
+                    f"{where} sets {twice}.",
+                    hint="Set each column, or each field of a struct, once.",
+                    condition=Condition.of("DELTA_DUPLICATE_COLUMNS_ON_INSERT")
+                    if inserts
+                    else Condition.of("DELTA_CONFLICT_SET_COLUMN", columnList=names),
+                )
 
 
 def _types_of(frame: DataFrame, items: Sequence[Assignment]) -> tuple[DataType, ...]:
@@ -281,11 +298,15 @@ def _explained(frame: DataFrame, where: str) -> Iterator[None]:
     try:
         yield
     except ParseException as error:
-        raise ParseError(f"A value in {where} does not parse: {first_line(error)}") from error
+        raise ParseError(
+            f"A value in {where} does not parse: {first_line(error)}",
+            condition=condition_of(error),
+        ) from error
     except AnalysisException as error:
         raise BindError(
             f"A value in {where} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(name for name in frame.columns if not name.startswith('__'))}.",
+            condition=condition_of(error),
         ) from error
 
 

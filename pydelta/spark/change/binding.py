@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql.classic.column import Column as ClassicColumn
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.spark.jvm import Jvm, java_class_name, scala_object
 from pydelta.spark.scan.refresh import PlanFunction, transform
@@ -289,6 +290,9 @@ def _of_several_rows(found: str) -> InvalidArgumentError:
         f"An expression is to be computed from one row alone, and this one needs Spark's {found}: it holds an "
         "aggregate, window or generator function, or a hidden column.",
         hint="Compute such a value first, into a source that MERGE joins with the table.",
+        condition=Condition.of("UNSUPPORTED_GENERATOR.OUTSIDE_SELECT")
+        if found == "Generate"
+        else Condition.of("UNSUPPORTED_EXPR_FOR_OPERATOR"),
     )
 
 

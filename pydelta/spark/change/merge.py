@@ -27,6 +27,7 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, M
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.write.plan import evolved_metadata, stored_schema
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, SchemaMismatchError
 from pydelta.predicate import Expr
 from pydelta.protocol.evolution import only_assigned
@@ -250,6 +251,7 @@ class SparkMerge:
             "should win is not known.",
             hint="Keep one row per key in the source, or give the clauses conditions that only one of them passes.",
             table=self._snapshot.table_uri,
+            condition=Condition.of("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
         )
 
     # --- what becomes of it --------------------------------------------------------------------------------
@@ -381,6 +383,7 @@ def _schema_after(spark: SparkSession, snapshot: Snapshot, statement: MergeState
         raise SchemaMismatchError(
             f"The source has no column {', '.join(map(repr, missing))}, which UPDATE * and INSERT * need.",
             hint="Set the columns one by one, or allow the schema to differ with withSchemaEvolution().",
+            condition=Condition.of("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=missing),
         )
     return schema
 

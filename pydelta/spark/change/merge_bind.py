@@ -22,11 +22,13 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.engine import Assignments
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.protocol.names import quoted
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, refuse_numbered, to_column
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
+from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 
@@ -221,18 +223,30 @@ def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *,
         raise ParseError(
             f"{what} does not parse: {first_line(error)}",
             hint="Write it as in a WHERE clause, without the word WHERE.",
+            condition=condition_of(error),
         ) from error
     except AnalysisException as error:
         shown = [item for item in frame.columns if not item.startswith("__pydelta")]
         raise BindError(
             f"{what} does not fit: {first_line(error)}",
             hint=f"The columns there are: {', '.join(shown)}. Where both have one, {aliases}.",
+            condition=Condition.of("DELTA_AGGREGATION_NOT_SUPPORTED", operation=what)
+            if error.getCondition() == "INVALID_WHERE_CONDITION"
+            else condition_of(error),
         ) from error
     if Jvm.of(frame.sparkSession).has_subquery(bound.expression):
-        raise InvalidArgumentError(f"{what} holds a subquery.", hint="Join its result into the source first.")
+        raise InvalidArgumentError(
+            f"{what} holds a subquery.",
+            hint="Join its result into the source first.",
+            condition=Condition.of("DELTA_UNSUPPORTED_SUBQUERY", operation=what, cond=bound.sql),
+        )
     if not bound.expression.deterministic():
         raise InvalidArgumentError(
-            f"{what} is not deterministic: {bound.sql}.", hint="Compute such a value into a source column."
+            f"{what} is not deterministic: {bound.sql}.",
+            hint="Compute such a value into a source column.",
+            condition=Condition.of(
+                "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED", operation=what, expression=bound.sql
+            ),
         )
     return bound
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as F
 
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
 from pydelta.protocol.types import DataType, StructType
+from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
 from pydelta.spark.write.columns import ddl, json_row
@@ -49,35 +51,71 @@ def check_definition(spark: SparkSession, schema: StructType, properties: Mappin
     plain = spark.createDataFrame([], to_spark_schema(given))
     for column, text in generated.items():
         what = f"The generation expression {text!r} of column {column!r}"
-        _check(plain, text, what, is_condition=False)
+        refused = Condition.of("UNSUPPORTED_EXPRESSION_GENERATED_COLUMN", fieldName=column, expressionStr=text)
+        _check(plain, text, what, refused, whole=rows)
         made = plain.select(F.expr(text)).schema[0].dataType.simpleString()
         wanted = rows.schema[column].dataType.simpleString()
         if made != wanted:
             raise InvalidArgumentError(
                 f"{what} gives {made}, and the column is {wanted}.",
                 hint=f"Cast it: CAST({text} AS {wanted}), or declare the column as {made}.",
+                condition=Condition.of(
+                    "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH",
+                    columnName=column,
+                    expressionType=made,
+                    columnType=wanted,
+                ),
             )
     for key, text in constraints.items():
         what = f"The CHECK constraint {key[len(_CONSTRAINT) :]!r} ({text})"
-        _check(rows, text, what, is_condition=True)
+        refused = Condition.of("DELTA_UNSUPPORTED_EXPRESSION_CHECK_CONSTRAINT", expression=text)
+        _check(rows, text, what, refused)
 
 
-def _check(rows: DataFrame, text: str, what: str, *, is_condition: bool) -> None:
+def _check(rows: DataFrame, text: str, what: str, refused: Condition, *, whole: DataFrame | None = None) -> None:
+    """Refuse an expression that cannot be computed from the row alone.
+
+    Args:
+        rows: The columns that it may read.
+        text: The expression, a condition unless it is of a generated column.
+        what: What it is, for messages.
+        refused: What it is called that Spark knows the expression, and no table can have it.
+        whole: For a generated column: with those that it must not read.
+    """
     hint = f"The columns that it may read are: {', '.join(rows.columns)}."
     try:
         expression = F.expr(text)
-        condition = expression if is_condition else expression.isNotNull()
+        condition = expression if whole is None else expression.isNotNull()
         analyzed = rows.filter(condition)._jdf.queryExecution().analyzed().condition()
     except ParseException as error:
-        raise ParseError(f"{what} does not parse: {first_line(error)}") from error
+        raise ParseError(
+            f"{what} does not parse: {first_line(error)}",
+            condition=condition_of(error),
+        ) from error
     except AnalysisException as error:
-        raise BindError(f"{what} does not fit: {first_line(error)}", hint=hint) from error
+        raise BindError(
+            f"{what} does not fit: {first_line(error)}",
+            hint=hint,
+            condition=refused if whole is not None and _resolves(whole, text) else condition_of(error),
+        ) from error
     if Jvm.of(rows.sparkSession).has_subquery(analyzed):
-        raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint)
+        raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint, condition=refused)
     if not analyzed.deterministic():
         raise InvalidArgumentError(
-            f"{what} is not deterministic, so it could not be checked later.", hint="A DEFAULT may be such a value."
+            f"{what} is not deterministic, so it could not be checked later.",
+            hint="A DEFAULT may be such a value.",
+            condition=refused
+            if whole is not None
+            else Condition.of("DELTA_NON_DETERMINISTIC_EXPRESSION_IN_CHECK_CONSTRAINT", expr=text),
         )
+
+
+def _resolves(rows: DataFrame, text: str) -> bool:
+    try:
+        rows.select(F.expr(text))
+    except AnalysisException:
+        return False
+    return True
 
 
 def check_default(spark: SparkSession, expression: str, data_type: DataType) -> None:
@@ -93,18 +131,30 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     try:
         value = one.select(F.expr(expression).cast(ddl(data_type)).alias("value"))
     except ParseException as error:
-        raise ParseError(f"The default {expression!r} does not parse: {first_line(error)}", hint=hint) from error
+        raise ParseError(
+            f"The default {expression!r} does not parse: {first_line(error)}", hint=hint, condition=condition_of(error)
+        ) from error
     except AnalysisException as error:
-        raise BindError(f"The default {expression!r} does not resolve: {first_line(error)}", hint=hint) from error
+        raise BindError(
+            f"The default {expression!r} does not resolve: {first_line(error)}",
+            hint=hint,
+            condition=Condition.of("INVALID_DEFAULT_VALUE.NOT_CONSTANT", defaultValue=expression),
+        ) from error
     try:
         row = value.first()
         given = one.select(F.expr(expression).isNull().alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
-            f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}", hint=hint
+            f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}",
+            hint=hint,
+            condition=Condition.of("INVALID_DEFAULT_VALUE.DATA_TYPE", defaultValue=expression, expectedType=data_type),
         ) from error
     if row is not None and row[0] is None and given is not None and not given[0]:
-        raise InvalidArgumentError(f"The default {expression!r} is not a value of type {data_type}.", hint=hint)
+        raise InvalidArgumentError(
+            f"The default {expression!r} is not a value of type {data_type}.",
+            hint=hint,
+            condition=Condition.of("INVALID_DEFAULT_VALUE.DATA_TYPE", defaultValue=expression, expectedType=data_type),
+        )
 
 
 def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:

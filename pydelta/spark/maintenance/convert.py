@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
 from pydelta.commands.convert import FileStatistics, convert_to_delta, data_files
+from pydelta.conditions import Condition
 from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
@@ -32,7 +33,7 @@ from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
 from pydelta.spark.catalog.entries import adopt_entry
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
-from pydelta.spark.errors import raised_in
+from pydelta.spark.errors import condition_of, raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.maintenance.parquet_sources import parquet_source
@@ -127,6 +128,7 @@ class SparkFooters:
             raise SchemaMismatchError(
                 f"The files have no schema in common: {merge.group(1) if merge else first_line(error)}",
                 hint="Rewrite the files that differ, or move them away, and convert again.",
+                condition=Condition.of("DELTA_FAILED_MERGE_SCHEMA_FILE"),
             ) from error
 
     def statistics(
@@ -180,6 +182,7 @@ def partition_fields(schema: str | SparkStructType | None) -> StructType | None:
             raise InvalidArgumentError(
                 f"The partition schema {schema!r} is not a list of columns: {first_line(error)}",
                 hint='Write it as "year int, month int".',
+                condition=condition_of(error),
             ) from error
         schema = parsed if isinstance(parsed, SparkStructType) else SparkStructType().add("value", parsed)
     return from_spark(schema)
@@ -204,6 +207,7 @@ def read_footer(store: Store, path: str, size: int) -> pq.FileMetaData:
     raise StorageError(
         f"The file {path!r} is not a Parquet file: its footer cannot be read.",
         hint="Move it away, or give it a name that begins with an underscore, and convert again.",
+        condition=Condition.of("DELTA_FAILED_READ_FILE_FOOTER", currentFile=path),
     )
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget, plan_write, write_table
 from pydelta.commands.write.plan import WritePlan
+from pydelta.conditions import Condition
 from pydelta.errors import ConstraintViolatedError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
@@ -138,7 +139,9 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         for name, position in self._required:
             if batch.column(position).null_count:
                 raise ConstraintViolatedError(
-                    f"Column {name!r} is NOT NULL in the table and null in the data.", hint="Filter out such rows."
+                    f"Column {name!r} is NOT NULL in the table and null in the data.",
+                    hint="Filter out such rows.",
+                    condition=Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=name),
                 )
         arrays = [pa.nulls(batch.num_rows) if place is None else batch.column(place) for place in self._order]
         return pa.RecordBatch.from_arrays(arrays, names=[f"c{index}" for index in range(len(arrays))])

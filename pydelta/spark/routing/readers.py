@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.catalog.targets import log_for_name
 from pydelta.spark.errors import raised_in
@@ -185,6 +186,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                 raise InvalidArgumentError(
                     "A schema was given for reading a Delta table, which already has one.",
                     hint="Leave out .schema(…) and select or cast columns afterwards.",
+                    condition=Condition.of("DELTA_UNSUPPORTED_SCHEMA_DURING_READ"),
                 )
             self.options(**options)
             given = _reader_options(self)
@@ -195,6 +197,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                 raise InvalidArgumentError(
                     f"One path to a Delta table was expected, not {target!r}.",
                     hint='Write spark.read.format("delta").load(path); union several tables afterwards.',
+                    condition=Condition.of("DELTA_PATH_NOT_SPECIFIED"),
                 )
             return read_path(self._spark, target, given)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from pydelta.commands.write.command import WriteMode
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier
@@ -81,6 +82,7 @@ def _save(original: Callable[..., None]) -> Callable[..., None]:
                 raise InvalidArgumentError(
                     "No path was given for the Delta table to write.",
                     hint='Write df.write.format("delta").save(path), or saveAsTable(name).',
+                    condition=Condition.of("DELTA_PATH_NOT_SPECIFIED"),
                 )
             write_path(self._spark, self._df, target, _request(self))
         return None
@@ -138,6 +140,7 @@ def _insert_into(original: Callable[..., None]) -> Callable[..., None]:
                 raise InvalidArgumentError(
                     "insertInto uses the table's own partitioning, but partitionBy was called.",
                     hint="Leave partitionBy out.",
+                    condition=Condition.of("PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO", tableName=tableName),
                 )
             mode = WriteMode.OVERWRITE if _mode(self) is WriteMode.OVERWRITE else WriteMode.APPEND
             insert_by_position(self._spark, self._df, entry, WriteRequest(mode=mode, options=_options(self)))
@@ -191,7 +194,10 @@ def _partitions(writer: DataFrameWriter) -> list[str] | None:
     jvm = Jvm.of(writer._spark)
     if writer._jwrite.numBuckets().isDefined():
         raise UnsupportedFeatureError(
-            "bucketBy was called, but a Delta table has no buckets.", features=("bucketBy",), hint="Leave it out."
+            "bucketBy was called, but a Delta table has no buckets.",
+            features=("bucketBy",),
+            hint="Leave it out.",
+            condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing"),
         )
     columns = writer._jwrite.partitioningColumns()
     return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None
@@ -323,6 +329,7 @@ def _transforms(writer: DataFrameWriterV2) -> list[str] | None:
                 f"A Delta table cannot be partitioned by {transform.toString()}.",
                 features=(str(transform.name()),),
                 hint="Partition by a column, for example one computed with withColumn.",
+                condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
             )
         references = transform.references()
         columns.append(".".join(str(part) for part in references[0].fieldNames()))

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pydelta.commands.change_feed import CHANGE_COLUMNS, ChangedFile, ChangeRange, plan_changes
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.protocol.schema import physical_partition_columns
@@ -85,6 +86,7 @@ def changes_from_options(spark: SparkSession, options: Mapping[str, str]) -> Cha
         raise InvalidArgumentError(
             "Both a change data feed and a version to travel to were asked for.",
             hint="Give startingVersion and endingVersion (or times) instead of versionAsOf or timestampAsOf.",
+            condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"),
         )
     return ChangeRange(
         starting_version=_version(lower, "startingVersion"),
@@ -100,7 +102,9 @@ def _version(options: Mapping[str, str], name: str) -> int | None:
         return None
     if not text.strip().isdigit():
         raise InvalidArgumentError(
-            f"{name} is {text!r}.", hint="Versions are whole numbers from 0; see DeltaTable.history()."
+            f"{name} is {text!r}.",
+            hint="Versions are whole numbers from 0; see DeltaTable.history().",
+            condition=Condition.of("DELTA_VERSION_INVALID", version=text),
         )
     return int(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
@@ -29,7 +30,9 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
     if by_path[1] is not None:
         if travel is not None:
             raise InvalidArgumentError(
-                f"{path!r} names a version, and so do the options.", hint="Name it in one place only."
+                f"{path!r} names a version, and so do the options.",
+                hint="Name it in one place only.",
+                condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"),
             )
         path, travel = by_path
     storage = {name: value for name, value in options.items() if name.lower().startswith("fs.")}
@@ -45,6 +48,7 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
                 raise InvalidArgumentError(
                     "Both a change data feed and a version to travel to were asked for.",
                     hint="Leave the version out of the path.",
+                    condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"),
                 )
             return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)
         snapshot = open_snapshot(spark, path, travel, storage)

@@ -26,6 +26,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
@@ -160,6 +161,7 @@ def scan_dataframe(
         raise SchemaError(
             f"The table at {snapshot.table_uri} has no columns yet.",
             hint="Write rows with the option mergeSchema=true, or add columns: ALTER TABLE … ADD COLUMNS.",
+            condition=Condition.of("DELTA_READ_TABLE_WITHOUT_COLUMNS", tableName=snapshot.table_uri),
         )
     frame = snapshot.files.core if files is None else files
     hidden: tuple[HiddenColumn, ...] = ()
@@ -368,6 +370,9 @@ def _refuse_unknown_widening(snapshot: Snapshot, data_type: DataType) -> None:
                         hint="Read the table with the engine that made the change, and rewrite it there.",
                         table=snapshot.table_uri,
                         version=snapshot.version,
+                        condition=Condition.of(
+                            "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA", fieldName=field.name, fromType=old, toType=new
+                        ),
                     )
             _refuse_unknown_widening(snapshot, field.data_type)
     elif isinstance(data_type, ArrayType):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path, moment_ms
+from pydelta.spark.logs import absent_path, log_for_path, moment_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -49,7 +50,9 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
     version, timestamp = lower.get("versionasof"), lower.get("timestampasof")
     if version is not None and timestamp is not None:
         raise InvalidArgumentError(
-            f"versionAsOf ({version}) and timestampAsOf ({timestamp}) were both given.", hint="Give one of the two."
+            f"versionAsOf ({version}) and timestampAsOf ({timestamp}) were both given.",
+            hint="Give one of the two.",
+            condition=Condition.of("DELTA_ONEOF_IN_TIMETRAVEL"),
         )
     if version is None and timestamp is None:
         return None
@@ -103,15 +106,22 @@ def open_snapshot(
             raise TableNotFoundError(
                 f"{path} is not a Delta table: there is no _delta_log with a commit in it.",
                 hint="Check the location; df.write.format('delta').save(path) makes a table.",
+                condition=absent_path(log),
             )
         return snapshot
     if not log.table_exists():
-        raise TableNotFoundError(f"{path} is not a Delta table.", hint="Check the location.")
+        raise TableNotFoundError(
+            f"{path} is not a Delta table.",
+            hint="Check the location.",
+            condition=absent_path(log),
+        )
     if travel.version is not None:
         text = str(travel.version).strip().strip("'\"")
         if not text.isdigit():
             raise InvalidArgumentError(
-                f"{travel.version!r} is not a version.", hint="Versions are whole numbers from 0; see history()."
+                f"{travel.version!r} is not a version.",
+                hint="Versions are whole numbers from 0; see history().",
+                condition=Condition.of("DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE", timeTravelKey="versionAsOf"),
             )
         return log.snapshot(version=int(text))
     return log.snapshot(timestamp_ms=epoch_ms(spark, travel))
@@ -124,5 +134,8 @@ def epoch_ms(spark: SparkSession, travel: TimeTravel) -> int:
         InvalidArgumentError: It is not a time.
     """
     if travel.moment is not None:
-        return moment_ms(spark, travel.moment, shown=travel.moment)
+        try:
+            return moment_ms(spark, travel.moment, shown=travel.moment)
+        except InvalidArgumentError as error:
+            raise error.called(Condition.of("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=travel.moment)) from None
     return moment_ms(spark, F.lit(str(travel.timestamp)), shown=travel.timestamp)

@@ -22,6 +22,7 @@ from pydelta.commands.alter.requests import (
     SetProperties,
     UnsetProperties,
 )
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.catalog.entries import drop_table, follow, rename_table, set_location
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, twin_refusal
@@ -102,7 +103,10 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
         constraint = node.checkConstraint() if kind == "AddCheckConstraint" else node.tableConstraint()
         if str(constraint.getClass().getSimpleName()) != "CheckConstraint":
             raise UnsupportedFeatureError(
-                "A Delta table has CHECK constraints only.", features=(), hint="Write ADD CONSTRAINT name CHECK (…)."
+                "A Delta table has CHECK constraints only.",
+                features=(),
+                hint="Write ADD CONSTRAINT name CHECK (…).",
+                condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="table constraint"),
             )
         name = text_of(constraint.userProvidedName()) or str(constraint.name())
         return [AddConstraint(name=name, expression=str(constraint.condition()))]
@@ -188,6 +192,7 @@ def no_partitions(nodes: Nodes, node: Any) -> DataFrame | None:
         f"{target.name} is a Delta table: its log says which partitions and files it has, so "
         f"{_VERBS[str(node.nodeName())]} has nothing to act on.",
         hint="Write rows with INSERT, delete them with DELETE; catalog_sync keeps the partitions that Trino sees.",
+        condition=Condition.of("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=target.name),
     )
 
 

@@ -12,6 +12,7 @@ from pydelta.commands.change.delete import delete as run_delete
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, Merging
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.commands.change.update import update as run_update
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
@@ -55,6 +56,7 @@ def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
             f"{target.name} is a Delta table: TRUNCATE cannot name a partition.",
             features=("TRUNCATE … PARTITION",),
             hint=f"Write DELETE FROM {target.name} WHERE …, which reads no data file either.",
+            condition=Condition.of("DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED"),
         )
     _delete(nodes, target, None)
     return nodes.jvm.nothing()
@@ -165,6 +167,9 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
         raise BindError(
             f"DEFAULT stands for {'.'.join(names)}, which is not a column of the table.",
             hint=f"The table's columns are: {', '.join(schema.names)}.",
+            condition=Condition.of(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=".".join(names), proposal=schema.names
+            ),
         )
     if "delta.identity.step" in field.metadata:
         raise InvalidArgumentError(

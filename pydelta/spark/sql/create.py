@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.write.command import WriteMode
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.settings import KEPT_PROPERTIES
@@ -176,7 +177,10 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         kind = str(constraint.getClass().getSimpleName())
         if kind != "CheckConstraint":
             raise UnsupportedFeatureError(
-                f"A Delta table has no {kind}.", features=(kind,), hint="CHECK constraints are enforced."
+                f"A Delta table has no {kind}.",
+                features=(kind,),
+                hint="CHECK constraints are enforced.",
+                condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="table constraint"),
             )
         given = text_of(constraint.userProvidedName()) or str(constraint.name())
         properties[_CONSTRAINT + given.lower()] = str(constraint.condition())
@@ -210,12 +214,15 @@ def create_view_using(nodes: Nodes, node: Any) -> DataFrame | None:
     path = next((value for key, value in options.items() if key.lower() == "path"), None)
     if path is None:
         raise InvalidArgumentError(
-            "CREATE TEMPORARY VIEW … USING delta does not name a table.", hint="Add OPTIONS (path '/path/to/table')."
+            "CREATE TEMPORARY VIEW … USING delta does not name a table.",
+            hint="Add OPTIONS (path '/path/to/table').",
+            condition=Condition.of("DELTA_PATH_NOT_SPECIFIED"),
         )
     if node.userSpecifiedSchema().isDefined():
         raise InvalidArgumentError(
             "A schema was given for a view of a Delta table, which already has one.",
             hint="Leave the columns out, or write CREATE TEMPORARY VIEW … AS SELECT.",
+            condition=Condition.of("DELTA_UNSUPPORTED_SCHEMA_DURING_READ"),
         )
     rest = {key: value for key, value in options.items() if key.lower() != "path"}
     frame = read_path(nodes.spark, path, rest)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.names import quoted
@@ -113,6 +114,7 @@ def _one_column(
             f"The table has no column {'.'.join(column)!r}.",
             hint=f"Did you mean {close[0]!r}?" if close else f"Its columns are: {', '.join(names)}.",
             table=snapshot.table_uri,
+            condition=Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=".".join(column), proposal=names),
         )
     if len(column) > 1:
         raise InvalidArgumentError(
@@ -222,7 +224,10 @@ def show_partitions(
     names = snapshot.partition_columns
     if not names:
         raise InvalidArgumentError(
-            "The table is not partitioned.", hint="DESCRIBE shows its columns.", table=snapshot.table_uri
+            "The table is not partitioned.",
+            hint="DESCRIBE shows its columns.",
+            table=snapshot.table_uri,
+            condition=Condition.of("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE", tableName=snapshot.table_uri),
         )
     fields = [_field(snapshot, name) for name in names]
     by_name = {name.lower(): place for place, name in enumerate(names)}
@@ -233,6 +238,7 @@ def show_partitions(
                 f"{name!r} is not a partition column.",
                 hint=f"The partition columns are: {', '.join(names)}.",
                 table=snapshot.table_uri,
+                condition=Condition.of("DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN", badCols=name),
             )
         place = by_name[name.lower()]
         asked[place] = _stored(value, fields[place].data_type)

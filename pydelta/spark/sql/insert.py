@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from pydelta.commands.write.command import WriteMode
 from pydelta.commands.write.options import StatementCondition
+from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     TableNotFoundError,
@@ -60,6 +61,7 @@ def insert(nodes: Nodes, node: Any) -> DataFrame | None:
             "INSERT OVERWRITE … PARTITION … IF NOT EXISTS has no meaning for a Delta table.",
             features=("IF NOT EXISTS",),
             hint="Leave it out; REPLACE WHERE overwrites what a condition says.",
+            condition=Condition.of("UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS"),
         )
     wanted = _Insert(
         target=target,
@@ -214,6 +216,7 @@ def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str
             raise InvalidArgumentError(
                 f"PARTITION names {key!r}, and {target.name} is partitioned by {', '.join(partitions) or 'nothing'}.",
                 hint="Name partition columns only.",
+                condition=Condition.of("NON_PARTITION_COLUMN", columnName=key),
             )
         if value.isDefined():
             found[known[key.lower()]] = str(value.get())

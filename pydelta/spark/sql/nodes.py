@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType as SparkStructType
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
@@ -220,6 +221,7 @@ class Nodes:
                     f"A Delta table cannot be partitioned by {transform.toString()}.",
                     features=(kind,),
                     hint="Partition by a column; one that is GENERATED ALWAYS AS (…) can hold a part of another.",
+                    condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
                 )
         return partitions, clusters
 

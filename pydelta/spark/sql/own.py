@@ -17,6 +17,7 @@ from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import restore as run_restore
 from pydelta.commands.vacuum.command import VacuumRequest
+from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
     LogCorruptedError,
@@ -26,6 +27,7 @@ from pydelta.errors import (
 )
 from pydelta.manifests import ManifestOptions, publish
 from pydelta.protocol.names import quoted
+from pydelta.spark.catalog.absent import absent_name
 from pydelta.spark.catalog.entries import create_entry, follow
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.engine import SparkEngine
@@ -70,14 +72,14 @@ class _Run:
     # --- statements --------------------------------------------------------------------------------------
 
     def _describehistory(self, statement: st.DescribeHistory) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "DESCRIBE HISTORY")
         return history_frame(self._spark, log, statement.limit)
 
     def _describedetail(self, statement: st.DescribeDetail) -> DataFrame:
-        return detail_frame(self._spark, self._log(statement.table))
+        return detail_frame(self._spark, self._log(statement.table, "DESCRIBE DETAIL"))
 
     def _optimize(self, statement: st.Optimize) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "OPTIMIZE")
         with error_context(table=log.uri):
             result = run_optimize(
                 log,
@@ -88,7 +90,7 @@ class _Run:
         return optimize_frame(self._spark, log, result)
 
     def _reorg(self, statement: st.Reorg) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "REORG")
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark, alias=statement.table[-1])
             result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
@@ -100,18 +102,21 @@ class _Run:
         )
 
     def _generate(self, statement: st.Generate) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "GENERATE")
         with error_context(table=log.uri):
             if statement.mode.lower() != "symlink_format_manifest":
                 raise InvalidArgumentError(
                     f"GENERATE has no mode {statement.mode!r}.",
                     hint="The only mode is symlink_format_manifest.",
+                    condition=Condition.of(
+                        "DELTA_MODE_NOT_SUPPORTED", mode=statement.mode, supportedModes="symlink_format_manifest"
+                    ),
                 )
             publish(log, ManifestOptions(where=statement.where))
         return self._nodes.jvm.nothing()
 
     def _restore(self, statement: st.Restore) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "RESTORE")
         with error_context(table=log.uri):
             result = run_restore(log, version=statement.to.version, timestamp_ms=self._time(statement.to))
             snapshot = log.update()
@@ -120,7 +125,7 @@ class _Run:
         return restore_frame(self._spark, result)
 
     def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "ALTER TABLE DROP FEATURE")
         with error_context(table=log.uri):
             drop_feature(log, statement.feature, truncate_history=statement.truncate_history)
             snapshot = log.update()
@@ -129,14 +134,14 @@ class _Run:
         return self._nodes.jvm.nothing()
 
     def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "ALTER TABLE")
         alter_table(log, SyncIdentity(column=statement.column), engine=SparkEngine(self._spark))
         return self._nodes.jvm.nothing()
 
     def _clone(self, statement: st.Clone) -> DataFrame:
         named = look_up(self._spark, statement.source)
         folder = None if isinstance(named, DeltaEntry) else parquet_source(self._spark, statement.source)
-        source = self._log(statement.source) if folder is None else log_for_path(self._spark, folder.location)
+        source = self._log(statement.source, "CLONE") if folder is None else log_for_path(self._spark, folder.location)
         target = look_up(self._spark, statement.table)
         full_name = quoted(*statement.table)
         entry = target if isinstance(target, DeltaEntry) else None
@@ -151,6 +156,7 @@ class _Run:
             raise TableAlreadyExistsError(
                 f"{'.'.join(statement.table)} exists already.",
                 hint="Write CREATE OR REPLACE TABLE, or choose another name.",
+                condition=Condition.of("DELTA_TABLE_ALREADY_EXISTS", tableName=".".join(statement.table)),
             )
         if entry is not None:
             location = entry.location
@@ -191,7 +197,7 @@ class _Run:
         return self._nodes.jvm.nothing()
 
     def _vacuum(self, statement: st.Vacuum) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "VACUUM")
         listed = None
         if statement.inventory is not None or statement.inventory_query is not None:
             if statement.mode == "LITE":
@@ -212,7 +218,7 @@ class _Run:
         return vacuum_frame(self._spark, result)
 
     def _fsck(self, statement: st.Fsck) -> DataFrame:
-        log = self._log(statement.table)
+        log = self._log(statement.table, "FSCK")
         report = run_fsck(log, repair=not statement.dry_run)
         if report.unreadable is not None:
             raise LogCorruptedError(
@@ -232,7 +238,7 @@ class _Run:
 
     # --- parts -------------------------------------------------------------------------------------------
 
-    def _log(self, table: st.TableName) -> DeltaLog:
+    def _log(self, table: st.TableName, operation: str) -> DeltaLog:
         entry = look_up(self._spark, table)
         if not isinstance(entry, DeltaEntry):
             what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
@@ -240,10 +246,19 @@ class _Run:
                 f"{'.'.join(table)} {what}.",
                 hint="Check the database (spark.catalog.currentDatabase()) and the name, or use the path: "
                 "delta.`/path`.",
+                condition=absent_name(self._spark, table, operation),
             )
         log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
         if not log.table_exists():
-            raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the path.", table=log.uri)
+            history = operation == "DESCRIBE HISTORY"
+            raise TableNotFoundError(
+                f"There is no Delta table at {log.uri}.",
+                hint="Check the path.",
+                table=log.uri,
+                condition=Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
+                if history
+                else Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri),
+            )
         return log
 
     def _counts(self, **values: int | str) -> DataFrame:
@@ -257,6 +272,8 @@ class _Run:
         value: Any = self._nodes.evaluate(f"unix_millis(try_cast({travel.timestamp_sql} AS TIMESTAMP))")
         if value is None:
             raise InvalidArgumentError(
-                f"{travel.timestamp_sql} is not a timestamp.", hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'."
+                f"{travel.timestamp_sql} is not a timestamp.",
+                hint="Write it as '2024-05-01 12:00:00' or '2024-05-01'.",
+                condition=Condition.of("INVALID_TIME_TRAVEL_TIMESTAMP_EXPR.INPUT", expr=travel.timestamp_sql),
             )
         return int(value)

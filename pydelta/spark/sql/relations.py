@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.column import Column
 
+from pydelta.conditions import Condition
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
     SchemaMismatchError,
     TableNotFoundError,
 )
+from pydelta.spark.catalog.absent import absent_name
 from pydelta.spark.catalog.entries import note_difference
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier, twin_refusal
 from pydelta.spark.catalog.objects import copy_of
@@ -142,7 +144,9 @@ class RelationResolver:
             plan = self._view(entry)
             if plan is not None and travel is not None:
                 raise BindError(
-                    f"{'.'.join(parts)} is a view and has no versions of its own.", hint="Time travel on its tables."
+                    f"{'.'.join(parts)} is a view and has no versions of its own.",
+                    hint="Time travel on its tables.",
+                    condition=Condition.of("UNSUPPORTED_FEATURE.TIME_TRAVEL", relationId=".".join(parts)),
                 )
             return plan
         return None
@@ -279,7 +283,10 @@ class RelationResolver:
         if function == "table_changes":
             entry = self._entry(self._within(parse_identifier(self._spark, location), namespace))
             if not isinstance(entry, DeltaEntry):
-                raise TableNotFoundError(f"{location} is not a Delta table in the session's catalog.")
+                raise TableNotFoundError(
+                    f"{location} is not a Delta table in the session's catalog.",
+                    condition=absent_name(self._spark, (location,), function),
+                )
             location = entry.location
         wanted = changes_from_options(self._spark, options)
         assert wanted is not None

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType as SparkType
 
 from pydelta.commands.write.options import StatementCondition
+from pydelta.conditions import Condition, sql_state
 from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import (
@@ -38,6 +39,7 @@ from pydelta.protocol.schema import (
     parse_type,
 )
 from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
+from pydelta.spark.errors import condition_of
 from pydelta.spark.java_names import column_named
 from pydelta.spark.types import from_spark
 
@@ -63,8 +65,9 @@ _GENERATION: Final = "delta.generationExpression"
 _INVARIANT: Final = "delta.invariants"
 _DEFAULT: Final = "CURRENT_DEFAULT"
 _CONSTRAINT_PREFIX: Final = "delta.constraints."
-_BEGIN, _END = "<pydelta-violation>", "</pydelta-violation>"
-_VIOLATION: Final = re.compile(re.escape(_BEGIN) + r"(.*?)" + re.escape(_END), re.DOTALL)
+_BEGIN, _MIDDLE, _END = "<pydelta-violation>", "</condition>", "</pydelta-violation>"
+_VIOLATION: Final = re.compile(rf"{_BEGIN}(?:(\[.*?){_MIDDLE})?(.*?){_END}", re.DOTALL)
+_ROW: Final = ". Row: "
 _ROW_LENGTH: Final = 500
 
 
@@ -74,6 +77,7 @@ class _Check:
 
     message: str
     holds: Column
+    condition: Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +156,7 @@ def conform(
         shaped = _generate(shaped, schema, data, checks, extra, brought)
     checks += _checks(schema, configuration, predicate)
     if copied:
-        checks = [_Check(check.message, name(copied) | check.holds) for check in checks]
+        checks = [dataclasses.replace(check, holds=name(copied) | check.holds) for check in checks]
     shaped = _guarded(shaped, schema, checks, extra) if checks else shaped
     return shaped.drop(*dropped) if dropped else shaped
 
@@ -162,9 +166,10 @@ def _unless(copied: str | None, old: Column, new: Column) -> Column:
     return new if copied is None or new is old else F.when(name(copied), old).otherwise(new)
 
 
-def raised(*parts: Column) -> Column:
-    """Make an expression that fails the job with a message; ``violation_in`` finds it."""
-    return F.raise_error(F.concat(F.lit(_BEGIN), *parts, F.lit(_END)))
+def raised(*parts: Column, condition: Condition | None = None) -> Column:
+    """Make an expression that fails the job with a message; ``violation_in`` finds it, and its condition."""
+    head = "" if condition is None else json.dumps([condition.name, dict(condition.parameters)]) + _MIDDLE
+    return F.raise_error(F.concat(F.lit(_BEGIN + head), *parts, F.lit(_END)))
 
 
 def violation_in(text: str) -> ConstraintViolatedError | None:
@@ -172,8 +177,20 @@ def violation_in(text: str) -> ConstraintViolatedError | None:
     found = _VIOLATION.search(text)
     if found is None:
         return None
+    head, message = found.groups()
     return ConstraintViolatedError(
-        found.group(1), hint="Nothing was written to the table. Correct or filter out such rows, then write again."
+        message,
+        hint="Nothing was written to the table. Correct or filter out such rows, then write again.",
+        condition=None if head is None else _condition(head, message),
+    )
+
+
+def _condition(head: str, message: str) -> Condition:
+    """The condition that a failed check tells; its values are those of the row, and its message is ours."""
+    name_, parameters = json.loads(head)
+    dynamic = {"values": message.partition(_ROW)[2], "message": message}
+    return Condition(
+        name_, {**parameters, **{key: dynamic[key] for key in parameters if key in dynamic}}, sql_state(name_)
     )
 
 
@@ -184,6 +201,7 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
         raise BindError(
             f"An expression of the table does not resolve: {str(error).strip().splitlines()[0]}",
             hint=f"The table's columns are: {', '.join(schema.names)}.",
+            condition=condition_of(error),
         ) from error
 
 
@@ -219,7 +237,8 @@ def _generate(
         columns.append(_unless(brought.copied, own, made).alias(field.name))
         if how.given is not None:
             message = f"Column {field.name!r} must equal its generation expression {expression}"
-            checks.append(_Check(message, ~how.given | own.eqNullSafe(computed)))
+            rule = f"{field.name} <=> {expression}"
+            checks.append(_Check(message, ~how.given | own.eqNullSafe(computed), _violated("Generated Column", rule)))
     return _select(df, [*columns, *extra], schema)
 
 
@@ -228,18 +247,26 @@ def _checks(
 ) -> Iterator[_Check]:
     for field in schema.fields:
         for path, holds in _not_null(name(field.name), field, field.name):
-            yield _Check(f"Column {path!r} is NOT NULL in the table and null in the data", holds)
+            message = f"Column {path!r} is NOT NULL in the table and null in the data"
+            yield _Check(message, holds, Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=path))
         if _INVARIANT in field.metadata:
             expression = json.loads(field.metadata[_INVARIANT])["expression"]["expression"]
-            yield _Check(f"Column {field.name!r} has the invariant {expression}", F.expr(expression))
+            message = f"Column {field.name!r} has the invariant {expression}"
+            yield _Check(message, F.expr(expression), _violated(field.name, expression))
     for key, expression in configuration.items():
         if key.startswith(_CONSTRAINT_PREFIX):
-            text = f"CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)!r} ({expression}) does not hold"
-            yield _Check(text, F.expr(expression))
+            own = key.removeprefix(_CONSTRAINT_PREFIX)
+            text = f"CHECK constraint {own!r} ({expression}) does not hold"
+            yield _Check(text, F.expr(expression), _violated(own, expression))
     if predicate is not None:
         given = StatementCondition.as_given(predicate)
         holds = F.expr(given) if isinstance(given, str) else given
-        yield _Check(f"The data has a row outside replaceWhere ({predicate})", holds)
+        condition = Condition.of("DELTA_REPLACE_WHERE_MISMATCH", replaceWhere=predicate, message="")
+        yield _Check(f"The data has a row outside replaceWhere ({predicate})", holds, condition)
+
+
+def _violated(rule: str, expression: object) -> Condition:
+    return Condition.of("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES", constraintName=rule, expression=expression, values="")
 
 
 def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[str, Column]]:
@@ -280,7 +307,8 @@ def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra:
     row = json_row(schema)
     guarded = name(carrier.name)
     for check in reversed(checks):
-        failed = raised(F.lit(f"{check.message}. Row: "), F.coalesce(row, F.lit("?"))).cast(ddl(carrier.data_type))
+        failed = raised(F.lit(f"{check.message}{_ROW}"), F.coalesce(row, F.lit("?")), condition=check.condition)
+        failed = failed.cast(ddl(carrier.data_type))
         guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(failed)
     columns = [(guarded if field is carrier else name(field.name)).alias(field.name) for field in schema.fields]
     return _select(df, [*columns, *extra], schema)
@@ -306,7 +334,9 @@ def _sized(column: Column, field: StructField, checks: list[_Check]) -> Column:
             hint="Declare it again with ALTER TABLE … ALTER COLUMN … TYPE string.",
         ) from error
     message = f"Column {field.name!r} is {declared} and the value is longer"
-    checks.append(_Check(message, F.coalesce(_short_enough(name(field.name), data_type), F.lit(True))))
+    holds = F.coalesce(_short_enough(name(field.name), data_type), F.lit(True))
+    rule = f"length({field.name}) of {declared}"
+    checks.append(_Check(message, holds, Condition.of("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", expr=rule)))
     return _fitted(column, data_type)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteResult, write_table
 from pydelta.commands.write.options import StatementCondition
+from pydelta.conditions import Condition
 from pydelta.errors import (
     BindError,
     InvalidArgumentError,
@@ -125,21 +126,37 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
     entry = look_up(spark, parse_identifier(spark, table))
     if isinstance(entry, ViewEntry) or (entry is None and spark.catalog.tableExists(table)):
         raise TableAlreadyExistsError(
-            f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+            f"{table} exists and is not a Delta table.",
+            hint="Choose another name, or drop it first.",
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
         )
     if isinstance(entry, DeltaEntry):
         if mode is WriteMode.CREATE:
-            raise TableAlreadyExistsError(f"The table {table} exists.", hint="Use replace, append or another name.")
+            raise TableAlreadyExistsError(
+                f"The table {table} exists.",
+                hint="Use replace, append or another name.",
+                condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
+            )
         if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
             raise UnsafeOperationError(
                 f"{table} is at {entry.location}, and the option path says {path}.",
                 hint="Leave the path out, or drop the table first: its files stay where it is external.",
                 table=entry.location,
+                condition=Condition.of(
+                    "DELTA_TABLE_LOCATION_MISMATCH",
+                    tableName=table,
+                    existingTableLocation=entry.location,
+                    tableLocation=path,
+                ),
             )
         location, managed = entry.location, False
     else:
         if mode is WriteMode.REPLACE:
-            raise TableNotFoundError(f"There is no table {table} to replace.", hint="Use create or createOrReplace.")
+            raise TableNotFoundError(
+                f"There is no table {table} to replace.",
+                hint="Use create or createOrReplace.",
+                condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=table),
+            )
         location, managed = path or Jvm.of(spark).default_location(table), path is None
         if mode is WriteMode.ERROR_IF_EXISTS:
             mode = WriteMode.CREATE
@@ -229,7 +246,11 @@ def insert_by_position(
         targets += [None] * (len(data) - len(targets))
     names = [given.name if target is None else target.name for target, given in zip(targets, data.fields, strict=False)]
     for twice in sorted({item for item in names if [other.lower() for other in names].count(item.lower()) > 1}):
-        raise SchemaMismatchError(f"Column {twice!r} is given twice.", hint="Name each column once.")
+        raise SchemaMismatchError(
+            f"Column {twice!r} is given twice.",
+            hint="Name each column once.",
+            condition=Condition.of("COLUMN_ALREADY_EXISTS", columnName=twice),
+        )
     if len(data) != len(targets):
         what = "The table has" if columns is None else "The statement names"
         raise SchemaMismatchError(
@@ -237,6 +258,11 @@ def insert_by_position(
             f"Table schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
             hint="insertInto and INSERT match columns by position; name the columns, say BY NAME, or append with "
             "save or saveAsTable to match them by name.",
+            condition=Condition.of(
+                "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(targets), insertColumns=len(data)
+            )
+            if len(data) < len(targets)
+            else Condition.of("DELTA_METADATA_MISMATCH"),
         )
     widens = evolves and snapshot.properties.enable_type_widening
     assignment = StoreAssignment.of(spark)
@@ -266,6 +292,9 @@ def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bo
         raise (SchemaMismatchError if by_name else BindError)(
             f"The table has no column {column!r}.{meant}\nTable schema:\n{schema.tree()}\nData schema:\n{data.tree()}",
             hint=f"Its columns are: {', '.join(schema.names)}.",
+            condition=Condition.of("DELTA_METADATA_MISMATCH")
+            if by_name
+            else Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=column, proposal=schema.names),
         )
     return found
 

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from pydelta.commands.write.options import WriteOptions
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
@@ -188,7 +189,11 @@ def _codec(properties: TableProperties, options: WriteOptions, session_codec: st
         codec = session_codec
     if codec.lower() not in CODEC_SUFFIXES:
         raise InvalidArgumentError(
-            f"There is no compression codec {codec!r}.", hint=f"Use one of {', '.join(CODEC_SUFFIXES)}."
+            f"There is no compression codec {codec!r}.",
+            hint=f"Use one of {', '.join(CODEC_SUFFIXES)}.",
+            condition=Condition.of(
+                "CODEC_NOT_AVAILABLE.WITH_AVAILABLE_CODECS_SUGGESTION", codecName=codec, availableCodecs=CODEC_SUFFIXES
+            ),
         )
     return codec.lower()
 

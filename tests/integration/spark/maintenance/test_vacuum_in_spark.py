@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as F
 
 from pydelta import DeltaTable
@@ -100,7 +100,7 @@ def test_the_sessions_check_counts_and_errors_are_those_that_spark_users_catch(s
     table = DeltaTable.forPath(spark, str(path))
     with pytest.raises(UnsafeOperationError) as caught:
         table.vacuum(0)
-    assert isinstance(caught.value, AnalysisException)
+    assert isinstance(caught.value, IllegalArgumentException)
     table.vacuum()
     assert spark.read.format("delta").load(str(path)).count() == 4
 

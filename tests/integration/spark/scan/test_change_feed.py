@@ -7,7 +7,7 @@ from collections import Counter
 
 import deltalake
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 
 from pydelta.errors import ChangeDataNotRecordedError, InvalidArgumentError, SchemaMismatchError
 from pydelta.log import DeltaLog
@@ -115,7 +115,7 @@ def test_a_table_by_name(spark, fed, tmp_path):
         ({}, InvalidArgumentError, "startingVersion"),
         ({"startingVersion": "first"}, InvalidArgumentError, "'first'"),
         ({"startingVersion": 0, "versionAsOf": 1}, InvalidArgumentError, "travel"),
-        ({"startingVersion": 6}, AnalysisException, "version 6"),
+        ({"startingVersion": 6}, IllegalArgumentException, "version 6"),
         ({"startingTimestamp": "yesterday-ish"}, InvalidArgumentError, "not a timestamp"),
     ],
 )

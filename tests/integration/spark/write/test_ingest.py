@@ -86,7 +86,7 @@ def test_main_prints_one_line_and_gives_an_exit_code(spark, csv, tmp_path, capsy
     }  # fmt: skip
     assert ingest.main(arguments(csv, table, "--mode", "errorifexists")) == 1
     said = json.loads(capsys.readouterr().out)
-    assert said["error"] == "DELTA_TABLE_ALREADY_EXISTS"
+    assert said["error"] == "DELTA_PATH_EXISTS"
     assert ingest.main(["--format", "csv"]) == 1
     assert ingest.main(["--help"]) == 0
 

@@ -96,7 +96,7 @@ def test_overwrite_replaces_rows_and_keeps_history(spark, path):
 
 def test_errorifexists_refuses_as_spark_users_expect(spark, path):
     spark.range(3).write.format("delta").save(path)
-    with pytest.raises(AnalysisException, match="ALREADY_EXISTS") as caught:
+    with pytest.raises(AnalysisException, match="DELTA_PATH_EXISTS") as caught:
         spark.range(3).write.format("delta").save(path)
     assert isinstance(caught.value, TableAlreadyExistsError)
     assert version(path) == 0

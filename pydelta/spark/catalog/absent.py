@@ -1,0 +1,30 @@
+"""Name the condition of an error about a name that is not a Delta table's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydelta.conditions import Condition
+from pydelta.spark.catalog.lookup import ViewEntry, look_up
+from pydelta.spark.jvm import Jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["absent_name"]
+
+
+def absent_name(spark: SparkSession, parts: tuple[str, ...], operation: str) -> Condition:
+    """Tell what it is called that a name is not that of a Delta table: a view's, another table's, or nobody's.
+
+    Args:
+        spark: The session.
+        parts: The name.
+        operation: The statement that needs a Delta table.
+    """
+    name = ".".join(parts)
+    if isinstance(look_up(spark, parts), ViewEntry):
+        return Condition.of("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
+    if Jvm.of(spark).session.catalog().tableExists(name):
+        return Condition.of("DELTA_ONLY_OPERATION", operation=operation)
+    return Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name)
