@@ -25,6 +25,7 @@ from pydelta.spark.catalog.entries import follow_names
 from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse_numbered
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.rules import check_default, rows_against
+from pydelta.spark.change.shown import shown
 from pydelta.spark.change.update import write_updated
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.maintenance.optimize import compact_files, lay_out_files
@@ -122,6 +123,8 @@ class SparkEngine:
             conjuncts=conjuncts_in(folded(self._spark, bound)),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
             native=SparkCondition(bound, binding),
+            shown=shown(self._spark, [bound.expression])[0],
+            as_given=str(Jvm.of(self._spark).expression(column).toString()),
         )
 
     def time_zone(self) -> str:

@@ -138,7 +138,7 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
                 hint="Leave the path out, or drop the table first: its files stay where it is external.",
                 table=entry.location,
             )
-        location, managed = entry.location, False
+        location, managed = entry.location, entry.managed
     else:
         if mode is WriteMode.REPLACE:
             raise TableNotFoundError(f"There is no table {table} to replace.", hint="Use create or createOrReplace.")
