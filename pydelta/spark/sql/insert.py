@@ -249,7 +249,8 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str], schema: StructType) -
             conditions.append(F.col(shown).isNull())
             continue
         literal = F.lit(value) if kind.lower() == "string" else F.lit(value).cast(kind)
-        texts.append(str(nodes.jvm.expression(F.col(shown).eqNullSafe(literal)).sql()))
+        sides = (nodes.jvm.expression(item) for item in (F.col(shown), literal))
+        texts.append(str(nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe(*sides).sql()))
         conditions.append(F.col(shown) == F.lit(value).cast(kind))
     return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
 
