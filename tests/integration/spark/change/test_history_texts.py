@@ -98,3 +98,12 @@ def test_every_row_goes(spark, table):
 def test_counts_of_commands_may_be_null(spark, table):
     frame = spark.sql(f"DELETE FROM {table} WHERE id = 1")
     assert (frame.schema["num_affected_rows"].nullable, frame.first()[0]) == (True, 1)
+
+
+def test_a_property_that_is_not_there_is_unset_without_an_error(spark, table):
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('mine' = '1')")
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('mine')")
+    row = entry(spark, table)
+    assert (row.operation, row.operationParameters["ifExists"]) == ("UNSET TBLPROPERTIES", "true")
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('mine')")
+    assert entry(spark, table).version == row.version
