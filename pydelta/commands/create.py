@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
-from pydelta.commands.write.plan import TableDefinition, check_columns, new_metadata
+from pydelta.commands.write.plan import TableDefinition, check_columns, definition_parameters, new_metadata
 from pydelta.conditions import Condition
 from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
@@ -122,14 +122,7 @@ def plan_create(
     if clustering is None and exists and clustering_paths(snapshot):
         clustering = clustering_domain(definition.schema, ())
     operation = "CREATE TABLE" if mode is CreateMode.CREATE_IF_NOT_EXISTS else mode.value
-    parameters = {
-        "isManaged": managed,
-        "description": definition.description or "",
-        "partitionBy": list(metadata.partition_columns),
-        "properties": dict(metadata.configuration),
-    }
-    if definition.cluster_by:
-        parameters["clusterBy"] = list(definition.cluster_by)
+    parameters = definition_parameters(metadata, managed=managed, cluster_by=definition.cluster_by)
     return CreatePlan(
         metadata=metadata, removes_files=exists, operation=operation, parameters=parameters, clustering=clustering
     )

@@ -78,11 +78,11 @@ def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _texts(value: Any) -> dict[str, str] | None:
-    """A free JSON object as a map of strings, the type that the history's columns have."""
+def _texts(value: Any) -> dict[str, str | None] | None:
+    """A free JSON object as a map of strings, the type that the history's columns have; null stays null."""
     if not isinstance(value, Mapping):
         return None
-    return {str(key): item if isinstance(item, str) else str(item) for key, item in value.items()}
+    return {str(key): item if item is None or isinstance(item, str) else str(item) for key, item in value.items()}
 
 
 def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:

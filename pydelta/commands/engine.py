@@ -31,17 +31,27 @@ class BoundCondition:
     """A user's condition, resolved against the table once: with the clock, the zone and the functions of that moment.
 
     Args:
-        sql: Normalised text, as it goes into ``operationParameters.predicate``. Nothing parses it.
+        sql: Normalised text, for results and messages. Nothing parses it.
         conjuncts: The condition's conjuncts as far as they can be understood without Spark; what cannot is
             ``Unknown`` and matches any file.
         references: Logical names of the top-level columns it reads.
         native: The engine's own form of the condition.
+        shown: Text that goes into ``operationParameters.predicate``; empty for ``sql``.
+        as_given: Text of the condition before it was resolved, for commands whose history shows that; empty for
+            ``sql``.
     """
 
     sql: str
     conjuncts: tuple[Expr, ...]
     references: frozenset[str]
     native: Any
+    shown: str = ""
+    as_given: str = ""
+
+    @property
+    def for_history(self) -> str:
+        """Text that the history shows."""
+        return self.shown or self.sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from pydelta.spark.catalog.entries import follow_names
 from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse_numbered
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.rules import check_default, rows_against
+from pydelta.spark.change.shown import shown
 from pydelta.spark.change.update import write_updated
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
@@ -130,6 +131,8 @@ class SparkEngine:
             conjuncts=conjuncts_in(folded(self._spark, bound)),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
             native=SparkCondition(bound, binding),
+            shown=shown(self._spark, [bound.expression])[0],
+            as_given=str(Jvm.of(self._spark).expression(column).toString()),
         )
 
     def time_zone(self) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -28,12 +29,14 @@ from pydelta.commands.restore import RestoreResult
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
+from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
+    "counts_frame",
     "detail_frame",
     "history_frame",
     "optimize_frame",
@@ -118,6 +121,14 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
     return _frame(spark, [row], names, dict.fromkeys(names, LongType()))
 
 
+def counts_frame(spark: SparkSession, counts: Mapping[str, int | str]) -> DataFrame:
+    """Return one row of counts and texts, which no job computes; declared nullable, as results of commands are."""
+    kinds = {int: "long", str: "string"}
+    values = {name: F.lit(value).cast(kinds[type(value)]) for name, value in counts.items()}
+    columns = [F.nullif(value, F.lit(None)).alias(name) for name, value in values.items()]
+    return Jvm.of(spark).one_row(columns)
+
+
 def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
     """Return the counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
     schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
@@ -128,7 +139,9 @@ def _struct(fields: Mapping[str, Any]) -> StructType:
     kinds = {"long": LongType(), "double": DoubleType(), "boolean": BooleanType(), "string": StringType()}
     return StructType(
         [
-            StructField(name, _struct(kind) if isinstance(kind, Mapping) else kinds[kind])
+            StructField(name, _struct(kind))
+            if isinstance(kind, Mapping)
+            else StructField(name, kinds[kind.rstrip("?")], kind.endswith("?"))
             for name, kind in fields.items()
         ]
     )

@@ -324,6 +324,10 @@ class Jvm:
         chosen = self._named.newExprId() if expression_id is None else expression_id
         return self._alias.apply(attribute, attribute.name(), chosen, self.seq([]), self.none, self.seq([]))
 
+    def named(self, name: str, expression: Any) -> Any:
+        """Return an expression under a name."""
+        return self._alias.apply(expression, name, self._named.newExprId(), self.seq([]), self.none, self.seq([]))
+
     def union(self, plans: Sequence[Any]) -> Any:
         """Join plans by position, as ``UNION ALL`` does."""
         return self._union(self.seq(plans), False, False)

@@ -253,7 +253,7 @@ class DeltaTable:
             UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
         """
         with user_errors(self._log):
-            if mode != "symlink_format_manifest":
+            if mode.lower() != "symlink_format_manifest":
                 raise InvalidArgumentError(
                     f"GENERATE has no mode {mode!r}.",
                     hint="The only mode is symlink_format_manifest.",

@@ -231,6 +231,7 @@ class LogUpsert:
         self.condition_sql = f"(x = {value})"
         self.clause_texts: Sequence[str | None] = (None, None)
         self.schema: StructType = snapshot.schema
+        self.source_ms = 0
 
     def count_source(self) -> int:
         """See ``Merging.count_source``."""

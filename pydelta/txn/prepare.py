@@ -6,7 +6,6 @@ whatever depends on the version: ``commitInfo``, in-commit timestamps, row ids.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -262,9 +261,8 @@ def _num_records(add: AddFile) -> int:
 def _commit_info(intention: Intention, *, now_ms: int, stamp: int | None) -> CommitInfo:
     operation = intention.operation
     parameters = {
-        name: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        name: value if value is None or isinstance(value, str) else encode_json(value)
         for name, value in operation.parameters.items()
-        if value is not None
     }
     fields: dict[str, Any] = {} if stamp is None else {"inCommitTimestamp": stamp}
     fields |= {"timestamp": now_ms, "operation": operation.name, "operationParameters": parameters}

@@ -35,7 +35,7 @@ class Operation:
 
     Args:
         name: The operation as Delta users know it: ``WRITE``, ``DELETE``, ``CREATE TABLE`` …
-        parameters: Texts go in as they are, None is left out, anything else is written as JSON.
+        parameters: Texts and None go in as they are, anything else is written as JSON.
         metrics: Counts, bytes and milliseconds; the log keeps them as texts.
     """
 

@@ -406,11 +406,17 @@ def _shown(path: Sequence[str]) -> str:
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 
 
+def _kind(data_type: DataType) -> str:
+    """A type as the history shows it: of a nested one only what it is."""
+    described = data_type.to_dict()
+    return described if isinstance(described, str) else str(described["type"])
+
+
 def _logged(path: tuple[str, ...], field: StructField, position: Any) -> dict[str, Any]:
     """A column as the history shows it."""
     column = {
         "name": _shown(path),
-        "type": field.data_type.to_dict(),
+        "type": _kind(field.data_type),
         "nullable": field.nullable,
         "metadata": {key: item for key, item in field.metadata.items() if key != TYPE_CHANGES},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import polars as pl
 
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, mark_deleted
@@ -27,6 +28,7 @@ __all__ = [
     "hide",
     "read_candidates",
     "refuse_append_only",
+    "rows_by_statistics",
     "touched_files",
 ]
 
@@ -160,3 +162,17 @@ def counted(
         changes=written.num_changes if feed else None,
     )
     return check_rows(counts, lambda: live_rows(touched.adds, txn.log, by_footer=True), table=txn.snapshot.table_uri)
+
+
+def rows_by_statistics(adds: Sequence[AddFile]) -> int | None:
+    """Count the rows in files by their statistics, less those that deletion vectors hide; None when a file has none."""
+    total = 0
+    for add in adds:
+        try:
+            count = msgspec.json.decode(add.stats)["numRecords"] if add.stats else None
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return None
+        if not isinstance(count, int):
+            return None
+        total += count - (add.deletion_vector.cardinality if add.deletion_vector else 0)
+    return total

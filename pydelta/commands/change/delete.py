@@ -17,13 +17,10 @@ command runs once for it; one that finds no row does not use it up.
 from __future__ import annotations
 
 import enum
-import json
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-
-import msgspec
 
 from pydelta.commands.change.candidates import (
     counted,
@@ -32,14 +29,15 @@ from pydelta.commands.change.candidates import (
     hide,
     read_candidates,
     refuse_append_only,
+    rows_by_statistics,
 )
-from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
+from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
 from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
-from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
@@ -60,6 +58,13 @@ class DeletePlan:
 
     scope: DeleteScope
     condition: BoundCondition | None
+    always: Sequence[str] = ()
+    truncates: bool = False
+
+    @property
+    def predicates(self) -> list[str]:
+        """What the history shows as its condition."""
+        return list(self.always) if self.condition is None else [self.condition.for_history]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +116,15 @@ def plan_delete(condition: BoundCondition | None, *, partition_columns: Iterable
     return DeletePlan(scope=scope, condition=condition)
 
 
-def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Settings | None = None) -> DeleteResult:
+def delete(
+    log: DeltaLog,
+    engine: Engine,
+    condition: Any = None,
+    *,
+    settings: Settings | None = None,
+    always: Sequence[str] = (),
+    truncates: bool = False,
+) -> DeleteResult:
     """Delete the rows for which ``condition`` is true.
 
     Args:
@@ -119,6 +132,8 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
         engine: Runs the queries.
         condition: SQL text or an expression of the engine; None deletes every row.
         settings: The session's, for its ``txnVersion`` and for auto-compaction afterwards; None for neither.
+        always: What the history shows where there is no condition: a statement of SQL says ``true``.
+        truncates: The history calls it TRUNCATE.
 
     Returns:
         Counts and times; ``version`` is None when no row matched, or when the table has the ``txnVersion`` already.
@@ -152,7 +167,7 @@ def delete(log: DeltaLog, engine: Engine, condition: Any = None, *, settings: Se
             skipped=True,
         )
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
-    plan = plan_delete(bound, partition_columns=snapshot.partition_columns)
+    plan = replace(plan_delete(bound, partition_columns=snapshot.partition_columns), always=always, truncates=truncates)
     if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):
         return _hide_rows(txn, engine, plan, started, settings)
     if plan.scope is DeleteScope.ROWS:
@@ -172,7 +187,7 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
         txn.mark_read(doomed)
     scanned = _elapsed_ms(started)
     removed = snapshot.files.adds(doomed)
-    deleted_rows = _records(removed)
+    deleted_rows = rows_by_statistics(removed)
     version = None
     if removed:
         metrics: dict[str, int] = {
@@ -182,17 +197,11 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
             "numAddedBytes": 0,
             "numAddedChangeFiles": 0,
             "numCopiedRows": 0,
+            **vectors_of_rewritten(removed),
             "scanTimeMs": scanned,
             "rewriteTimeMs": 0,
             "executionTimeMs": _elapsed_ms(started),
         }
-        if snapshot.properties.enable_deletion_vectors:
-            gone = sum(add.deletion_vector is not None for add in removed)
-            metrics |= {
-                "numDeletionVectorsAdded": 0,
-                "numDeletionVectorsRemoved": gone,
-                "numDeletionVectorsUpdated": 0,
-            }
         if deleted_rows is not None:
             metrics["numDeletedRows"] = deleted_rows
         version = _commit(txn, engine, _operation(plan, metrics), removed, NOTHING_WRITTEN)
@@ -235,6 +244,7 @@ def _delete_rows(
             "numAddedChangeFiles": len(rewritten.changes),
             "numDeletedRows": deleted_rows,
             "numCopiedRows": rewritten.num_rows,
+            **vectors_of_rewritten(touched.adds),
             "scanTimeMs": scanned,
             "rewriteTimeMs": rewrite_ms,
             "executionTimeMs": _elapsed_ms(started),
@@ -330,22 +340,11 @@ def _commit(
 
 
 def _operation(plan: DeletePlan, metrics: dict[str, int]) -> Operation:
-    predicate = json.dumps([plan.condition.sql] if plan.condition else [])
+    if plan.truncates:
+        kept = {name: metrics[name] for name in ("numRemovedFiles", "executionTimeMs")}
+        return Operation(name="TRUNCATE", parameters={}, metrics=kept)
+    predicate = encode_json(plan.predicates)
     return Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
-
-
-def _records(adds: list[AddFile]) -> int | None:
-    """Rows in the files by their statistics, less those that deletion vectors hide; None when a file has none."""
-    total = 0
-    for add in adds:
-        try:
-            count = msgspec.json.decode(add.stats)["numRecords"] if add.stats else None
-        except (msgspec.DecodeError, KeyError, TypeError):
-            return None
-        if not isinstance(count, int):
-            return None
-        total += count - (add.deletion_vector.cardinality if add.deletion_vector else 0)
-    return total
 
 
 def _elapsed_ms(started: float) -> int:

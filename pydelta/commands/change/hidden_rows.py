@@ -28,7 +28,16 @@ from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.roaring import Positions, ascending
 
-__all__ = ["VectorOutput", "footer_rows", "live_rows", "loose_stats", "mark_deleted", "physical_rows", "writes_vectors"]
+__all__ = [
+    "VectorOutput",
+    "footer_rows",
+    "live_rows",
+    "loose_stats",
+    "mark_deleted",
+    "physical_rows",
+    "vectors_of_rewritten",
+    "writes_vectors",
+]
 
 _TAIL_BYTES: Final = 64 * 1024
 _FOOTER_BYTES: Final = 8
@@ -69,6 +78,15 @@ class VectorOutput:
             "numDeletionVectorsRemoved": len(before),
             "numDeletionVectorsUpdated": len(before & {add.path for add in self.adds}),
         }
+
+
+def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
+    """Count the vectors that go with files which are removed, under the names that the history uses."""
+    return {
+        "numDeletionVectorsAdded": 0,
+        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in adds),
+        "numDeletionVectorsUpdated": 0,
+    }
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:

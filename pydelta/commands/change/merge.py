@@ -15,7 +15,6 @@ For each row the first clause whose condition is true decides; without one it st
 from __future__ import annotations
 
 import enum
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from pydelta.commands.change.candidates import existing_table, hide, read_candidates
-from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, writes_vectors
+from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
@@ -34,7 +33,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, MetadataChangedException, UnsafeOperationError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr
-from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.column_mapping import mapped_metadata
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
@@ -128,12 +127,16 @@ class MergeMatches:
         positions: Rows that change, by the file's place among those that were searched.
         updated: How many are updated, and
         deleted: how many deleted.
+        alone_updated: How many of the updated ones match no row of the source, and
+        alone_deleted: how many of the deleted ones.
         paired: Rows of the source that go with some row, where a clause inserts.
     """
 
     positions: Mapping[int, Positions] = field(default_factory=dict)
     updated: int = 0
     deleted: int = 0
+    alone_updated: int = 0
+    alone_deleted: int = 0
     paired: int = 0
 
 
@@ -143,6 +146,7 @@ class Merging(Protocol):
     condition_sql: str
     clause_texts: Sequence[str | None]
     schema: StructType
+    source_ms: int
 
     def count_source(self) -> int:
         """Count the rows of the source."""
@@ -316,6 +320,7 @@ class _Merge:
                     "numTargetRowsInserted": counts.inserted,
                     "numTargetRowsCopied": counts.copied,
                     "numOutputRows": written.num_rows,
+                    "materializeSourceTimeMs": merging.source_ms,
                     "scanTimeMs": scanned,
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
@@ -380,10 +385,14 @@ class _Merge:
         *,
         vectors: bool,
     ) -> dict[str, int]:
-        counts = hidden.metrics
+        counts = hidden.metrics if vectors else vectors_of_rewritten(adds)
         return {
             "numTargetRowsUpdated": matches.updated,
             "numTargetRowsDeleted": matches.deleted,
+            "numTargetRowsMatchedUpdated": matches.updated - matches.alone_updated,
+            "numTargetRowsMatchedDeleted": matches.deleted - matches.alone_deleted,
+            "numTargetRowsNotMatchedBySourceUpdated": matches.alone_updated,
+            "numTargetRowsNotMatchedBySourceDeleted": matches.alone_deleted,
             "numTargetFilesAdded": len(written.adds),
             "numTargetFilesRemoved": hidden.num_removed_files if vectors else len(adds),
             "numTargetBytesAdded": sum(add.size for add in written.adds),
@@ -410,12 +419,12 @@ class _Merge:
             for clause, text in zip(self.clauses, self.merging.clause_texts, strict=True):
                 if clause.on is on:
                     found.append(({"predicate": text} if text else {}) | {"actionType": clause.action.value})
-            return json.dumps(found)
+            return encode_json(found)
 
         operation = Operation(
             name="MERGE",
             parameters={
-                "predicate": json.dumps([self.merging.condition_sql]),
+                "predicate": encode_json([self.merging.condition_sql]),
                 "matchedPredicates": predicates(ClauseOn.MATCHED),
                 "notMatchedPredicates": predicates(ClauseOn.NOT_MATCHED),
                 "notMatchedBySourcePredicates": predicates(ClauseOn.NOT_MATCHED_BY_SOURCE),

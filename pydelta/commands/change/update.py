@@ -12,7 +12,6 @@ A row is updated when the condition is true; one for which it is false or null s
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,13 +20,13 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
-from pydelta.commands.change.hidden_rows import VectorOutput, writes_vectors
+from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import RowCounts
 from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action
+from pydelta.protocol.actions import Action, encode_json
 from pydelta.protocol.row_sets import RowSet
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
@@ -148,7 +147,7 @@ def update(
     scanned = _elapsed_ms(started)
     text = bound.condition.sql if bound.condition else None
     if not touched.adds:
-        return _unchanged(text, started, committed=_commit_version(txn, engine, text))
+        return _unchanged(text, started, committed=_commit_version(txn, engine, bound.condition))
     written, hidden = NOTHING_WRITTEN, VectorOutput()
     try:
         written = engine.write_updated(snapshot, touched.frame, touched.rows, bound, copy_others=not vectors)
@@ -165,7 +164,7 @@ def update(
             "rewriteTimeMs": _elapsed_ms(started) - scanned,
             "executionTimeMs": _elapsed_ms(started),
         }
-        committed = txn.commit([*going, *written.files], _operation(text, metrics))
+        committed = txn.commit([*going, *written.files], _operation(bound.condition, metrics))
     except Exception:
         if txn.surely_not_landed:
             engine.discard(snapshot, written.files)
@@ -196,7 +195,7 @@ def _counts_of(
         "numAddedChangeFiles": len(written.changes),
         "numUpdatedRows": counts.updated,
         "numCopiedRows": counts.copied,
-        **({} if hidden is None else hidden.metrics),
+        **(vectors_of_rewritten(touched.adds) if hidden is None else hidden.metrics),
     }
 
 
@@ -215,7 +214,7 @@ def _unchanged(
     )
 
 
-def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: str | None) -> Committed | None:
+def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: BoundCondition | None) -> Committed | None:
     """Commit that the session's version is done, without a row; None where it names none."""
     if not txn.counts_as_version:
         return None
@@ -224,8 +223,8 @@ def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: str |
     return committed
 
 
-def _operation(condition: str | None, metrics: Mapping[str, int]) -> Operation:
-    predicate = json.dumps([condition] if condition else [])
+def _operation(condition: BoundCondition | None, metrics: Mapping[str, int]) -> Operation:
+    predicate = encode_json([condition.for_history] if condition else [])
     return Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
 
 

@@ -33,12 +33,11 @@ from pydelta.commands.alter.clustering import (
 )
 from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
-from pydelta.commands.optimize.result import OptimizeResult, cube_of, history_metrics
+from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
 from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile
-from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
@@ -239,7 +238,7 @@ class _Optimize:
                 hint=f"The partition columns are: {shown}.",
                 condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
             )
-        self.predicate = bound.sql
+        self.predicate = bound.as_given or bound.sql
         zone = self.engine.time_zone()
         found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=zone)
         return self.engine.match_partitions(snapshot, found, bound)
@@ -254,7 +253,7 @@ class _Optimize:
             layout=self.layout,
             clustered=self.clustered,
             num_table_columns=len(snapshot.schema.fields),
-            num_table_columns_with_stats=_columns_with_stats(snapshot),
+            num_table_columns_with_stats=columns_with_stats(snapshot),
         )
         if plan.is_empty():
             return replace(result, end_time_ms=_now_ms())
@@ -368,11 +367,6 @@ def _cube_columns(add: AddFile) -> list[str] | None:
     except msgspec.DecodeError:
         return None
     return found if isinstance(found, list) else None
-
-
-def _columns_with_stats(snapshot: Snapshot) -> int:
-    leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
-    return len({path[0] for path, _ in leaves} | set(snapshot.partition_columns))
 
 
 def _now_ms() -> int:

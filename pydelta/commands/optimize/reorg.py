@@ -10,7 +10,6 @@ The rows are gone from the table's files once VACUUM has deleted the old ones, a
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,11 +18,12 @@ from typing import Any, Final
 import polars as pl
 
 from pydelta.commands.engine import RearrangingEngine
-from pydelta.commands.optimize.plan import pack
+from pydelta.commands.optimize.plan import BIN, pack
+from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, history_metrics
 from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog
-from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
@@ -44,6 +44,7 @@ class PurgeResult:
     num_deletion_vectors_removed: int = 0
     num_deletion_vector_rows_removed: int = 0
     committed: Committed | None = field(default=None, repr=False)
+    rewritten: OptimizeResult = field(default=OptimizeResult(version=None), repr=False)
 
 
 def purge(
@@ -75,12 +76,14 @@ def purge(
     Protocol: "Add File and Remove File" (``dataChange``), "Deletion Vectors".
     """
     with error_context(table=log.uri):
+        started = _now_ms()
         txn = begin(log)
         snapshot = txn.snapshot
         considered, predicate = _considered(txn, engine, condition)
         marked = considered.filter(pl.col("dv_id").is_not_null())
         if marked.is_empty():
-            return PurgeResult(version=None)
+            nothing = OptimizeResult(version=None, start_time_ms=started, end_time_ms=_now_ms())
+            return PurgeResult(version=None, rewritten=nothing)
         target = settings.optimize_max_file_bytes or snapshot.properties.target_file_size_bytes or _GIB
         keys = [name for name in marked.columns if name.startswith("pv:")]
         plan = pack(marked, partition_by=keys, target_bytes=target)
@@ -89,23 +92,27 @@ def purge(
         written = engine.compact(snapshot, removed, plan, max_bytes=target)
         adds = [add.replace(data_change=False) for add in written.adds]
         vectors = [add.deletion_vector for add in removed if add.deletion_vector is not None]
-        metrics = {
-            "numAddedFiles": len(adds),
-            "numAddedBytes": sum(add.size for add in adds),
-            "numRemovedFiles": len(removed),
-            "numRemovedBytes": sum(add.size for add in removed),
-            "numDeletionVectorsRemoved": len(vectors),
-        }
-        committed = _commit(txn, engine, removed, adds, predicate=predicate, metrics=metrics)
+        committed = _commit(txn, engine, removed, adds, predicate=predicate)
         return PurgeResult(
             version=committed.version,
-            num_added_files=metrics["numAddedFiles"],
-            num_added_bytes=metrics["numAddedBytes"],
-            num_removed_files=metrics["numRemovedFiles"],
-            num_removed_bytes=metrics["numRemovedBytes"],
+            num_added_files=len(adds),
+            num_added_bytes=sum(add.size for add in adds),
+            num_removed_files=len(removed),
+            num_removed_bytes=sum(add.size for add in removed),
             num_deletion_vectors_removed=len(vectors),
             num_deletion_vector_rows_removed=sum(vector.cardinality for vector in vectors),
             committed=committed,
+            rewritten=OptimizeResult(
+                version=committed.version,
+                added=tuple(adds),
+                removed=tuple(removed),
+                num_bins=plan[BIN].n_unique(),
+                num_considered=marked.height,
+                start_time_ms=started,
+                end_time_ms=_now_ms(),
+                num_table_columns=len(snapshot.schema.fields),
+                num_table_columns_with_stats=columns_with_stats(snapshot),
+            ),
         )
 
 
@@ -127,7 +134,7 @@ def _considered(
             condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
         )
     found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=engine.time_zone())
-    return engine.match_partitions(snapshot, found, bound), bound.sql
+    return engine.match_partitions(snapshot, found, bound), bound.as_given or bound.sql
 
 
 def _commit(
@@ -137,12 +144,12 @@ def _commit(
     adds: list[AddFile],
     *,
     predicate: str | None,
-    metrics: dict[str, int],
 ) -> Committed:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = _now_ms()
+    metrics = history_metrics(adds, removed)
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms, data_change=False) for add in removed]
     actions += adds
-    parameters = {"predicate": json.dumps([predicate] if predicate else []), "applyPurge": True}
+    parameters = {"predicate": encode_json([predicate] if predicate else []), "applyPurge": True}
     try:
         committed = txn.commit(actions, Operation(name="REORG", parameters=parameters, metrics=metrics))
     except DeltaError:
@@ -151,3 +158,7 @@ def _commit(
         raise
     engine.committed(committed.snapshot)
     return committed
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

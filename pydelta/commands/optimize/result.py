@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from pydelta.commands.alter.clustering import ZCUBE_ID
 from pydelta.commands.optimize.plan import Layout, size_summary
+from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
+from pydelta.protocol.stats import leaves_with_stats
 from pydelta.txn import Committed
 
-__all__ = ["OPTIMIZE_METRICS", "OptimizeResult", "cube_of", "history_metrics"]
+__all__ = ["OPTIMIZE_METRICS", "OptimizeResult", "columns_with_stats", "cube_of", "history_metrics"]
 
-_SIZES: Final = {"min": "long", "max": "long", "avg": "double", "totalFiles": "long", "totalSize": "long"}
+_SIZES: Final = {"min": "long?", "max": "long?", "avg": "double", "totalFiles": "long", "totalSize": "long"}
 _NUMBER_AND_SIZE: Final = {"num": "long", "size": "long"}
 _FILES_AND_SIZE: Final = {"numFiles": "long", "size": "long"}
 OPTIMIZE_METRICS: Final[Mapping[str, Any]] = {
@@ -23,13 +25,13 @@ OPTIMIZE_METRICS: Final[Mapping[str, Any]] = {
     "filesRemoved": _SIZES,
     "partitionsOptimized": "long",
     "zOrderStats": {
-        "strategyName": "string",
+        "strategyName": "string?",
         "inputCubeFiles": _NUMBER_AND_SIZE,
         "inputOtherFiles": _NUMBER_AND_SIZE,
         "inputNumCubes": "long",
         "mergedFiles": _NUMBER_AND_SIZE,
         "numOutputCubes": "long",
-        "mergedNumCubes": "long",
+        "mergedNumCubes": "long?",
     },
     "clusteringStats": {
         "inputZCubeFiles": _FILES_AND_SIZE,
@@ -50,16 +52,16 @@ OPTIMIZE_METRICS: Final[Mapping[str, Any]] = {
     "totalClusterParallelism": "long",
     "totalScheduledTasks": "long",
     "autoCompactParallelismStats": {
-        "maxClusterActiveParallelism": "long",
-        "minClusterActiveParallelism": "long",
-        "maxSessionActiveParallelism": "long",
-        "minSessionActiveParallelism": "long",
+        "maxClusterActiveParallelism": "long?",
+        "minClusterActiveParallelism": "long?",
+        "maxSessionActiveParallelism": "long?",
+        "minSessionActiveParallelism": "long?",
     },
     "deletionVectorStats": {"numDeletionVectorsRemoved": "long", "numDeletionVectorRowsRemoved": "long"},
     "numTableColumns": "long",
     "numTableColumnsWithStats": "long",
 }
-"""Names and types of the struct ``metrics``, as the reference engine has them."""
+"""Names and types of the struct ``metrics``, as the reference engine has them; with ``?`` what may be null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,12 @@ def history_metrics(adds: Sequence[AddFile], removed: Sequence[AddFile]) -> dict
         metrics |= {"minFileSize": sizes[0], "maxFileSize": sizes[-1]}
         metrics |= {name: sizes[min(int(len(sizes) * part), len(sizes) - 1)] for name, part in named.items()}
     return metrics
+
+
+def columns_with_stats(snapshot: Snapshot) -> int:
+    """Count the columns that statistics or partition values tell of."""
+    leaves = leaves_with_stats(snapshot.schema, snapshot.properties, snapshot.partition_columns)
+    return len({path[0] for path, _ in leaves} | set(snapshot.partition_columns))
 
 
 def cube_of(add: AddFile) -> str | None:

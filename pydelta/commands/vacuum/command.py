@@ -373,7 +373,7 @@ class _Run:
             {
                 "retentionCheckEnabled": self.enforced,
                 "defaultRetentionMillis": self.snapshot.properties.deleted_file_retention_ms,
-                "specifiedRetentionMillis": self.specified_ms,
+                **({} if self.specified_ms is None else {"specifiedRetentionMillis": self.specified_ms}),
             },
             {"numFilesToDelete": found.doomed.height, "sizeOfDataToDelete": total_bytes},
         )

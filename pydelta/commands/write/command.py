@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import polars as pl
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_of_write
-from pydelta.commands.change.candidates import counted, find_rows, read_candidates
+from pydelta.commands.change.candidates import counted, find_rows, read_candidates, rows_by_statistics
 from pydelta.commands.change.reconcile import RowCounts, reconcile
 from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
@@ -46,6 +46,7 @@ from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
+    "ReadingSource",
     "RowSource",
     "WriteMode",
     "WriteOptions",
@@ -97,6 +98,14 @@ class RowSource(Protocol):
             SchemaError, ConstraintViolatedError: A row does not fit the table.
             StorageError: The store refused. Files of the failed write are removed as far as possible.
         """
+
+
+@runtime_checkable
+class ReadingSource(Protocol):
+    """Rows that may come from the table that they are written to: then its commit is not a blind append."""
+
+    def reads(self, table_uri: str) -> bool:
+        """Tell whether the table at a location is read for the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +398,10 @@ class _Write:
         operation = Operation(
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
         )
-        return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata)
+        reads = isinstance(self.source, ReadingSource) and self.source.reads(self.txn.snapshot.table_uri)
+        return self.txn.commit(
+            actions, operation, user_metadata=self.options.user_metadata, blind_append=False if reads else None
+        )
 
     def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
         kept = gone.kept
@@ -401,7 +413,12 @@ class _Write:
         if self.plan.kind is not WriteKind.APPEND:
             metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
             metrics["numRemovedBytes"] = sum(add.size for add in gone.files) + gone.hidden.removed_bytes
-        if kept.adds:
+        if self.plan.kind is WriteKind.REPLACE_WHERE:
+            metrics["numCopiedRows"] = kept.num_rows
+            metrics["numAddedChangeFiles"] = len(written.changes) + len(kept.changes)
+            deleted = rows_by_statistics(gone.files) if gone.num_rows is None else gone.num_rows
+            metrics |= {} if deleted is None else {"numDeletedRows": deleted}
+        elif kept.adds:
             metrics["numCopiedRows"] = kept.num_rows
         if self.plan.kind is WriteKind.REPLACE_MATCHES:
             metrics |= {"numDeletedRows": gone.num_rows or 0, **gone.hidden.metrics}

@@ -38,7 +38,9 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of
 from pydelta.protocol.evolution import with_nullable_parts
+from pydelta.protocol.features import is_request
 from pydelta.protocol.identity import check_identities, refuse_explicit
+from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import (
     ArrayType,
     MapType,
@@ -59,6 +61,7 @@ __all__ = [
     "WriteKind",
     "WritePlan",
     "check_columns",
+    "definition_parameters",
     "evolved_metadata",
     "new_metadata",
     "plan_write",
@@ -207,12 +210,9 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tup
         WriteMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
     }
     if options.mode in names:
-        return names[options.mode], {
-            "isManaged": options.managed,
-            "description": final.description or "",
-            "partitionBy": list(final.partition_columns),
-            "properties": dict(final.configuration),
-        }
+        return names[options.mode], definition_parameters(
+            final, managed=options.managed, cluster_by=options.cluster_by or ()
+        )
     parameters: dict[str, Any] = {"mode": options.mode.value}
     if options.replace_where is not None:
         parameters["predicate"] = str(options.replace_where)
@@ -229,6 +229,24 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tup
     if options.overwrite_schema:
         parameters["canOverwriteSchema"] = True
     return "WRITE", parameters
+
+
+def definition_parameters(metadata: Metadata, *, managed: bool, cluster_by: Sequence[str]) -> dict[str, Any]:
+    """Say how a table was defined, for the history: what asks for a protocol is none of its properties.
+
+    Args:
+        metadata: The new definition.
+        managed: Whether the files belong to the catalog.
+        cluster_by: As the user named the columns.
+    """
+    properties = {key: value for key, value in metadata.configuration.items() if not is_request(key)}
+    return {
+        "isManaged": managed,
+        "description": metadata.description,
+        "partitionBy": list(metadata.partition_columns),
+        "clusterBy": list(cluster_by),
+        "properties": properties,
+    }
 
 
 def stored_schema(data: StructType) -> StructType:
@@ -280,7 +298,7 @@ def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: M
         InvalidArgumentError: A column mapping mode that there is not.
     """
     schema = definition.schema
-    configuration = {**settings.default_properties, **definition.properties}
+    configuration = with_materialized_names({**settings.default_properties, **definition.properties})
     validate_names(schema, column_mapping=mode_of(configuration) != "none")
     if TableProperties.parse(configuration).enable_change_data_feed:
         refuse_reserved_names(schema.fields)

@@ -14,6 +14,7 @@ pairs. What was kept is cut off from what made it: a part that is lost fails the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,7 @@ from pydelta.spark.change.binding import Moment, folded
 from pydelta.spark.change.merge_bind import Sides, bind_merge
 from pydelta.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
+from pydelta.spark.change.shown import shown
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.own_settings import exact_filters
@@ -117,10 +119,7 @@ class SparkMerge:
             evolves=statement.evolve,
         )
         self._bound = bind_merge(moment, sides, statement.condition, statement.clauses, schema=self.schema)
-        self.condition_sql = self._bound.condition.sql
-        self.clause_texts: Sequence[str | None] = [
-            None if item.condition is None else item.condition.sql for item in self._bound.clauses
-        ]
+        self.condition_sql, self.clause_texts = self._shown()
         self._rows = MergedRows(
             snapshot=snapshot,
             schema=self.schema,
@@ -129,10 +128,20 @@ class SparkMerge:
             table=self._table,
             alias=self._alias,
         )
+        started = time.monotonic()
         self._source = self._numbered(moment.source(source))  # only now is the source run
+        self.source_ms = int((time.monotonic() - started) * 1000)
         self._count: int | None = None
         self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
+
+    def _shown(self) -> tuple[str, Sequence[str | None]]:
+        """The condition and those of the clauses as the history shows them; None for a clause without one."""
+        conditions = [item.condition for item in self._bound.clauses]
+        given = [self._bound.condition, *(item for item in conditions if item is not None)]
+        first, *texts = shown(self._spark, [item.expression for item in given])
+        following = iter(texts)
+        return first, [None if item is None else next(following) for item in conditions]
 
     def _numbered(self, source: DataFrame) -> DataFrame:
         """The source as it is now, each row with a number of its own; its columns keep their ids."""
@@ -213,6 +222,8 @@ class SparkMerge:
         self._changes = changes
         deletes = self._bound.numbers(action=ClauseAction.DELETE)
         is_delete = name(CLAUSE).isin(deletes) if deletes else F.lit(False)
+        alone_ones = self._bound.numbers(on=ClauseOn.NOT_MATCHED_BY_SOURCE)
+        is_alone = name(CLAUSE).isin(alone_ones) if alone_ones else F.lit(False)
         one = F.call_function("shiftleft", F.lit(1).cast("bigint"), name(ROW).bitwiseAND(F.lit(63)).cast("int"))
         words = (
             changes.groupBy(name(FILE).alias("file"), F.shiftright(name(ROW), 6).alias("word"))
@@ -220,6 +231,8 @@ class SparkMerge:
                 F.bit_or(one).alias("bits"),
                 F.max(F.when(name("n") > 1, F.when(is_delete, 2).otherwise(1)).otherwise(0)).alias("many"),
                 F.count_if(is_delete).alias("deleted"),
+                F.count_if(is_alone).alias("alone"),
+                F.count_if(is_alone & is_delete).alias("alone_deleted"),
                 F.count(F.lit(1)).alias("changed"),
             )
             .toArrow()
@@ -229,9 +242,13 @@ class SparkMerge:
         updates = bool(self._bound.numbers(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE))
         if frame.height and updates and bool((frame["many"] > 0).any()):
             self._refuse_ambiguous(files)
-        deleted = int(frame["deleted"].sum())
+        deleted, alone_deleted = int(frame["deleted"].sum()), int(frame["alone_deleted"].sum())
         return MergeMatches(
-            positions=dict(_positions(frame)), updated=int(frame["changed"].sum()) - deleted, deleted=deleted
+            positions=dict(_positions(frame)),
+            updated=int(frame["changed"].sum()) - deleted,
+            deleted=deleted,
+            alone_updated=int(frame["alone"].sum()) - alone_deleted,
+            alone_deleted=alone_deleted,
         )
 
     def _refuse_ambiguous(self, files: pl.DataFrame) -> None:

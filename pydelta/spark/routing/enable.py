@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
-from pydelta.spark.routing import foreign_writes
+from pydelta.spark.routing import foreign_writes, input_files
 from pydelta.spark.routing import readers as routing_read
 from pydelta.spark.routing import writers as routing_write
 from pydelta.spark.session.checks import check_executors, check_session
@@ -48,6 +48,7 @@ def enable(spark: SparkSession) -> SparkSession:
         routing_read.install(enable)
         routing_write.install(spark)
         foreign_writes.install()
+        input_files.install()
         _register_source(spark)
         mark(spark)
     return spark

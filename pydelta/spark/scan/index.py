@@ -194,9 +194,24 @@ class DeltaFileIndex:
     def listFiles(self, partitionFilters: Any, dataFilters: Any) -> Any:
         """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
         jvm, files = self._jvm, self.files
-        frame = files.frame
-        rows = None
-        filters = self._decidable(partitionFilters)
+        frame, rows = self._selected(partitionFilters, dataFilters)
+        if files.bitmaps:
+            rows, frame = self._rows_with_bitmaps(frame)
+        uris = file_uris(frame["path"], self._root)
+        owners = None if rows is None else frame[_ORDINAL]
+        blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
+        _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
+        return jvm.directories(blocks, frame.height, rows)
+
+    def paths(self, partition_filters: Any, data_filters: Any) -> list[str]:
+        """Return the URI-encoded paths of the files that a scan with these filters reads."""
+        frame, _ = self._selected(partition_filters, data_filters)
+        return list(encode_uris(file_uris(frame["path"], self._root)))
+
+    def _selected(self, partition_filters: Any, data_filters: Any) -> tuple[pl.DataFrame, Any]:
+        """The files to read, and the partition rows that they are numbered by; None without any."""
+        files, frame, rows = self.files, self.files.frame, None
+        filters = self._decidable(partition_filters)
         if not self._columns():
             if not self._constant(filters):  # as a table without partition columns may have
                 frame = frame.head(0)
@@ -209,14 +224,7 @@ class DeltaFileIndex:
                 kept = self._matching(filters, partitions)
                 if len(kept) < partitions.count:
                     frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
-        frame = self._skip(frame, dataFilters)
-        if files.bitmaps:
-            rows, frame = self._rows_with_bitmaps(frame)
-        uris = file_uris(frame["path"], self._root)
-        owners = None if rows is None else frame[_ORDINAL]
-        blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
-        _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
-        return jvm.directories(blocks, frame.height, rows)
+        return self._skip(frame, data_filters), rows
 
     def partition_matches(self, filters: Sequence[Any], names: Mapping[str, str] | None = None) -> pl.DataFrame:
         """Return the files of the partitions for which Spark finds all filters true.

@@ -96,7 +96,7 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
     if kind == "SetTableProperties":
         return [SetProperties(properties=nodes.mapping(node.properties()))]
     if kind == "UnsetTableProperties":
-        return [UnsetProperties(names=nodes.names(node.propertyKeys()), if_exists=bool(node.ifExists()))]
+        return [UnsetProperties(names=nodes.names(node.propertyKeys()), if_exists=True)]  # as the reference engine does
     if kind == "CommentOnTable":
         return [SetComment(text=text_of(node.comment()))]
     if kind in ("AddCheckConstraint", "AddConstraint"):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyspark.sql import functions as F
-
 from pydelta.commands.change.candidates import existing_table
 from pydelta.commands.change.delete import delete as run_delete
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, Merging
@@ -16,6 +14,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
 from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.frames import counts_frame
 from pydelta.spark.logs import run_once, settings_of
 from pydelta.spark.sql.nodes import Named, Nodes, Target, is_default
 from pydelta.spark.write.columns import absent
@@ -58,15 +57,20 @@ def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
             hint=f"Write DELETE FROM {target.name} WHERE …, which reads no data file either.",
             condition=Condition.of("DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED"),
         )
-    _delete(nodes, target, None)
+    _delete(nodes, target, None, truncates=True)
     return nodes.jvm.nothing()
 
 
-def _delete(nodes: Nodes, target: Target, condition: Column | None) -> DataFrame:
+def _delete(nodes: Nodes, target: Target, condition: Column | None, *, truncates: bool = False) -> DataFrame:
     log = nodes.log(target)
     with error_context(table=log.uri):
         engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_once(nodes.spark, lambda settings: run_delete(log, engine, condition, settings=settings))
+        result = run_once(
+            nodes.spark,
+            lambda settings: run_delete(
+                log, engine, condition, settings=settings, always=("true",), truncates=truncates
+            ),
+        )
     return _counts(
         nodes, result.skipped, num_affected_rows=-1 if result.num_deleted_rows is None else result.num_deleted_rows
     )
@@ -185,6 +189,5 @@ def _is_true(expression: Any) -> bool:
 
 def _counts(nodes: Nodes, skipped: bool, **counts: int) -> DataFrame:
     """One row of counts; none for a command that the session's ``txnVersion`` was committed for before."""
-    columns = [F.lit(value).cast("long").alias(name) for name, value in counts.items()]
-    row = nodes.jvm.one_row(columns)
+    row = counts_frame(nodes.spark, counts)
     return row.limit(0) if skipped else row

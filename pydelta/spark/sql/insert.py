@@ -144,7 +144,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         condition = wanted.replace_where
         dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
         if wanted.overwrite and not dynamic and condition is None and static:
-            condition = _of_partition(static, schema)
+            condition = _of_partition(nodes, static, schema)
         options = dict(target.options)
         if wanted.evolve:
             options["mergeSchema"] = "true"
@@ -236,7 +236,7 @@ def _with_static(
     return [*columns, *static], rows
 
 
-def _of_partition(static: Mapping[str, str], schema: StructType) -> StatementCondition:
+def _of_partition(nodes: Nodes, static: Mapping[str, str], schema: StructType) -> StatementCondition:
     """The rows of the partition that ``PARTITION (…)`` names."""
     texts, conditions = [], []
     for column, value in static.items():
@@ -247,8 +247,9 @@ def _of_partition(static: Mapping[str, str], schema: StructType) -> StatementCon
             texts.append(f"{shown} IS NULL")
             conditions.append(F.col(shown).isNull())
             continue
-        text = value.replace("\\", "\\\\").replace("'", "\\'")
-        texts.append(f"{shown} = CAST('{text}' AS {kind})")
+        literal = F.lit(value) if kind.lower() == "string" else F.lit(value).cast(kind)
+        sides = (nodes.jvm.expression(item) for item in (F.col(shown), literal))
+        texts.append(str(nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe(*sides).sql()))
         conditions.append(F.col(shown) == F.lit(value).cast(kind))
     return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
 

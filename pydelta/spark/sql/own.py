@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.features import drop_feature
@@ -31,7 +29,7 @@ from pydelta.spark.catalog.absent import absent_name
 from pydelta.spark.catalog.entries import create_entry, follow
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.engine import SparkEngine
-from pydelta.spark.frames import detail_frame, history_frame, optimize_frame, restore_frame
+from pydelta.spark.frames import counts_frame, detail_frame, history_frame, optimize_frame, restore_frame
 from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.maintenance.clone import SparkCopier
 from pydelta.spark.maintenance.convert import SparkFooters, convert, partition_fields
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     from pydelta.log import DeltaLog
 
 __all__ = ["run_own"]
-
-_KINDS: Final = {int: "long", str: "string"}
 
 
 def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
@@ -94,12 +90,7 @@ class _Run:
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark, alias=statement.table[-1])
             result = run_purge(log, engine, settings_of(self._spark), condition=statement.where)
-        return self._counts(
-            path=log.uri,
-            num_files_removed=result.num_removed_files,
-            num_files_added=result.num_added_files,
-            num_deletion_vectors_removed=result.num_deletion_vectors_removed,
-        )
+        return optimize_frame(self._spark, log, result.rewritten)
 
     def _generate(self, statement: st.Generate) -> DataFrame:
         log = self._log(statement.table, "GENERATE")
@@ -185,7 +176,7 @@ class _Run:
             "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size",
             "copied_files_size",
         )  # fmt: skip
-        return self._counts(**{name: getattr(result, name) for name in names})
+        return counts_frame(self._spark, {name: getattr(result, name) for name in names})
 
     def _converttodelta(self, statement: st.ConvertToDelta) -> DataFrame:
         convert(
@@ -260,11 +251,6 @@ class _Run:
                 else Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri),
             )
         return log
-
-    def _counts(self, **values: int | str) -> DataFrame:
-        return self._nodes.jvm.one_row(
-            [F.lit(value).cast(_KINDS[type(value)]).alias(name) for name, value in values.items()]
-        )
 
     def _time(self, travel: st.Travel) -> int | None:
         if travel.timestamp_sql is None:

@@ -149,7 +149,7 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
                     tableLocation=path,
                 ),
             )
-        location, managed = entry.location, False
+        location, managed = entry.location, entry.managed
     else:
         if mode is WriteMode.REPLACE:
             raise TableNotFoundError(

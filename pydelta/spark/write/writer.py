@@ -30,6 +30,7 @@ from pydelta.settings import Settings, TableProperties
 from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
+from pydelta.spark.scan.refresh import indexes_in
 from pydelta.spark.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
@@ -87,6 +88,12 @@ class DataFrameSource:
     def schema(self) -> StructType:
         """See ``RowSource.schema``."""
         return from_spark(self._df.schema)
+
+    def reads(self, table_uri: str) -> bool:
+        """See ``ReadingSource.reads``."""
+        plan = self._df._jdf.queryExecution().analyzed()
+        parts = [plan, *Jvm.of(self._spark).to_list(plan.subqueriesAll())]
+        return any(index.files.identity.location == table_uri for part in parts for index in indexes_in(part))
 
     def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
         """See ``MatchingSource.matching``."""

@@ -12,8 +12,6 @@ from typing import Any
 
 __all__ = ["frame_outcome", "of_error", "of_value", "table_state"]
 
-_LISTED = ("AnalysisException", "ParseException", "ArithmeticException", "NumberFormatException")
-
 
 def plain(value: Any) -> Any:
     """A value of a row as JSON, types kept apart."""

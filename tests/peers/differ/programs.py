@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,6 @@ class Place:
         p: A path for a table of the program.
         d: A folder of the program.
         engine: What ``delta.tables`` is in this environment: a module.
-        exceptions: What ``delta.exceptions`` is.
         told: Values that the program tells on its way.
     """
 
@@ -66,7 +65,6 @@ class Place:
     p: str
     d: str
     engine: Any
-    exceptions: Any
     told: list[Any] = field(default_factory=list)
 
     @property
@@ -138,12 +136,11 @@ class Corpus:
         self.programs.append(Program(full, statements, function, pairs, history))
 
 
-def all_programs(modules: Iterable[str] | None = None) -> list[Program]:
-    """The whole corpus, or that of some modules, in a fixed order."""
+def all_programs() -> list[Program]:
+    """The whole corpus, in a fixed order."""
     import corpus
 
-    names = sorted(item.name for item in pkgutil.iter_modules(corpus.__path__)) if modules is None else list(modules)
     found: list[Program] = []
-    for name in names:
+    for name in sorted(item.name for item in pkgutil.iter_modules(corpus.__path__)):
         found += importlib.import_module(f"corpus.{name}").corpus.programs
     return found

@@ -31,8 +31,8 @@ SETTINGS = {
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing -XX:+UseSerialGC"
 
 
-def session(engine: str, folder: Path) -> tuple[Any, Any, Any]:
-    """An enabled session, with what stands for ``delta.tables`` and ``delta.exceptions``."""
+def session(engine: str, folder: Path) -> tuple[Any, Any]:
+    """An enabled session, with what stands for ``delta.tables``."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[1]").appName(f"programs on {engine}")
@@ -50,23 +50,21 @@ def session(engine: str, folder: Path) -> tuple[Any, Any, Any]:
         )
         jars = str(spark.conf.get("spark.repl.local.jars", "")).split(",")
         sys.path.extend(jar.removeprefix("file://") for jar in jars if "delta" in jar)
-        import delta.exceptions as exceptions
         import delta.tables as tables
     else:
         import pydelta
-        import pydelta.exceptions as exceptions
         import pydelta.tables as tables
 
         spark = pydelta.enable(builder.getOrCreate())
     spark.sparkContext.setLogLevel("OFF")
-    return spark, tables, exceptions
+    return spark, tables
 
 
-def run_program(program: Program, number: int, folder: Path, spark: Any, modules: tuple[Any, Any]) -> dict[str, Any]:
+def run_program(program: Program, number: int, folder: Path, spark: Any, tables: Any) -> dict[str, Any]:
     """All outcomes of one program."""
     own = folder / f"p{number}"
     own.mkdir()
-    place = Place(spark, f"db{number}.t", str(own / "table"), str(own), *modules)
+    place = Place(spark, f"db{number}.t", str(own / "table"), str(own), tables)
     before = {key: spark.conf.get(key, None) for key, _ in program.settings}
     spark.sql(f"CREATE DATABASE db{number} LOCATION '{own / 'db'}'")
     outcomes: list[Any] = []
@@ -122,11 +120,11 @@ def main(engine: str, folder: str, out: str, names: str) -> None:
     known = {program.name: program for program in all_programs()}
     wanted = Path(names).read_text().split("\n")
     programs = [known[name] if name in known else generated(name) for name in wanted]
-    spark, *modules = session(engine, Path(folder))
+    spark, tables = session(engine, Path(folder))
     with Path(out).open("w") as target:
         for number, program in enumerate(programs):
             began = time.monotonic()
-            found = run_program(program, number, Path(folder), spark, (modules[0], modules[1]))
+            found = run_program(program, number, Path(folder), spark, tables)
             found["seconds"] = round(time.monotonic() - began, 2)
             target.write(json.dumps(found) + "\n")
             target.flush()

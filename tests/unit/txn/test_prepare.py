@@ -150,7 +150,7 @@ def test_commit_info_is_first_and_says_everything():
     assert info.fields == {
         "timestamp": NOW,
         "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+        "operationParameters": {"mode": "Append", "partitionBy": "[]", "x": None},
         "readVersion": 4,
         "isolationLevel": "WriteSerializable",
         "isBlindAppend": True,

@@ -83,7 +83,7 @@ def test_a_second_run_has_nothing_to_do_and_commits_nothing(spark, partitioned):
 def test_only_the_partitions_of_the_condition_are_touched(spark, partitioned):
     table = DeltaTable.forPath(spark, partitioned)
     assert table.optimize().where("p = 1").executeCompaction().first()["metrics"]["numFilesRemoved"] == 2
-    assert json.loads(last_commit(partitioned)["operationParameters"]["predicate"]) == ["(p = 1)"]
+    assert json.loads(last_commit(partitioned)["operationParameters"]["predicate"]) == ["('p = 1)"]
     assert table.optimize().where("p IS NULL").executeCompaction().first()["metrics"]["numFilesAdded"] == 1
     assert table.optimize().where("p = 17").executeCompaction().first()["metrics"]["numFilesAdded"] == 0
 

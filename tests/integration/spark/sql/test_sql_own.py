@@ -122,8 +122,9 @@ def test_reorg_generate_vacuum(spark, table):
     spark.sql("DELETE FROM own WHERE a = 7")  # beside a 9 in its file
     with pytest.raises(DeltaError, match="PURGE"):
         spark.sql("GENERATE symlink_format_manifest FOR TABLE own")
-    assert one(spark.sql("REORG TABLE own APPLY (PURGE)")).num_deletion_vectors_removed == 1
-    spark.sql("GENERATE symlink_format_manifest FOR TABLE own")
+    purged = one(spark.sql("REORG TABLE own APPLY (PURGE)")).metrics
+    assert (purged.deletionVectorStats.numDeletionVectorsRemoved, purged.numFilesRemoved) == (1, 1)
+    spark.sql("GENERATE Symlink_Format_MANIFEST FOR TABLE own")
     root = Path(location_of(spark, "own").removeprefix("file:"))
     lines = [line for manifest in root.rglob("manifest") for line in manifest.read_text().splitlines()]
     assert len(lines) == newest(spark).num_files

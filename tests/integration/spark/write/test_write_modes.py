@@ -205,7 +205,8 @@ def test_replacewhere_on_a_partition_removes_its_files_unread(spark, partitioned
     assert read(spark, partitioned).where("p <> 1").count() == 7
     info = commit_info(partitioned)
     assert info["operationParameters"]["predicate"] == "p = 1"
-    assert "numCopiedRows" not in info["operationMetrics"]
+    counts = {name: info["operationMetrics"][name] for name in ("numCopiedRows", "numAddedChangeFiles")}
+    assert counts == {"numCopiedRows": "0", "numAddedChangeFiles": "0"}
 
 
 def test_replacewhere_on_data_rewrites_only_files_with_such_rows(spark, path):
