@@ -244,7 +244,8 @@ def clone_parquet(
     with error_context(table=source.uri):
         if request.version is not None or request.timestamp_ms is not None:
             raise InvalidArgumentError(
-                "A folder of Parquet files has no versions to clone.", hint="Leave VERSION or TIMESTAMP AS OF out."
+                "A folder of Parquet files has no versions to clone.",
+                hint="Leave VERSION or TIMESTAMP AS OF out.",
             )
         check_property_names(request.properties)
         refuse_kept_properties(request.properties)

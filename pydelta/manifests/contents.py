@@ -112,8 +112,7 @@ def manifests_of(
         )
     types = [_type_of(snapshot, name) for name in snapshot.partition_columns]
     if not keys:
-        lines = located["location"].unique().sort()
-        return {"": _manifest((), "", lines)} if len(lines) else {}
+        return {"": _manifest((), "", located["location"])} if located.height else {}
     grouped = located.group_by(keys, maintain_order=True).agg("location")
     parts: dict[tuple[str | None, ...], list[pl.Series]] = {}
     for *texts, lines in grouped.iter_rows():  # two spellings of one value in the log are one partition to Hive
@@ -121,11 +120,12 @@ def manifests_of(
     found: dict[str, Manifest] = {}
     for values, some in parts.items():
         directory = partition_dir(dict(zip(snapshot.partition_columns, values, strict=True)))
-        found[directory] = _manifest(values, directory, pl.concat(some).unique().sort())
+        found[directory] = _manifest(values, directory, pl.concat(some))
     return found
 
 
 def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) -> Manifest:
+    lines = lines.unique().sort()
     text = "".join(f"{line}\n" for line in lines.to_list())
     return Manifest(directory=directory, values=values, text=text.encode(), num_files=len(lines))
 

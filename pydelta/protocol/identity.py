@@ -117,6 +117,7 @@ def identity_column(schema: StructType, name: str) -> Identity:
             hint="The identity columns are "
             + (", ".join(item.column for item in identities(schema)) or "none: see DESCRIBE TABLE")
             + ".",
+            condition=Condition.of("DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN"),
         )
     return found
 

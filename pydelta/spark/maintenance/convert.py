@@ -90,6 +90,7 @@ def convert(
         raise InvalidArgumentError(
             f"{'.'.join(parts)} is not a Parquet table.",
             hint="Write parquet.`/path/to/folder`, or the name of a Parquet table in the session's catalog.",
+            condition=Condition.of("DELTA_CONVERT_NON_PARQUET_TABLE", sourceName=parts[0], tableId=".".join(parts)),
         )
     log = log_for_path(spark, source.location)
     with error_context(table=log.uri):

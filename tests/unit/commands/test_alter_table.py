@@ -423,7 +423,6 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     ),
     (SetProperties(properties={"delta.feature.nope": "supported"}), UnsupportedFeatureError, "nope"),
     (UnsetProperties(names=("delta.columnMapping.mode",)), UnsupportedFeatureError, "new table"),
-    (UnsetProperties(names=("delta.columnMapping.mod",)), UnknownSettingError, "delta.columnMapping.mode"),
     (AddConstraint(name="c", expression="id > 0"), InvalidArgumentError, "Spark session"),
 ]
 

@@ -419,7 +419,6 @@ def test_create_takes_defaults_from_the_session_and_options_over_them(log):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"schema": StructType(())}, SchemaError),
         ({"schema": StructType((StructField("a b", LONG),))}, SchemaError),
         ({"schema": StructType((StructField("a", LONG), StructField("A", LONG)))}, SchemaError),
         ({"schema": StructType((StructField("a", PrimitiveType("interval year")),))}, UnsupportedFeatureError),
