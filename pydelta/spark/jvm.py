@@ -234,9 +234,9 @@ class Jvm:
 
     def has_subquery(self, expression: Any) -> bool:
         """Tell whether a query is inside the expression."""
-        nodes = json.loads(str(expression.toJSON()))
-        suffixes = ("Subquery", "Exists", "ListQuery", "LateralSubquery")
-        return any(str(node.get("class", "")).rsplit(".", 1)[-1].endswith(suffixes) for node in nodes)
+        classes = (str(node.get("class", "")) for node in json.loads(str(expression.toJSON())))
+        names = {name.rsplit(".", 1)[-1] for name in classes}  # ArrayExists is a function of arrays
+        return bool(names & {"Exists", "ListQuery"}) or any(name.endswith("Subquery") for name in names)
 
     def conjunction(self, expressions: Sequence[Any]) -> Any:
         """Join Catalyst expressions with ``AND``."""

@@ -134,6 +134,25 @@ def test_delete_with_many_values_and_functions(spark, partitioned):
     assert _ids(spark, partitioned) == set(range(200)) - set(doomed) - {99, 199}
 
 
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("exists(numbers, x -> x > 2)", [1, 3]),
+        ("forall(numbers, x -> x > 0)", [3]),
+        ("filter(numbers, x -> x = 1)[0] = 1", [2, 3]),
+        ("extract(MONTH FROM day) = 2", [1, 3]),
+        ("day + INTERVAL 1 MONTH > DATE'2024-02-15'", [1, 3]),
+        ("from_json('{\"q\": 2}', 'q INT').q = id", [1, 3]),
+    ],
+)
+def test_delete_takes_functions_of_arrays_times_and_json(spark, tmp_path, condition, left):
+    path = str(tmp_path / "t")
+    rows = "(1, array(1, 2), DATE'2024-01-01'), (2, array(3), DATE'2024-02-01'), (3, NULL, NULL)"
+    spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, numbers, day)").write.format("delta").save(path)
+    DeltaTable.forPath(spark, path).delete(condition)
+    assert sorted(row.id for row in spark.read.format("delta").load(path).collect()) == left
+
+
 def test_an_append_only_table_refuses(spark, tmp_path):
     path = str(tmp_path / "t")
     DeltaTable.create(spark).location(path).addColumn("id", "long").property("delta.appendOnly", "true").execute()
