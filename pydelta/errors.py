@@ -37,6 +37,12 @@
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    ├ StreamStoppedError                a stream cannot go on over what it found; nothing was skipped
+    │ ├ SourceRowsRemovedError          a commit only removes rows
+    │ ├ SourceRowsChangedError          a commit changes rows
+    │ ├ SourceSchemaChangedError        a commit's columns do not fit those that the stream reads
+    │ ├ SourceTableReplacedError        another table is at the place, or in the checkpoint
+    │ └ SourceVersionsMissingError      versions are gone from the log before they were read
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
@@ -103,11 +109,17 @@ __all__ = [
     "RowsDoNotAddUpError",
     "SchemaError",
     "SchemaMismatchError",
+    "SourceRowsChangedError",
+    "SourceRowsRemovedError",
+    "SourceSchemaChangedError",
+    "SourceTableReplacedError",
+    "SourceVersionsMissingError",
     "SqlError",
     "StorageError",
     "StorageFullError",
     "StoragePermissionError",
     "StorageReadOnlyError",
+    "StreamStoppedError",
     "TableAlreadyExistsError",
     "TableNotFoundError",
     "UnknownSettingError",
@@ -439,6 +451,42 @@ class CommitStateUnknownError(CommitError):
     def exit_code(self) -> int:
         """3: neither done nor to be done again."""
         return 3
+
+
+class StreamStoppedError(DeltaError):
+    """A stream that cannot go on over what it found in its table. Nothing was skipped."""
+
+    code = "DELTA_STREAM_STOPPED"
+
+
+class SourceRowsRemovedError(StreamStoppedError):
+    """A commit of a stream's table only removes rows, and the stream did not say that it may."""
+
+    code = "DELTA_SOURCE_IGNORE_DELETE"
+
+
+class SourceRowsChangedError(StreamStoppedError):
+    """A commit of a stream's table changes rows, and the stream did not say that it may."""
+
+    code = "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
+
+
+class SourceSchemaChangedError(StreamStoppedError):
+    """A commit's columns do not fit those that the stream reads."""
+
+    code = "DELTA_SCHEMA_CHANGED_WITH_VERSION"
+
+
+class SourceTableReplacedError(StreamStoppedError):
+    """Another table is at the place of the one that the stream read, or the checkpoint is of another table."""
+
+    code = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
+
+
+class SourceVersionsMissingError(StreamStoppedError):
+    """Versions are gone from the log before the stream has read them."""
+
+    code = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
 
 
 class ChangeDataNotRecordedError(DeltaError):
