@@ -16,6 +16,7 @@ from pydelta.commands.stream.commits import ReadSchema, StreamCommit, definition
 from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.options import SourceOptions
 from pydelta.errors import (
+    InvalidArgumentError,
     SourceTableReplacedError,
     SourceVersionsMissingError,
     TableNotFoundError,
@@ -276,7 +277,11 @@ class TableStream:
         if self.options.from_latest:
             if end.index < 0:
                 return end  # as ``latest`` records it: an empty batch
-            return self._at(end.version)
+            raise InvalidArgumentError(
+                f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
+                "done, and startingVersion=latest does not say where it began.",
+                hint="Set startingVersion to the number of the version at which the query was to begin.",
+            )
         if self.options.starting_version is None and self._starting_timestamp_ms is None:
             return replace(self._at(max(end.version - 1, 0)), is_initial=True)
         return self._beginning(self._newest(capped=False))

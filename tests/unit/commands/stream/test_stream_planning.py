@@ -14,6 +14,7 @@ from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.source import TableStream
 from pydelta.errors import (
     ChangeDataNotRecordedError,
+    InvalidArgumentError,
     SourceRowsChangedError,
     SourceRowsRemovedError,
     SourceSchemaChangedError,
@@ -107,6 +108,14 @@ def test_latest_begins_behind_the_newest_version_and_says_so_at_once(table):
     assert batches == [((2, -1, False), "")]
     table.append("f")
     assert table.run(table.stream(startingVersion="latest"), end)[0] == [((3, -1, False), "f")]
+
+
+def test_first_batch_behind_latest_whose_beginning_nobody_noted_is_refused(table):
+    stream = table.stream(startingVersion="latest")
+    assert table.batch(stream, None, table.offset(1)) == ""
+    with pytest.raises(InvalidArgumentError, match="file 0 of version 1") as caught:
+        stream.batch(None, table.offset(1, 0))
+    assert "startingVersion" in caught.value.hint
 
 
 def test_versions_without_rows_are_passed_with_the_files_before_them(table):
