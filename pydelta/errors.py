@@ -38,6 +38,7 @@
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
     │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    ├ StreamStoppedError                its kinds are in pydelta.commands.stream.errors
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
     │ └ CannotVacuumLiteError           the log no longer tells what to delete
@@ -116,6 +117,7 @@ __all__ = [
     "StorageFullError",
     "StoragePermissionError",
     "StorageReadOnlyError",
+    "StreamStoppedError",
     "TableAlreadyExistsError",
     "TableNotFoundError",
     "UnknownSettingError",
@@ -522,6 +524,12 @@ class CommitStateUnknownError(CommitError):
     def exit_code(self) -> int:
         """3: neither done nor to be done again."""
         return 3
+
+
+class StreamStoppedError(DeltaError):
+    """A stream that cannot go on over what it found in its table. Nothing was skipped."""
+
+    code = "DELTA_STREAM_STOPPED"
 
 
 class ChangeDataNotRecordedError(DeltaError):

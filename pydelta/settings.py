@@ -189,6 +189,7 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
     "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
     "delta.deletedFileRetentionDuration": ("deleted_file_retention_ms", parse_interval_ms),
+    "delta.setTransactionRetentionDuration": ("set_transaction_retention_ms", parse_interval_ms),
     "delta.enableExpiredLogCleanup": ("enable_expired_log_cleanup", parse_bool),
     "delta.appendOnly": ("append_only", parse_bool),
     "delta.checkpoint.writeStatsAsJson": ("checkpoint_write_stats_as_json", parse_bool),
@@ -238,7 +239,6 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
         "delta.randomPrefixLength",
         "delta.requireCheckpointProtectionBeforeVersion",
         "delta.sampleRetentionDuration",
-        "delta.setTransactionRetentionDuration",
         "delta.tuneFileSizesForRewrites",
         "delta.universalFormat.enabledFormats",
         "delta.writePartitionColumnsToParquet",
@@ -254,6 +254,7 @@ class TableProperties:
     checkpoint_interval: int = 10
     log_retention_ms: int = 30 * DAY_MS
     deleted_file_retention_ms: int = 7 * DAY_MS
+    set_transaction_retention_ms: int | None = None
     enable_expired_log_cleanup: bool = True
     append_only: bool = False
     checkpoint_write_stats_as_json: bool = True

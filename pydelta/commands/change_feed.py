@@ -56,6 +56,7 @@ __all__ = [
     "plan_changes",
     "refuse_reserved_names",
     "resolve_range",
+    "version_from",
 ]
 
 CHANGE_COLUMNS: Final = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -178,7 +179,7 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
             condition=Condition.of("DELTA_MULTIPLE_CDC_BOUNDARY", startingOrEnding="ending"),
         )
     newest = log.update().version
-    first = by_version if by_version is not None else _at_or_after(log, by_time or 0)
+    first = by_version if by_version is not None else version_from(log, by_time or 0)
     if first > newest:
         raise VersionNotFoundError(
             f"The changes were asked for from version {first} on, but the newest version is {newest}.",
@@ -199,7 +200,8 @@ def resolve_range(log: DeltaLog, asked: ChangeRange) -> tuple[int, int]:
     return first, last
 
 
-def _at_or_after(log: DeltaLog, timestamp_ms: int) -> int:
+def version_from(log: DeltaLog, timestamp_ms: int) -> int:
+    """Find the first version that is not before a time; the one after the newest where all are."""
     version = log.version_at(timestamp_ms, can_return_first=True, can_return_last=True, must_be_recreatable=False)
     [(record, _)] = log.commits(version, version)
     return version if record.timestamp_ms >= timestamp_ms else version + 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pydelta import errors
+from pydelta.commands.stream import errors as stream_errors
 from pydelta.conditions import CONDITIONS, Condition
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,7 @@ OURS = [
     "DELTA_STORAGE_FULL",
     "DELTA_STORAGE_PERMISSION_DENIED",
     "DELTA_STORAGE_READ_ONLY",
+    "DELTA_STREAM_STOPPED",
     "DELTA_UNRESOLVED_COLUMN",
     "DELTA_UNSAFE_OPERATION",
     "DELTA_UNSAFE_STORE",
@@ -70,7 +72,12 @@ def _raised() -> Iterator[tuple[str, str | None, set[str | None]]]:
 
 
 RAISED = list(_raised())
-CLASSES = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, errors.DeltaError)]
+CLASSES = [
+    item
+    for module in (errors, stream_errors)
+    for item in vars(module).values()
+    if isinstance(item, type) and issubclass(item, errors.DeltaError)
+]
 
 
 def test_every_condition_that_the_code_raises_is_in_the_table():

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -87,7 +87,7 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
     Protocol: "Checkpoints", "Last Checkpoint File".
     """
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    existing = _existing(store, snapshot)
+    existing = _existing(store, snapshot, now)
     if existing is not None:
         _point_at(store, existing)
         return existing
@@ -97,8 +97,8 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
         if _is_v2(snapshot):
             result = _write_v2(store, snapshot, rows, tally, now)
         else:
-            result = _write_classic(store, snapshot, rows, tally)
-        _verify(store, snapshot, result.name, num_removes=result.num_removes)
+            result = _write_classic(store, snapshot, rows, tally, now)
+        _verify(store, snapshot, result.name, now_ms=now, num_removes=result.num_removes)
     except BaseException as error:
         if tally.main is None or isinstance(error, LogCorruptedError):
             _discard(store, tally)
@@ -120,6 +120,19 @@ def _is_v2(snapshot: Snapshot) -> bool:
     protocol = snapshot.protocol
     policy = snapshot.properties.checkpoint_policy
     return policy == "v2" and protocol is not None and supports(protocol, "v2Checkpoint")
+
+
+def _unexpired(snapshot: Snapshot, state: State, now_ms: int) -> State:
+    """The state without the transaction identifiers that the table need not remember any longer."""
+    retention_ms = snapshot.properties.set_transaction_retention_ms
+    if retention_ms is None:
+        return state
+    kept = {
+        app_id: txn
+        for app_id, txn in state.set_transactions.items()
+        if txn.last_updated is None or txn.last_updated > now_ms - retention_ms
+    }
+    return replace(state, set_transactions=kept)
 
 
 def _state_rows(state: State) -> list[tuple[str, dict[str, Any]]]:
@@ -191,8 +204,8 @@ def _write_file(store: Store, path: str, schema: pa.Schema, tables: Iterator[pa.
         raise
 
 
-def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally) -> CheckpointResult:
-    state = _state_rows(snapshot.state)
+def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, now_ms: int) -> CheckpointResult:
+    state = _state_rows(_unexpired(snapshot, snapshot.state, now_ms))
     types = {kind: STATE_TYPES[kind] for kind in ("txn", "metaData", "protocol", "domainMetadata")}
     schema = pa.schema(list((rows.types() | types).items()))
     path = f"{LOG_DIR}/{checkpoint_file(snapshot.version)}"
@@ -234,7 +247,7 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
             raise
         sidecars.append({"path": name, "sizeInBytes": _size(store, path), "modificationTime": now_ms})
     state: list[tuple[str, Mapping[str, Any]]] = [("checkpointMetadata", {"version": snapshot.version})]
-    state += _state_rows(snapshot.state)
+    state += _state_rows(_unexpired(snapshot, snapshot.state, now_ms))
     state += [("sidecar", body) for body in sidecars]
     main = pa.schema(list(STATE_TYPES.items()))
     path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
@@ -260,7 +273,7 @@ def _size(store: Store, path: str) -> int:
     return info.size
 
 
-def _existing(store: Store, snapshot: Snapshot) -> CheckpointResult | None:
+def _existing(store: Store, snapshot: Snapshot, now_ms: int) -> CheckpointResult | None:
     """A classic checkpoint of the version that is there already and is right: it is never written over.
 
     What replaces it could fail to verify, and the commits before it may be gone.
@@ -270,7 +283,7 @@ def _existing(store: Store, snapshot: Snapshot) -> CheckpointResult | None:
     if info is None or _is_v2(snapshot):
         return None
     try:
-        found = _verify(store, snapshot, path)
+        found = _verify(store, snapshot, path, now_ms=now_ms)
     except LogCorruptedError as error:
         _logger.warning("%s is written anew: %s", path, error.message, extra={"table": snapshot.table_uri})
         return None
@@ -285,7 +298,7 @@ def _existing(store: Store, snapshot: Snapshot) -> CheckpointResult | None:
     )
 
 
-def _verify(store: Store, snapshot: Snapshot, name: str, *, num_removes: int | None = None) -> Checkpoint:
+def _verify(store: Store, snapshot: Snapshot, name: str, *, now_ms: int, num_removes: int | None = None) -> Checkpoint:
     """Read a checkpoint from the store and compare state, number and bytes of files, and tombstones.
 
     Raises:
@@ -296,8 +309,8 @@ def _verify(store: Store, snapshot: Snapshot, name: str, *, num_removes: int | N
     if not files:
         raise _differs(snapshot, name, "number of files of it", 1, 0)
     found = read_checkpoint(store, files[0])
-    state = apply_actions(State(), found.state)
-    expected = snapshot.state
+    state = _unexpired(snapshot, apply_actions(State(), found.state), now_ms)
+    expected = _unexpired(snapshot, snapshot.state, now_ms)
     for part in ("protocol", "metadata", "set_transactions", "domain_metadata"):
         if getattr(state, part) != getattr(expected, part):
             raise _differs(snapshot, name, part, getattr(expected, part), getattr(state, part))

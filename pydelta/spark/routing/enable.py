@@ -16,6 +16,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing import foreign_writes, input_files
 from pydelta.spark.routing import readers as routing_read
+from pydelta.spark.routing import streams as routing_streams
 from pydelta.spark.routing import writers as routing_write
 from pydelta.spark.session.checks import check_executors, check_session
 from pydelta.spark.session.patches import is_enabled, mark, restore_all, unmark
@@ -47,6 +48,7 @@ def enable(spark: SparkSession) -> SparkSession:
         check_executors(spark)
         routing_read.install(enable)
         routing_write.install(spark)
+        routing_streams.install()
         foreign_writes.install()
         input_files.install()
         _register_source(spark)

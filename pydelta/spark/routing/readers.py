@@ -10,10 +10,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.sql_formatter import SQLStringFormatter
-from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.catalog.targets import log_for_name
 from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
@@ -47,8 +46,6 @@ def install(enable: Callable[[SparkSession], SparkSession]) -> None:
     patch(SparkSession, "sql", _sql)
     patch(DataFrameReader, "load", _load)
     patch(DataFrameReader, "table", _reader_table)
-    patch(DataStreamReader, "format", _no_stream("readStream"))
-    patch(DataStreamWriter, "format", _no_stream("writeStream"))
     routing_catalog.install()
     metadata_aggregates.install()
 
@@ -131,25 +128,6 @@ def _raise_ours(error: AnalysisException) -> None:
     ours = raised_in(text)
     if ours is not None:
         raise ours from None
-
-
-def _no_stream(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The native stream is not there yet: say so before a query starts and fails in its own thread."""
-
-    def build(original: Callable[..., Any]) -> Callable[..., Any]:
-        def choose(self: Any, source: str) -> Any:
-            if source.lower() == _PROVIDER and is_enabled(self._spark):
-                with user_errors():
-                    raise UnsupportedFeatureError(
-                        f'{what}.format("delta") is not supported yet.',
-                        hint="Write a stream with foreachBatch and the options txnAppId and txnVersion, which commit "
-                        "each batch once; read a table again with spark.read.",
-                    )
-            return original(self, source)
-
-        return choose
-
-    return build
 
 
 def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:

@@ -28,6 +28,7 @@ from pydelta.commands.change_feed import CHANGE_COLUMNS, ChangedFile, ChangeRang
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log.vector_files import read_deleted_rows
+from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import PrimitiveType, StructField
 from pydelta.settings import parse_bool
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_sets import RowSet
 
-__all__ = ["changes_from_options", "read_changes"]
+__all__ = ["changes_from_options", "read_changes", "scan_changed_files"]
 
 _TYPE, _VERSION, _TIME = CHANGE_COLUMNS
 _MICROS: Final = "__pydelta_commit_micros"
@@ -133,23 +134,58 @@ def read_changes(spark: SparkSession, log: DeltaLog, asked: ChangeRange) -> Data
     Protocol: "Reader Requirements for AddCDCFile".
     """
     plan = plan_changes(log, asked)
+    return scan_changed_files(spark, log, plan.snapshot, plan.files, subset=f"changes={plan.first}-{plan.last}")
+
+
+def scan_changed_files(
+    spark: SparkSession,
+    log: DeltaLog,
+    snapshot: Snapshot,
+    changed: Sequence[ChangedFile],
+    *,
+    subset: str,
+    change_columns: bool = True,
+) -> DataFrame:
+    """Read the rows of files of a feed, whether they are live or not.
+
+    Args:
+        spark: A classic session.
+        log: The table.
+        snapshot: Gives the columns that the rows come in.
+        changed: The files.
+        subset: What tells the scan from others of the version.
+        change_columns: Whether the feed's own columns come along; recorded changes need them.
+
+    Returns:
+        The columns of ``read_changes``.
+    """
     groups: dict[_Kind, list[ChangedFile]] = {}
-    for file in plan.files:
+    for file in changed:
         groups.setdefault(_Kind.of(file), []).append(file)
     parts = [
-        _scan(spark, log, plan.snapshot, kind, files, subset=f"changes={plan.first}-{plan.last}")
-        for kind, files in (groups or {_Kind.WHOLE: []}).items()
+        _scan(spark, log, snapshot, files, subset=subset, change_columns=change_columns)
+        for files in (groups.values() or [[]])
     ]
     return reduce(DataFrame.union, parts)
 
 
 def _scan(
-    spark: SparkSession, log: DeltaLog, snapshot: Snapshot, kind: _Kind, files: Sequence[ChangedFile], *, subset: str
+    spark: SparkSession,
+    log: DeltaLog,
+    snapshot: Snapshot,
+    files: Sequence[ChangedFile],
+    *,
+    subset: str,
+    change_columns: bool,
 ) -> DataFrame:
+    """The rows of files that are all of one kind."""
     jvm = Jvm.of(spark)
-    hidden = [_VERSION_HIDDEN, _TIME_HIDDEN]
+    kind = _Kind.of(files[0]) if files else _Kind.WHOLE
+    hidden = [_VERSION_HIDDEN, _TIME_HIDDEN] if change_columns else []
     tracked: tuple[StructField, ...] = ()
-    if kind is _Kind.RECORDED:
+    if not change_columns:
+        assert kind is not _Kind.RECORDED, "recorded changes are told apart by a column"
+    elif kind is _Kind.RECORDED:
         tracked = (StructField(_TYPE, PrimitiveType("string")),)
     else:
         hidden.append(_TYPE_HIDDEN)
@@ -168,6 +204,9 @@ def _scan(
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
     if kind in (_Kind.WITHOUT, _Kind.ONLY):
         scanned = scanned.filter(_chosen(jvm, scanned, inside=kind is _Kind.ONLY))
+    if not change_columns:
+        rows = project(scanned, snapshot.schema, snapshot.column_mapping_mode, ())
+        return rows.select(*[rows[quoted(field.name)] for field in snapshot.schema.fields])
     extra = (
         F.col(_TYPE),
         F.col(_VERSION),

@@ -351,3 +351,19 @@ def test_physical_names_key_the_typed_columns():
     files = log_of(store).snapshot().files
     assert files.core["pv:col-2"].to_list() == ["2024-01-02"]
     assert files.partition_frame(files.core)["day"].to_list() == [dt.date(2024, 1, 2)]
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_transaction_identifiers_past_their_retention_are_left_out(policy):
+    store = new_store()
+    properties = {"setTransactionRetentionDuration": "interval 2 days", "checkpointPolicy": policy}
+    create(store, add(0), protocol=V2_PROTOCOL, **properties)
+    marks = {"old": NOW - 3 * DAY_MS, "edge": NOW - 2 * DAY_MS, "young": NOW - DAY_MS, "undated": None}
+    txns = [SetTransaction(app_id=name, version=1, last_updated=time_ms) for name, time_ms in marks.items()]
+    commit(store, 1, [info(), *txns])
+    log = log_of(store)
+    result = log.checkpoint(now_ms=NOW)
+    store.delete_many([f"{LOG_DIR}/{version:020d}.json" for version in (0,)])
+    assert sorted(log_of(store).snapshot().set_transactions) == ["undated", "young"]
+    if policy == "classic":
+        assert log.checkpoint(now_ms=NOW).name == result.name  # what is there is right, and is kept

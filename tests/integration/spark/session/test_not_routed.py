@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -22,9 +24,18 @@ def _refused(kind, run, *words):
         assert word in text
 
 
-def test_streams_are_refused_before_they_start(spark, tmp_path):
+def test_streams_in_modes_without_batches_are_refused_before_they_start(spark, tmp_path):
+    spark.range(1).write.format("delta").save(str(tmp_path / "t"))
     rate = spark.readStream.format("rate").load()
-    _refused(UnsupportedFeatureError, lambda: spark.readStream.format("delta"), "readStream", "foreachBatch")
-    _refused(UnsupportedFeatureError, lambda: rate.writeStream.format("delta"), "writeStream", "foreachBatch")
-    start = rate.writeStream.option("checkpointLocation", str(tmp_path / "c")).start
-    _refused(UnsupportedFeatureError, lambda: start(str(tmp_path / "t"), format="delta"), "foreachBatch")
+    table = spark.readStream.format("delta").load(str(tmp_path / "t"))
+    for stream, sink in ((rate, "delta"), (table, "noop")):
+        for trigger, name in (
+            ({"realTime": "5 minutes"}, "real-time mode"),
+            ({"continuous": "1 second"}, "continuous"),
+        ):
+            if next(iter(trigger)) not in inspect.signature(stream.writeStream.trigger).parameters:
+                continue  # Spark 4.1 has no real-time mode
+            writer = (
+                stream.writeStream.format(sink).option("checkpointLocation", str(tmp_path / "c")).trigger(**trigger)
+            )
+            _refused(UnsupportedFeatureError, lambda writer=writer: writer.start(str(tmp_path / "o")), name, "commits")

@@ -1,0 +1,1 @@
+"""Plan streams over a table from its log alone: offsets, admission, commits; and write a stream's batches once."""

@@ -1,0 +1,242 @@
+"""Tell what a stream makes of one commit: the files whose rows it gives, or why it stops. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pydelta.commands.change_feed import ChangedFile, changed_files, incompatibilities
+from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.errors import (
+    SourceRowsChangedError,
+    SourceRowsRemovedError,
+    SourceSchemaChangedError,
+    SourceTableReplacedError,
+)
+from pydelta.commands.stream.offsets import BEFORE_FIRST
+from pydelta.commands.stream.options import SourceOptions
+from pydelta.errors import ChangeDataNotRecordedError, DeltaError, UnsupportedFeatureError
+from pydelta.log import CommitRecord
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, RemoveFile
+from pydelta.protocol.schema import StructType, parse_schema, physical_name
+from pydelta.settings import TableProperties
+
+__all__ = ["ReadSchema", "StreamCommit", "definition_refusal", "read_commit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSchema:
+    """The definition of the table that a stream's rows come in.
+
+    Args:
+        table_id: The table's id in its metadata.
+        version: The version that it is of.
+        schema: The columns.
+        partition_columns: Their names, in order.
+        mapped: Whether columns have names in files that differ from their own.
+    """
+
+    table_id: str
+    version: int
+    schema: StructType
+    partition_columns: tuple[str, ...]
+    mapped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCommit:
+    """What a stream makes of one commit.
+
+    Args:
+        version: Its version.
+        files: The files whose rows it gives, in order.
+        whole: The files are taken together or not at all.
+        last_index: The index behind which nothing of the commit is left.
+        refusal: Why the stream may not pass it.
+    """
+
+    version: int
+    files: tuple[ChangedFile, ...] = ()
+    whole: bool = False
+    last_index: int = BEFORE_FIRST
+    refusal: DeltaError | None = field(default=None, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+    def advance(self, index: int, budget: Budget) -> int | None:
+        """Take files after an index, as many as the budget has room for.
+
+        Args:
+            index: The last file that was taken; ``BEFORE_FIRST`` for none.
+            budget: What may be taken; is told what was.
+
+        Returns:
+            The index of the last file taken; None when nothing of the commit is left.
+
+        Raises:
+            DeltaError: The stream may not pass the commit.
+        """
+        rest = self.after(index)
+        if not rest:
+            return None
+        sizes = [file.size for file in rest]
+        if self.whole:
+            return None if budget.take_whole(sizes) else index
+        taken = budget.take(sizes)
+        return None if taken == len(sizes) else index + taken
+
+    def after(self, index: int, upto: int | None = None) -> Sequence[ChangedFile]:
+        """Return the files after an index, up to and including another; None for all that follow.
+
+        Raises:
+            DeltaError: The stream may not pass the commit.
+            UnsupportedFeatureError: One of the two is in the middle of files that belong together.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        if not self.whole:
+            return self.files[index + 1 : None if upto is None else upto + 1]
+        for end in (index, upto):
+            if end is not None and BEFORE_FIRST < end < self.last_index:
+                raise UnsupportedFeatureError(
+                    f"The checkpoint stands at file {end} of version {self.version}, in the middle of changes that "
+                    "belong together.",
+                    features=("splitting a commit of the change feed",),
+                    hint="Go on with the engine that wrote the checkpoint until it has passed this version.",
+                )
+        if index > BEFORE_FIRST or upto == BEFORE_FIRST:
+            return ()
+        return self.files
+
+
+def read_commit(
+    record: CommitRecord, actions: Sequence[Action], options: SourceOptions, read: ReadSchema
+) -> StreamCommit:
+    """Tell what a stream makes of one commit. Pure and total: what is wrong with it is its ``refusal``.
+
+    Args:
+        record: Version and time of the commit.
+        actions: Its lines.
+        options: What the stream may pass over.
+        read: The definition that its rows come in.
+    """
+    metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+    refusal = None if metadata is None else definition_refusal(metadata, record.version, options, read)
+    if refusal is not None:
+        return StreamCommit(version=record.version, refusal=refusal)
+    try:
+        if options.change_feed:
+            return _changes(record, actions)
+        return _rows(record, actions, options)
+    except DeltaError as error:
+        return StreamCommit(version=record.version, refusal=error)
+
+
+def _rows(record: CommitRecord, actions: Sequence[Action], options: SourceOptions) -> StreamCommit:
+    adds = [action for action in actions if isinstance(action, AddFile) and action.data_change]
+    removed = next((action for action in actions if isinstance(action, RemoveFile) and action.data_change), None)
+    if removed is not None:
+        if options.skip_change_commits:
+            return StreamCommit(version=record.version)
+        if not options.ignore_changes and (adds or not options.ignore_deletes):
+            raise _change_refusal(record, removed, changes=bool(adds))
+    files = tuple(
+        ChangedFile(
+            path=add.path,
+            partition_values=add.partition_values,
+            size=add.size,
+            change_type="insert",
+            version=record.version,
+            timestamp_ms=record.timestamp_ms,
+            hides=add.deletion_vector,
+        )
+        for add in adds
+    )
+    return StreamCommit(version=record.version, files=files, last_index=len(files) - 1)
+
+
+def _changes(record: CommitRecord, actions: Sequence[Action]) -> StreamCommit:
+    files = tuple(changed_files(record, actions))
+    recorded = sum(isinstance(action, AddCDCFile) for action in actions)
+    moved = [action for action in actions if isinstance(action, (AddFile, RemoveFile)) and action.data_change]
+    inserts = not recorded and all(isinstance(action, AddFile) for action in moved)
+    return StreamCommit(
+        version=record.version,
+        files=files,
+        whole=not inserts,
+        last_index=0 if recorded else len(moved) - 1,  # recorded changes are never split: any index is behind them
+    )
+
+
+def _change_refusal(record: CommitRecord, removed: RemoveFile, *, changes: bool) -> DeltaError:
+    operation = record.commit_info.operation if record.commit_info is not None else None
+    by = f" ({operation})" if operation else ""
+    if changes:
+        return SourceRowsChangedError(
+            f"Version {record.version}{by} changes rows of the table, for example of {removed.path}, and a stream "
+            "gives rows that were added.",
+            hint="Set skipChangeCommits to true to leave such commits out, or ignoreChanges to true to get all rows "
+            "of the files they write; readChangeFeed gives the changes themselves.",
+            version=record.version,
+        )
+    return SourceRowsRemovedError(
+        f"Version {record.version}{by} removes rows from the table, for example those of {removed.path}, and a stream "
+        "cannot take back what it gave.",
+        hint="Set ignoreDeletes to true to pass commits that only remove rows; readChangeFeed gives the changes.",
+        version=record.version,
+    )
+
+
+def definition_refusal(metadata: Metadata, version: int, options: SourceOptions, read: ReadSchema) -> DeltaError | None:
+    """Say why a stream cannot read rows of a version with this definition; None when it can."""
+    if metadata.id != read.table_id:
+        return SourceTableReplacedError(
+            f"Version {version} makes another table of this one: its id is {metadata.id}, and the stream reads "
+            f"{read.table_id}.",
+            hint="Start the query again with another checkpointLocation.",
+            version=version,
+        )
+    if options.change_feed and not TableProperties.parse(metadata.configuration).enable_change_data_feed:
+        return ChangeDataNotRecordedError(
+            f"The change data feed of version {version} was not recorded: delta.enableChangeDataFeed was not true.",
+            hint="Begin after this version, with startingVersion and another checkpointLocation; these changes were "
+            "not recorded.",
+            version=version,
+        )
+    problems = list(_misfits(metadata, version, read))
+    if not problems:
+        return None
+    again = version > read.version and not read.mapped
+    return SourceSchemaChangedError(
+        f"The columns of version {version} do not fit those that the stream reads (of version {read.version}): "
+        f"{'; '.join(problems)}.",
+        hint="Start the query again from the same checkpoint: it then reads with the table's new columns."
+        if again
+        else "Start the query again; if it stops here once more, a column was renamed, dropped or retyped since: start "
+        "it with another checkpointLocation.",
+        version=version,
+    )
+
+
+def _misfits(metadata: Metadata, version: int, read: ReadSchema) -> Iterable[str]:
+    schema = parse_schema(metadata.schema_string)
+    new = {field.name.lower() for field in schema.fields} - {field.name.lower() for field in read.schema.fields}
+    known = StructType(tuple(field for field in schema.fields if field.name.lower() not in new))
+    later = version > read.version
+    for column in schema.fields:
+        if column.name.lower() in new:
+            yield f"column {column.name} {'is new' if later else 'is not there any more'}"
+    yield from incompatibilities(known, read.schema)
+    if later and read.mapped:
+        present = {physical_name(field).lower() for field in schema.fields}
+        for column in read.schema.fields:
+            if physical_name(column).lower() not in present:
+                yield f"column {column.name} was dropped"
+    if metadata.partition_columns != read.partition_columns:
+        yield (
+            f"it is partitioned by ({', '.join(metadata.partition_columns)}), not by "
+            f"({', '.join(read.partition_columns)})"
+        )

@@ -1,0 +1,115 @@
+"""Read and write the offsets of a stream over a table. Pure.
+
+The JSON is that of the reference engine, so that a query goes on from a checkpoint of either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+
+__all__ = ["BEFORE_FIRST", "StreamOffset"]
+
+BEFORE_FIRST: Final = -1
+"""The index of a version of which nothing was taken."""
+
+_WRITTEN: Final = 1
+_NEWEST: Final = 3
+_BEFORE_FIRST_V3: Final = -100
+_SCHEMA_INDEXES: Final = (-20, -19)
+_END_V3: Final = 2**63 - 1 - 100
+_HINT: Final = "Start the query with another checkpointLocation; this one belongs to another source."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOffset:
+    """How far a stream has got: every file of earlier versions, and those of this version up to the index.
+
+    Args:
+        table_id: The table's id in its metadata.
+        version: A version; one that does not exist yet when all there is was taken.
+        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none.
+        is_initial: The files are those of the snapshot of the version, not of its commit.
+
+    Example:
+        >>> StreamOffset(table_id="t", version=2, index=-1, is_initial=False).to_json()
+        '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":2,"index":-1,"isStartingVersion":false}'
+    """
+
+    table_id: str
+    version: int
+    index: int = BEFORE_FIRST
+    is_initial: bool = False
+
+    @property
+    def position(self) -> tuple[int, bool, int]:
+        """A key by which offsets of one table are ordered: a snapshot comes before the commits after it."""
+        return self.version, not self.is_initial, self.index
+
+    def to_json(self) -> str:
+        """Return the text that goes into a checkpoint; equal offsets give equal texts."""
+        fields = {
+            "sourceVersion": _WRITTEN,
+            "reservoirId": self.table_id,
+            "reservoirVersion": self.version,
+            "index": self.index,
+            "isStartingVersion": self.is_initial,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> StreamOffset:
+        """Read what a checkpoint holds.
+
+        Raises:
+            InvalidArgumentError: It is not an offset of a Delta table.
+            UnsupportedFeatureError: It is of a later format, or stands in the middle of a change of schema.
+        """
+        fields = _fields(text)
+        source = _whole(fields, "sourceVersion")
+        if source is None or source < 1:
+            raise InvalidArgumentError(f"The checkpoint holds {text!r}: its sourceVersion is not valid.", hint=_HINT)
+        if source > _NEWEST:
+            raise UnsupportedFeatureError(
+                f"The checkpoint holds an offset of format {source}, and formats up to {_NEWEST} are known here.",
+                features=(f"sourceVersion {source}",),
+                hint="Go on with the engine that wrote it, or start the query with another checkpointLocation.",
+            )
+        version, index = _whole(fields, "reservoirVersion"), _whole(fields, "index")
+        table_id, is_initial = fields.get("reservoirId"), fields.get("isStartingVersion", False)
+        if source == _NEWEST and index in _SCHEMA_INDEXES:
+            raise UnsupportedFeatureError(
+                f"The checkpoint stands at a change of schema in version {version}, which its query follows by "
+                "schemaTrackingLocation.",
+                features=("schemaTrackingLocation",),
+                hint="Go on with the engine that wrote it until it has passed the change.",
+            )
+        if source == _NEWEST and index == _BEFORE_FIRST_V3:
+            index = BEFORE_FIRST
+        if (
+            version is None or index is None or version < 0 or index < BEFORE_FIRST
+            or not isinstance(table_id, str) or not isinstance(is_initial, bool)
+        ):  # fmt: skip
+            raise InvalidArgumentError(f"The checkpoint holds {text!r}, which is not an offset of a table.", hint=_HINT)
+        if index == _END_V3:
+            version, index, is_initial = version + 1, BEFORE_FIRST, False
+        return cls(table_id=table_id, version=version, index=index, is_initial=is_initial)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or "reservoirId" not in fields:
+        raise InvalidArgumentError(f"The checkpoint holds {text!r}, which is not an offset of a table.", hint=_HINT)
+    return fields
+
+
+def _whole(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

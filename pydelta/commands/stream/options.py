@@ -1,0 +1,162 @@
+"""Check and freeze the options of ``readStream``. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.settings import parse_bool, parse_bytes
+
+__all__ = ["HONOURED", "LATEST", "SourceOptions"]
+
+LATEST: Final = "latest"
+
+HONOURED: Final[Mapping[str, str]] = {
+    "excludeRegex": "files whose path in the log matches are left out",
+    "failOnDataLoss": "false: go on at the oldest version there is when the log was cleaned past the checkpoint",
+    "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
+    "ignoreDeletes": "pass commits that only remove rows",
+    "ignoreFileDeletion": "the older name of `ignoreChanges`",
+    "maxBytesPerTrigger": "about this many bytes per batch",
+    "maxFilesPerTrigger": "this many files per batch; 1,000 unless bytes are limited",
+    "path": "location of the table",
+    "readChangeData": "the older name of `readChangeFeed`",
+    "readChangeFeed": "stream the change feed instead of rows that were added",
+    "skipChangeCommits": "leave out commits that change or remove rows",
+    "startingTimestamp": "begin with the first version that is not before this time",
+    "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
+}
+"""The options of a streaming reader, and what they say."""
+
+_NOT_YET: Final[Mapping[str, str]] = {
+    "schemaTrackingLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
+    "schemaLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
+    "withEventTimeOrder": "Leave it out and read the initial snapshot with maxFilesPerTrigger above its number of "
+    "files, so that one batch holds it all.",
+}
+_OF_BATCHES: Final = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """A stream over a table, as asked for.
+
+    Args:
+        starting_version: Its commit is the first that is read; None where the option is silent or says ``latest``.
+        from_latest: Begin after the newest version.
+        starting_timestamp: A time as written; the session's zone where it names none.
+        max_files: Files per trigger; None for no limit.
+        max_bytes: Bytes per trigger; None for no limit.
+        ignore_deletes: Pass commits that only remove rows.
+        ignore_changes: Pass commits that rewrite files, with all rows of their new files.
+        skip_change_commits: Leave out commits that change or remove rows.
+        exclude: Files whose path matches are left out.
+        fail_on_data_loss: Stop when versions are gone that were not read yet.
+        change_feed: Stream the change feed.
+    """
+
+    starting_version: int | None = None
+    from_latest: bool = False
+    starting_timestamp: str | None = None
+    max_files: int | None = DEFAULT_MAX_FILES
+    max_bytes: int | None = None
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    exclude: re.Pattern[str] | None = None
+    fail_on_data_loss: bool = True
+    change_feed: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Read a streaming reader's options; names ignore case, as in Spark.
+
+        Raises:
+            InvalidArgumentError: A value that cannot be right, options that contradict each other, an option of batch
+                queries, or a name within a letter or two of one that exists.
+            UnsupportedFeatureError: An option that is not there yet.
+        """
+        lower = {name.lower(): str(value) for name, value in options.items() if value is not None}
+        _refuse_others(lower)
+
+        def flag(*names: str, default: bool = False) -> bool:
+            found = [parse_bool(lower[name.lower()], name=name) for name in names if name.lower() in lower]
+            return found[0] if found else default
+
+        version, timestamp = lower.get("startingversion"), lower.get("startingtimestamp")
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError(
+                f"startingVersion ({version}) and startingTimestamp ({timestamp}) were both given.",
+                hint="Give one of the two.",
+            )
+        from_latest = version is not None and version.strip().lower() == LATEST
+        max_bytes = lower.get("maxbytespertrigger")
+        max_files = lower.get("maxfilespertrigger")
+        return cls(
+            starting_version=None if version is None or from_latest else _whole(version, "startingVersion", least=0),
+            from_latest=from_latest,
+            starting_timestamp=timestamp,
+            max_files=_whole(max_files, "maxFilesPerTrigger", least=1)
+            if max_files is not None
+            else None
+            if max_bytes is not None
+            else DEFAULT_MAX_FILES,
+            max_bytes=None if max_bytes is None else parse_bytes(max_bytes, name="maxBytesPerTrigger"),
+            ignore_deletes=flag("ignoreDeletes"),
+            ignore_changes=flag("ignoreChanges") or flag("ignoreFileDeletion"),
+            skip_change_commits=flag("skipChangeCommits"),
+            exclude=_pattern(lower.get("excluderegex")),
+            fail_on_data_loss=flag("failOnDataLoss", default=True),
+            change_feed=flag("readChangeFeed", "readChangeData"),
+        )
+
+    def budget(self) -> Budget:
+        """Return what one trigger may take."""
+        return Budget(max_files=self.max_files, max_bytes=self.max_bytes)
+
+    def excludes(self, path: str) -> bool:
+        """Tell whether a file is left out by its path in the log."""
+        return self.exclude is not None and self.exclude.search(path) is not None
+
+
+def _refuse_others(lower: Mapping[str, str]) -> None:
+    for name, hint in _NOT_YET.items():
+        text = lower.get(name.lower())
+        if text is not None and text.strip().lower() != "false":
+            raise UnsupportedFeatureError(
+                f"The option {name} of readStream is not supported yet.", features=(name,), hint=hint
+            )
+    for name in _OF_BATCHES:
+        if name.lower() in lower:
+            raise InvalidArgumentError(
+                f"{name} names a version to read once, and a stream goes on with the versions to come.",
+                hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
+            )
+    known = {name.lower(): name for name in (*HONOURED, *_NOT_YET)}
+    for name in lower:
+        close = [] if name in known or name.startswith("fs.") else difflib.get_close_matches(name, known, 1, 0.85)
+        if close:
+            raise InvalidArgumentError(f"Unknown read option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+
+
+def _whole(text: str, name: str, *, least: int) -> int:
+    if not text.strip().isdigit() or int(text) < least:
+        also = f" or {LATEST!r}" if name == "startingVersion" else ""
+        raise InvalidArgumentError(f"{name} is {text!r}.", hint=f"Set it to a whole number from {least}{also}.")
+    return int(text)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidArgumentError(
+            f"excludeRegex is {text!r}: {error}.", hint="Write a regular expression; it may match any part of the path."
+        ) from None

@@ -1,0 +1,113 @@
+"""Write a batch of a stream once: the transaction of one epoch of a query."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import Action
+from pydelta.txn import Committed, Operation, OptimisticTransaction
+
+__all__ = ["Epoch", "EpochTransaction", "OutputMode", "sink_options"]
+
+_OPERATION = "STREAMING UPDATE"
+
+
+class OutputMode(enum.Enum):
+    """What a batch does to the table. The values are what the history shows."""
+
+    APPEND = "Append"
+    COMPLETE = "Complete"
+
+    @classmethod
+    def parse(cls, text: str) -> OutputMode:
+        """Read Spark's output mode, ignoring case.
+
+        Raises:
+            UnsupportedFeatureError: Update mode: which rows a batch replaces is not said.
+            InvalidArgumentError: There is no such mode.
+        """
+        lower = text.strip().lower()
+        for mode in cls:
+            if mode.value.lower() == lower:
+                return mode
+        if lower == "update":
+            raise UnsupportedFeatureError(
+                "A Delta table takes a stream in output mode append or complete, not update.",
+                features=("outputMode update",),
+                hint="Write updates with foreachBatch and MERGE, by the key of the rows; txnAppId and txnVersion let "
+                "each batch count once.",
+            )
+        raise InvalidArgumentError(f"There is no output mode {text!r}.", hint="Use append or complete.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """One batch of a query.
+
+    Args:
+        query_id: The query, which keeps its id over restarts.
+        epoch_id: Number of the batch.
+        mode: What it does to the table.
+    """
+
+    query_id: str
+    epoch_id: int
+    mode: OutputMode
+
+
+class EpochTransaction(OptimisticTransaction):
+    """A transaction whose commit says that it is an epoch of a query."""
+
+    def __init__(self, log: DeltaLog, epoch: Epoch) -> None:
+        super().__init__(log)
+        self._epoch = epoch
+
+    def commit(
+        self,
+        actions: Sequence[Action],
+        operation: Operation,
+        *,
+        user_metadata: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        blind_append: bool | None = None,
+    ) -> Committed:
+        """See ``OptimisticTransaction.commit``; the operation is the epoch's, with the counts of the one given."""
+        epoch, metrics = self._epoch, dict(operation.metrics)
+        own = Operation(
+            name=_OPERATION,
+            parameters={
+                "outputMode": epoch.mode.value,
+                "queryId": epoch.query_id,
+                "epochId": str(epoch.epoch_id),
+            },
+            metrics={
+                "numRemovedFiles": metrics.get("numRemovedFiles", 0),
+                "numAddedFiles": metrics.get("numFiles", 0),
+                "numOutputRows": metrics.get("numOutputRows", 0),
+                "numOutputBytes": metrics.get("numOutputBytes", 0),
+            },
+        )
+        return super().commit(actions, own, user_metadata=user_metadata, tags=tags, blind_append=blind_append)
+
+
+def sink_options(options: Mapping[str, str], *, mode: OutputMode) -> dict[str, str]:
+    """Return the writer options of a batch; its application and version come with each batch.
+
+    Raises:
+        InvalidArgumentError: ``txnVersion`` was given, which is the number of the batch.
+    """
+    lower = {name.lower(): name for name in options}
+    if "txnversion" in lower:
+        raise InvalidArgumentError(
+            "txnVersion was given for a stream, whose batches are numbered by Spark.",
+            hint="Leave it out; txnAppId alone names the stream in the table instead of the query's id.",
+        )
+    own = ("txnappid", "partitionoverwritemode")
+    kept = {name: value for name, value in options.items() if name.lower() not in own}
+    if mode is OutputMode.COMPLETE:
+        kept["partitionOverwriteMode"] = "static"  # the whole result replaces the whole table
+    return kept

@@ -1,0 +1,386 @@
+"""Find what a stream reads next, and the files between two of its offsets, from a table's log alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from pydelta.commands.change_feed import ChangedFile, version_from
+from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.commits import ReadSchema, StreamCommit, definition_refusal, read_commit
+from pydelta.commands.stream.errors import SourceTableReplacedError, SourceVersionsMissingError
+from pydelta.commands.stream.offsets import StreamOffset
+from pydelta.commands.stream.options import SourceOptions
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
+from pydelta.log import CommitRecord, DeltaLog, Snapshot
+from pydelta.protocol.actions import Action, CommitInfo
+
+__all__ = ["Backlog", "StreamBatch", "TableStream"]
+
+_log = logging.getLogger(__name__)
+_AHEAD: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBatch:
+    """The files between two offsets.
+
+    Args:
+        snapshot: The initial snapshot, when files of it are among them.
+        initial: Those, as rows of ``snapshot.files.core``; None when rows come in another schema than the snapshot's.
+        changed: The other files: those of commits, and of a snapshot that is not read as itself.
+    """
+
+    snapshot: Snapshot | None = None
+    initial: pl.DataFrame | None = None
+    changed: tuple[ChangedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What a stream has not read yet."""
+
+    num_files: int
+    size_bytes: int
+
+
+class TableStream:
+    """One query's stream over a table. For one thread.
+
+    Args:
+        log: The table.
+        options: What was asked for.
+        read: The snapshot that the rows' columns come from.
+        starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+    """
+
+    def __init__(
+        self, log: DeltaLog, options: SourceOptions, read: Snapshot, *, starting_timestamp_ms: int | None = None
+    ) -> None:
+        assert read.metadata is not None, "a stream reads a table"
+        self.log = log
+        self.options = options
+        self.read = ReadSchema(
+            table_id=read.metadata.id,
+            version=read.version,
+            schema=read.schema,
+            partition_columns=read.partition_columns,
+            mapped=read.column_mapping_mode != "none",
+        )
+        self._definition = read.metadata
+        self._starting_timestamp_ms = starting_timestamp_ms
+        self._until: int | None = None
+        self._commits: dict[int, StreamCommit] = {}
+        self._tallies: dict[int, Backlog] = {}
+        self._initial: tuple[Snapshot, pl.DataFrame] | None = None
+        self._checked = False
+
+    # -- how far ------------------------------------------------------------------------------------------------
+
+    def stop_at_newest(self) -> None:
+        """Read up to the version that is the newest now, and nothing that comes later (``AvailableNow``)."""
+        self._until = self._newest()
+
+    def latest(self, start: StreamOffset | None, budget: Budget) -> StreamOffset | None:
+        """Tell up to where the next batch goes.
+
+        Args:
+            start: Where the last batch ended; None for the first one.
+            budget: What it may take.
+
+        Returns:
+            The offset; ``start`` itself when nothing has come; None when nothing can be said yet.
+
+        Raises:
+            StreamStoppedError: The stream may not pass what it found.
+            TableNotFoundError: The table is gone.
+            VersionNotFoundError: It is to begin at a version that there is not.
+        """
+        newest = self._newest()
+        if start is None:
+            at = self._beginning(newest)
+            if self.options.from_latest:
+                return at  # an empty batch, which records the beginning
+            if at.version > newest:
+                return None
+        else:
+            at = self._of_this_table(start, newest)
+        if at.is_initial:
+            sizes = self._initial_files(at.version)[1]["size"]
+            taken = budget.take(sizes[at.index + 1 :].to_list())
+            if at.index + taken + 1 < len(sizes):
+                return replace(at, index=at.index + taken)
+            at = self._at(at.version + 1)
+            if start is None:
+                return at  # so that the beginning of the first batch can be told from its end
+        self._check_definition(at.version, newest)
+        while at.version <= newest:
+            commit = self._commit(at.version, newest)
+            if commit.version > at.version:  # versions are gone, and the stream may go on without them
+                at = self._at(commit.version)
+            index = commit.advance(at.index, budget)
+            if index is not None:
+                return replace(at, index=index)
+            at = self._at(at.version + 1)
+        return at
+
+    def backlog(self, consumed: StreamOffset | None) -> Backlog:
+        """Count files and bytes that were not read yet; commits that would stop the stream count with none."""
+        newest = self._newest(capped=False)
+        at = consumed if consumed is not None else self._beginning(newest)
+        files = size = 0
+        if at.is_initial:
+            rest = self._initial_files(at.version)[1]["size"][at.index + 1 :]
+            files, size = len(rest), int(rest.sum() or 0)
+            at = self._at(at.version + 1)
+        for version in [known for known in self._tallies if known < at.version]:
+            del self._tallies[version]
+        version = at.version
+        while version <= newest:
+            commit = None
+            if version not in self._tallies or (version == at.version and at.index >= 0):
+                commit = self._commit(version, newest)
+                for skipped in range(version, commit.version):
+                    self._tallies[skipped] = Backlog(num_files=0, size_bytes=0)
+                version = commit.version
+            if commit is None:
+                tally = self._tallies[version]
+            else:
+                rest_of = () if commit.refusal is not None else commit.files
+                if version == at.version and not commit.whole:
+                    rest_of = rest_of[at.index + 1 :]
+                elif version == at.version and at.index >= 0:
+                    rest_of = ()
+                tally = Backlog(num_files=len(rest_of), size_bytes=sum(file.size for file in rest_of))
+                if version != at.version or at.index < 0:
+                    self._tallies[version] = tally
+                if version >= at.version + _AHEAD:  # its files are not kept until the stream gets there
+                    self._commits.pop(version, None)
+            files, size = files + tally.num_files, size + tally.size_bytes
+            version += 1
+        return Backlog(num_files=files, size_bytes=size)
+
+    # -- what ---------------------------------------------------------------------------------------------------
+
+    def batch(self, start: StreamOffset | None, end: StreamOffset) -> StreamBatch:
+        """Find the files between two offsets: the same ones each time.
+
+        Args:
+            start: Where the batch before ended; None for the first one.
+            end: What ``latest`` gave.
+
+        Raises:
+            As ``latest``.
+        """
+        newest = self._newest(capped=False)
+        self._of_this_table(end, newest)
+        at = self._beginning_of(end) if start is None else self._of_this_table(start, newest)
+        snapshot: Snapshot | None = None
+        initial: pl.DataFrame | None = None
+        if at.is_initial:
+            snapshot, files = self._initial_files(at.version)
+            within = end.is_initial and end.version == at.version
+            initial = self._included(files.slice(at.index + 1, end.index - at.index if within else None))
+            at = end if within else self._at(at.version + 1)
+        changed: list[ChangedFile] = []
+        if at.position < end.position:
+            self._check_definition(at.version, newest)
+        while at.position < end.position:
+            commit = self._commit(at.version, newest)
+            if commit.version > end.version:
+                break
+            after = at.index if commit.version == at.version else -1
+            chosen = commit.after(after, end.index if commit.version == end.version else None)
+            changed += [file for file in chosen if not self.options.excludes(file.path)]
+            at = end if commit.version == end.version else self._at(commit.version + 1)
+        as_changed = self.options.change_feed or (snapshot is not None and snapshot.metadata != self._definition)
+        if as_changed and initial is not None and snapshot is not None:
+            return StreamBatch(changed=(*_inserted(snapshot, initial), *changed))
+        return StreamBatch(snapshot=snapshot, initial=initial, changed=tuple(changed))
+
+    def forget_before(self, end: StreamOffset) -> None:
+        """Let go of what was read for versions before an offset that is done."""
+        for version in [known for known in self._commits if known < end.version]:
+            del self._commits[version]
+        if not end.is_initial:
+            self._initial = None
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    def _newest(self, *, capped: bool = True) -> int:
+        snapshot = self.log.update()
+        if snapshot.metadata is None:
+            raise TableNotFoundError(
+                f"The table at {self.log.uri} that the stream reads is gone.",
+                hint="Restore it, or stop the query; its checkpoint is of no use for another table.",
+            )
+        if snapshot.metadata.id != self.read.table_id:
+            raise SourceTableReplacedError(
+                f"Another table is at {self.log.uri}: its id is {snapshot.metadata.id}, and the stream reads "
+                f"{self.read.table_id}.",
+                hint="Start the query again with another checkpointLocation.",
+            )
+        if capped and self._until is not None:
+            return min(self._until, snapshot.version)
+        return snapshot.version
+
+    def _at(self, version: int) -> StreamOffset:
+        return StreamOffset(table_id=self.read.table_id, version=version)
+
+    def _of_this_table(self, offset: StreamOffset, newest: int) -> StreamOffset:
+        if offset.table_id != self.read.table_id:
+            raise SourceTableReplacedError(
+                f"The checkpoint is of a table with the id {offset.table_id}, and the one at {self.log.uri} has "
+                f"{self.read.table_id}.",
+                hint="Start the query with another checkpointLocation; this one belongs to another table, or to the "
+                "one that was here before.",
+            )
+        most = self.log.update().version + 1
+        if offset.version > max(most, newest + 1) and self.options.fail_on_data_loss:
+            raise SourceVersionsMissingError(
+                f"The checkpoint has read up to version {offset.version - 1}, but the newest version is {most - 1}.",
+                hint="The table was put back to an older state. Start the query with another checkpointLocation, or "
+                "set failOnDataLoss to false to wait for versions that come after the checkpoint's.",
+            )
+        return offset
+
+    def _beginning(self, newest: int) -> StreamOffset:
+        """Where a stream begins that has no checkpoint yet."""
+        if self.options.from_latest:
+            return self._at(newest + 1)
+        first = self.options.starting_version
+        if self._starting_timestamp_ms is not None:
+            first = version_from(self.log, self._starting_timestamp_ms)
+        if first is None:
+            return replace(self._at(newest), is_initial=True)
+        if first > newest + (self._starting_timestamp_ms is None):
+            raise VersionNotFoundError(
+                f"The stream is to begin with version {first}, but the newest version is {newest}.",
+                hint='Give a version or time that there is, or startingVersion "latest" for what comes from now on.',
+            )
+        return self._at(first)
+
+    def _beginning_of(self, end: StreamOffset) -> StreamOffset:
+        """Where the first batch began, by its end; the snapshot was used up if the end is in a commit."""
+        if end.is_initial:
+            return replace(end, index=-1)
+        if self.options.from_latest:
+            if end.index < 0:
+                return end  # as ``latest`` records it: an empty batch
+            raise InvalidArgumentError(
+                f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
+                "done, and startingVersion=latest does not say where it began.",
+                hint="Set startingVersion to the number of the version at which the query was to begin.",
+            )
+        if self.options.starting_version is None and self._starting_timestamp_ms is None:
+            return replace(self._at(max(end.version - 1, 0)), is_initial=True)
+        return self._beginning(self._newest(capped=False))
+
+    def _initial_files(self, version: int) -> tuple[Snapshot, pl.DataFrame]:
+        if self._initial is None or self._initial[0].version != version:
+            try:
+                snapshot = self.log.snapshot(version=version)
+            except VersionNotFoundError as error:
+                raise SourceVersionsMissingError(
+                    f"The stream has not read all of its initial snapshot, and version {version} can no longer be "
+                    "rebuilt.",
+                    hint="Start the query with another checkpointLocation, and raise delta.logRetentionDuration if "
+                    "it takes that long.",
+                ) from error
+            assert snapshot.metadata is not None
+            rows = replace(self.options, change_feed=False)  # a snapshot needs no recorded changes
+            refusal = definition_refusal(snapshot.metadata, version, rows, self.read)
+            if refusal is not None:
+                raise refusal
+            self._initial = (snapshot, snapshot.files.core.sort("modification_time", "path"))
+        return self._initial
+
+    def _check_definition(self, version: int, newest: int) -> None:
+        """Compare the definition at the version where reading begins; those of later ones are seen as commits."""
+        if self._checked or version > newest:
+            return
+        self._checked = True
+        if not self.options.change_feed and not self.read.mapped:
+            return  # columns are only ever added, and the files of older versions read as nulls
+        try:
+            metadata = self.log.snapshot(version=version).metadata
+        except VersionNotFoundError:
+            if self.options.change_feed and self.options.fail_on_data_loss:
+                raise self._missing(version, min(self.log.held().commits, default=newest)) from None
+            return
+        assert metadata is not None
+        refusal = definition_refusal(metadata, version, self.options, self.read)
+        if refusal is not None:
+            raise refusal
+
+    def _commit(self, version: int, newest: int) -> StreamCommit:
+        """What the stream makes of a version; of the first one after it that there is, where it may lose some."""
+        found = self._commits.get(version)
+        if found is not None:
+            return found
+        try:
+            read = self._fetch(version, min(version + _AHEAD - 1, newest))
+        except VersionNotFoundError:
+            held = self.log.held().commits
+            later = min((known for known in held if known >= version), default=None)
+            if later is None or later == version or self.options.fail_on_data_loss:
+                raise self._missing(version, later) from None
+            _log.warning("versions %d to %d of %s are gone and were not read", version, later - 1, self.log.uri)
+            return self._commit(later, newest)
+        for record, actions in read:
+            self._commits[record.version] = read_commit(record, actions, self.options, self.read)
+        return self._commits[version]
+
+    def _fetch(self, first: int, last: int) -> Sequence[tuple[CommitRecord, Sequence[Action]]]:
+        if self.options.change_feed:  # its rows tell the time of their commit
+            return self.log.commits(first, last)
+        versions = range(first, last + 1)
+        if len(versions) == 1:
+            lines = [self.log.actions(first)]
+        else:
+            with ThreadPoolExecutor(max_workers=len(versions)) as pool:
+                lines = list(pool.map(self.log.actions, versions))
+        return [
+            (CommitRecord(version=version, timestamp_ms=0, commit_info=_info(actions)), actions)
+            for version, actions in zip(versions, lines, strict=True)
+        ]
+
+    def _missing(self, version: int, first: int | None) -> SourceVersionsMissingError:
+        begins = "holds no later one" if first is None else f"goes on at version {first}"
+        return SourceVersionsMissingError(
+            f"The stream is at version {version}, which is gone from the log; the log {begins}.",
+            hint="Start the query with another checkpointLocation to read the table from the beginning, or set "
+            "failOnDataLoss to false to go on without the versions that are gone. Raise delta.logRetentionDuration "
+            "above the longest time that the query may be stopped.",
+        )
+
+    def _included(self, files: pl.DataFrame) -> pl.DataFrame:
+        if self.options.exclude is None:
+            return files
+        kept = [not self.options.excludes(path) for path in files["path"]]
+        return files.filter(pl.Series(kept, dtype=pl.Boolean))
+
+
+def _info(actions: Sequence[Action]) -> CommitInfo | None:
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)
+
+
+def _inserted(snapshot: Snapshot, files: pl.DataFrame) -> list[ChangedFile]:
+    """Files of the initial snapshot as a commit would add them."""
+    return [
+        ChangedFile(
+            path=add.path,
+            partition_values=add.partition_values,
+            size=add.size,
+            change_type="insert",
+            version=snapshot.version,
+            timestamp_ms=snapshot.timestamp_ms,
+            hides=add.deletion_vector,
+        )
+        for add in snapshot.files.adds(files)
+    ]

@@ -1,0 +1,293 @@
+"""Route ``spark.readStream`` and ``df.writeStream``: Delta tables to this engine, all else to Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
+from pyspark.errors.exceptions.captured import convert_exception
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.commands.stream.options import SourceOptions
+from pydelta.commands.stream.sink import OutputMode
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError, error_context
+from pydelta.log import DeltaLog
+from pydelta.protocol.schema import StructType
+from pydelta.spark.catalog.define import define_table
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.spark.catalog.targets import log_for_name
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path, user_errors
+from pydelta.spark.routing.catalog_api import read_table
+from pydelta.spark.routing.foreign_writes import refuse_foreign_write
+from pydelta.spark.scan.travel import TimeTravel, epoch_ms, open_snapshot
+from pydelta.spark.session.patches import is_enabled, patch
+from pydelta.spark.stream.failures import explained
+from pydelta.spark.stream.sink import DeltaSink, private_field, start_query
+from pydelta.spark.stream.source import DeltaSource, is_delta_source, stream_frame
+from pydelta.spark.types import from_spark
+
+__all__ = ["install"]
+
+_PROVIDER: Final = "delta"
+_NOT_PROPERTIES: Final = ("path", "checkpointlocation", "queryname")
+
+
+def install() -> None:
+    """Put the routes in place. ``patches.restore_all`` takes them out again."""
+    patch(DataStreamReader, "load", _load)
+    patch(DataStreamReader, "table", _table)
+    patch(DataStreamWriter, "start", _start)
+    patch(DataStreamWriter, "toTable", _to_table)
+    for owner, name in (
+        (StreamingQuery, "awaitTermination"),
+        (StreamingQuery, "processAllAvailable"),
+        (StreamingQueryManager, "awaitAnyTermination"),
+    ):
+        patch(owner, name, _waiting)
+    patch(StreamingQuery, "exception", _exception)
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def load(
+        self: DataStreamReader,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  PySpark's name
+        schema: Any = None,
+        **options: Any,
+    ) -> DataFrame:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, path, format, schema, **options)
+        source = format if format is not None else str(private_field(self._jreader, "source"))
+        if source.lower() != _PROVIDER:
+            return original(self, path, format, schema, **options)
+        with user_errors():
+            if schema is not None or private_field(self._jreader, "userSpecifiedSchema").isDefined():
+                raise InvalidArgumentError(
+                    "A schema was given for streaming a Delta table, which already has one.",
+                    hint="Leave out .schema(…) and select or cast columns afterwards.",
+                )
+            self.options(**options)
+            given = _options_of(spark, self._jreader)
+            target = path if path is not None else given.get("path")
+            if not isinstance(target, str) or not target.strip():
+                raise InvalidArgumentError(
+                    f"One path to a Delta table was expected, not {target!r}.",
+                    hint='Write spark.readStream.format("delta").load(path), or .table(name).',
+                )
+            storage = {name: value for name, value in given.items() if name.lower().startswith("fs.")}
+            return _stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
+
+    return load
+
+
+def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    def table(self: DataStreamReader, tableName: str) -> DataFrame:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, tableName)
+        with user_errors():
+            if read_table(spark, tableName) is None:
+                return original(self, tableName)
+            given = _options_of(spark, self._jreader)
+            return _stream(spark, log_for_name(spark, tableName), given, shown=tableName)
+
+    return table
+
+
+def _stream(spark: SparkSession, log: DeltaLog, given: dict[str, str], *, shown: str) -> DataFrame:
+    with error_context(table=shown):
+        options = SourceOptions.parse(given)
+        starting_ms = None
+        if options.starting_timestamp is not None:
+            starting_ms = epoch_ms(spark, TimeTravel(timestamp=options.starting_timestamp))
+        open_snapshot(spark, log.uri, None)
+        read = log.update()
+        return stream_frame(spark, DeltaSource(spark, log, options, read, starting_timestamp_ms=starting_ms))
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def _start(original: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
+    def start(
+        self: DataStreamWriter,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002  PySpark's name
+        outputMode: str | None = None,
+        partitionBy: Any = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, path, format, outputMode, partitionBy, queryName, **options)
+        with user_errors():
+            _set(self, format, outputMode, partitionBy, queryName, options)
+            _refuse_real_time(self)
+            given = _options_of(spark, self._jwrite)
+            target = path if path is not None else given.get("path")
+            if _source(self) != _PROVIDER:
+                if isinstance(target, str) and target:
+                    refuse_foreign_write(spark, target, _source(self))
+                return original(self, path)
+            if not isinstance(target, str) or not target.strip():
+                raise InvalidArgumentError(
+                    "No path was given for the Delta table that the stream writes.",
+                    hint='Write df.writeStream.format("delta").start(path), or toTable(name).',
+                )
+            return _started(self, target, given, partition_by=_names(self, "partitioningColumns"))
+
+    return start
+
+
+def _to_table(original: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
+    def to_table(
+        self: DataStreamWriter,
+        tableName: str,
+        format: str | None = None,  # noqa: A002  PySpark's name
+        outputMode: str | None = None,
+        partitionBy: Any = None,
+        queryName: str | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, tableName, format, outputMode, partitionBy, queryName, **options)
+        with user_errors():
+            _set(self, format, outputMode, partitionBy, queryName, options)
+            parts = parse_identifier(spark, tableName)
+            entry = look_up(spark, parts)
+            exists = entry is not None or spark.catalog.tableExists(tableName)
+            if not isinstance(entry, DeltaEntry) and (exists or _source(self) != _PROVIDER):
+                if isinstance(entry, ViewEntry) or (exists and _source(self) == _PROVIDER):
+                    raise TableAlreadyExistsError(
+                        f"{tableName} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+                    )
+                _refuse_real_time(self)
+                return original(self, tableName)
+            _refuse_real_time(self)
+            given = _options_of(spark, self._jwrite)
+            partition_by = _names(self, "partitioningColumns")
+            if isinstance(entry, DeltaEntry) and (entry.by_path or log_for_path(spark, entry.location).table_exists()):
+                return _started(self, entry.location, given, partition_by=partition_by)
+            OutputMode.parse(_output_mode(self))  # before a table is made
+            log = define_table(
+                spark,
+                parts,
+                TableDefinition(
+                    schema=StructType(from_spark(self._df.schema).fields), partition_columns=partition_by or ()
+                ),
+                mode=CreateMode.CREATE,
+                location=given.get("path"),
+            )
+            return _started(self, log.uri, given, partition_by=partition_by)
+
+    return to_table
+
+
+def _started(
+    writer: DataStreamWriter, location: str, given: dict[str, str], *, partition_by: list[str] | None
+) -> StreamingQuery:
+    spark = writer._spark
+    clustering = _names(writer, "clusteringColumns")
+    options = {name: value for name, value in given.items() if name.lower() not in _NOT_PROPERTIES}
+    if clustering is not None:
+        options["clusterBy"] = json.dumps(clustering)
+    sink = DeltaSink(
+        spark, location, mode=OutputMode.parse(_output_mode(writer)), options=options, partition_by=partition_by
+    )
+    try:
+        return StreamingQuery(start_query(writer, sink))
+    except Py4JJavaError as error:
+        cause = error.java_exception.getCause()  # reflection puts Spark's own exception into one of its own
+        raise (error if cause is None else convert_exception(cause)) from None
+
+
+def _set(
+    writer: DataStreamWriter, source: str | None, mode: str | None, partitions: Any, name: str | None, options: Any
+) -> None:
+    writer.options(**options)
+    if mode is not None:
+        writer.outputMode(mode)
+    if partitions is not None:
+        writer.partitionBy(partitions)
+    if source is not None:
+        writer.format(source)
+    if name is not None:
+        writer.queryName(name)
+
+
+def _source(writer: DataStreamWriter) -> str:
+    return str(private_field(writer._jwrite, "source")).lower()
+
+
+def _output_mode(writer: DataStreamWriter) -> str:
+    return str(private_field(writer._jwrite, "outputMode").toString())
+
+
+def _names(writer: DataStreamWriter, field: str) -> list[str] | None:
+    columns = private_field(writer._jwrite, field)
+    return [str(column) for column in Jvm.of(writer._spark).to_list(columns.get())] if columns.isDefined() else None
+
+
+def _options_of(spark: SparkSession, target: Any) -> dict[str, str]:
+    jvm = Jvm.of(spark)
+    return jvm.to_dict(jvm.python_utils_map(private_field(target, "extraOptions").originalMap()))
+
+
+def _refuse_real_time(writer: DataStreamWriter) -> None:
+    trigger = str(private_field(writer._jwrite, "trigger").getClass().getSimpleName()).rstrip("$")
+    if trigger not in ("RealTimeTrigger", "ContinuousTrigger"):
+        return
+    mode = "real-time mode" if trigger == "RealTimeTrigger" else "continuous processing"
+    if _source(writer) == _PROVIDER or _reads_delta(writer):
+        raise UnsupportedFeatureError(
+            f"A Delta table cannot be streamed in Spark's {mode}: its rows come by commits.",
+            features=(mode,),
+            hint='Use .trigger(processingTime="1 second") for short waits, or availableNow=True to read what is there.',
+        )
+
+
+def _reads_delta(writer: DataStreamWriter) -> bool:
+    leaves = Jvm.of(writer._spark).to_list(writer._df._jdf.queryExecution().analyzed().collectLeaves())
+    return any(
+        str(leaf.getClass().getSimpleName()) == "StreamingExecutionRelation" and is_delta_source(leaf.source())
+        for leaf in leaves
+    )
+
+
+# --- running queries ---------------------------------------------------------------------------------------
+
+
+def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A query that our own error ended says so, without the JVM's stack."""
+
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except StreamingQueryException as error:
+            told = explained(error)
+            if told is error:
+                raise
+            raise told from None
+
+    return wait
+
+
+def _exception(original: Callable[..., Any]) -> Callable[..., Any]:
+    def exception(self: StreamingQuery) -> Exception | None:
+        error = original(self)
+        return explained(error) if isinstance(error, StreamingQueryException) else error
+
+    return exception

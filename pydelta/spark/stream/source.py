@@ -1,0 +1,210 @@
+"""Serve Spark's micro-batches of a table: a ``Source`` that plans from the log, one state per query.
+
+::
+
+    query's thread --latestOffset--> TableStream.latest --> SerializedOffset
+                   --getBatch------> TableStream.batch ---> rows.batch_frame
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+
+from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.offsets import StreamOffset
+from pydelta.commands.stream.source import TableStream
+from pydelta.errors import UnsupportedFeatureError
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.stream.failures import noting
+from pydelta.spark.stream.rows import batch_frame, stream_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pydelta.commands.stream.options import SourceOptions
+    from pydelta.log import DeltaLog, Snapshot
+
+__all__ = ["QUERY_ID", "DeltaSource", "is_delta_source", "stream_frame"]
+
+QUERY_ID: Final = "sql.streaming.queryId"
+"""The property under which Spark names the query that a thread runs."""
+
+_STREAMING: Final = "org.apache.spark.sql.connector.read.streaming"
+_SERIALS: Final = itertools.count(1)
+_MAX_FILES: Final = 2**31 - 1
+
+
+class DeltaSource:
+    """Spark's ``Source`` over a table. What belongs to one query is kept apart by the query's id.
+
+    Args:
+        spark: The session that made the stream.
+        log: The table.
+        options: What was asked for.
+        read: The snapshot whose columns the rows come in.
+        starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+    """
+
+    class Java:
+        """py4j: the interfaces this object implements for the JVM."""
+
+        implements = (
+            "org.apache.spark.sql.execution.streaming.Source",
+            f"{_STREAMING}.SupportsTriggerAvailableNow",
+            f"{_STREAMING}.ReportsSourceMetrics",
+        )
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: DeltaLog,
+        options: SourceOptions,
+        read: Snapshot,
+        *,
+        starting_timestamp_ms: int | None,
+    ) -> None:
+        self._spark = spark
+        self._jvm = Jvm.of(spark)
+        self._log = log
+        self._options = options
+        self._read = read
+        self._starting_timestamp_ms = starting_timestamp_ms
+        self._streams: dict[str, TableStream] = {}
+        self._lock = threading.Lock()
+        self._serial = next(_SERIALS)
+        view = self._jvm.view
+        self._offset: Any = view.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
+        self._limits: Any = view.org.apache.spark.sql.connector.read.streaming.ReadLimit
+        self._schema = stream_schema(spark, log, read, change_feed=options.change_feed)
+
+    # -- Source -------------------------------------------------------------------------------------------------
+
+    def schema(self) -> Any:
+        """Return the columns of the rows."""
+        return self._schema
+
+    def getOffset(self) -> Any:
+        """Refuse: Spark asks ``latestOffset`` of a source that limits what a batch takes."""
+        raise UnsupportedFeatureError(
+            "The stream was asked for an offset without a limit.",
+            features=("getOffset",),
+            hint="Start the query with spark.readStream and writeStream; they ask for offsets with a limit.",
+        )
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        """Return the rows between two offsets."""
+        with noting(self._query(), table=self._log.uri):
+            last = StreamOffset.parse(str(end.json()))
+            first = StreamOffset.parse(str(start.get().json())) if start.isDefined() else None
+            batch = self._stream().batch(first, last)
+            label = f"stream={'' if first is None else first.to_json()}-{last.to_json()}"
+            change_feed = self._options.change_feed
+            return batch_frame(self._spark, self._log, self._read, batch, change_feed=change_feed, label=label)
+
+    def initialOffset(self) -> Any:
+        """Return nothing: where a stream begins is in its first batch."""
+        return None
+
+    def deserializeOffset(self, text: str) -> Any:
+        """Return the offset that a checkpoint holds."""
+        return self._offset(text)
+
+    def commit(self, end: Any) -> None:
+        """Let go of what earlier batches have read."""
+        with noting(self._query(), table=self._log.uri):
+            self._stream().forget_before(StreamOffset.parse(str(end.json())))
+
+    def stop(self) -> None:
+        """Forget the query that ends."""
+        with self._lock:
+            self._streams.pop(self._query(), None)
+
+    # -- admission ----------------------------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> Any:
+        """Return the limits that the options set."""
+        options = self._options
+        limits = []
+        if options.max_files is not None:
+            limits.append(self._limits.maxFiles(min(options.max_files, _MAX_FILES)))
+        if options.max_bytes is not None:
+            limits.append(self._limits.maxBytes(self._jvm.view.java.lang.Long.valueOf(str(options.max_bytes))))
+        return limits[0] if len(limits) == 1 else self._limits.compositeLimit(self._jvm.array(self._limits, limits))
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        """Return where the next batch ends; the one before it when nothing has come."""
+        with noting(self._query(), table=self._log.uri):
+            everything = str(limit.getClass().getSimpleName()) == "ReadAllAvailable"
+            budget = Budget() if everything else self._options.budget()
+            first = None if start is None else StreamOffset.parse(str(start.json()))
+            latest = self._stream().latest(first, budget)
+            return None if latest is None else self._offset(latest.to_json())
+
+    def reportLatestOffset(self) -> Any:
+        """Return nothing: the backlog is among the metrics."""
+        return None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Keep to the versions that there are now."""
+        with noting(self._query(), table=self._log.uri):
+            self._stream().stop_at_newest()
+
+    def metrics(self, consumed: Any) -> Any:
+        """Return how many files and bytes were not read yet, for the query's progress."""
+        found = self._jvm.view.java.util.HashMap()
+        with noting(self._query(), table=self._log.uri):
+            at = StreamOffset.parse(str(consumed.get().json())) if consumed.isPresent() else None
+            backlog = self._stream().backlog(at)
+        found.put("numFilesOutstanding", str(backlog.num_files))
+        found.put("numBytesOutstanding", str(backlog.size_bytes))
+        return found
+
+    # -- identity -----------------------------------------------------------------------------------------------
+
+    def toString(self) -> str:
+        """Name the table, as progress shows it."""
+        return f"DeltaSource[{self._log.uri}]"
+
+    def hashCode(self) -> int:
+        """Return a number that no other source of the process has."""
+        return self._serial
+
+    def equals(self, other: Any) -> bool:
+        """Tell whether the other one is this source."""
+        return other is self or (is_delta_source(other) and int(other.hashCode()) == self._serial)
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    def _query(self) -> str:
+        return str(self._spark.sparkContext.getLocalProperty(QUERY_ID))
+
+    def _stream(self) -> TableStream:
+        query = self._query()
+        with self._lock:
+            found = self._streams.get(query)
+            if found is None:
+                found = self._streams[query] = TableStream(
+                    self._log, self._options, self._read, starting_timestamp_ms=self._starting_timestamp_ms
+                )
+            return found
+
+
+def is_delta_source(source: Any) -> bool:
+    """Tell whether a source that the JVM hands back is one of this engine's."""
+    if isinstance(source, DeltaSource):
+        return True
+    return source is not None and str(source.toString()).startswith("DeltaSource[")
+
+
+def stream_frame(spark: SparkSession, source: DeltaSource) -> DataFrame:
+    """Return the streaming DataFrame of a source."""
+    jvm = Jvm.of(spark)
+    streaming = jvm.view.org.apache.spark.sql
+    output = jvm.local_relation.apply(source.schema()).output()
+    unnamed = getattr(getattr(streaming.catalyst.streaming, "Unassigned$"), "MODULE$")
+    relation = streaming.execution.streaming.runtime.StreamingExecutionRelation
+    return jvm.frame(relation(source, output, jvm.none, unnamed, jvm.session))

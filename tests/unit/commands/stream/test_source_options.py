@@ -1,0 +1,68 @@
+"""Options of readStream."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.commands.stream.options import SourceOptions
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+
+
+def test_without_options_a_thousand_files_a_trigger_from_the_snapshot():
+    options = SourceOptions.parse({"path": "/t"})
+    assert (options.max_files, options.max_bytes) == (1000, None)
+    assert options.fail_on_data_loss
+    assert options.starting_version is None
+    assert not options.from_latest
+
+
+def test_names_ignore_case_and_older_names_stand_for_newer_ones():
+    options = SourceOptions.parse(
+        {"STARTINGVERSION": "3", "maxbytespertrigger": "1m", "ignoreFileDeletion": "true", "readChangeData": "TRUE"}
+    )
+    assert options.starting_version == 3
+    assert (options.max_files, options.max_bytes) == (None, 1 << 20)
+    assert options.ignore_changes
+    assert options.change_feed
+
+
+def test_latest_is_not_a_version():
+    options = SourceOptions.parse({"startingVersion": "Latest"})
+    assert options.from_latest
+    assert options.starting_version is None
+
+
+def test_exclude_regex_finds_its_match_anywhere_in_the_path():
+    options = SourceOptions.parse({"excludeRegex": r"p=\d/"})
+    assert options.excludes("a/p=1/x.parquet")
+    assert not options.excludes("a/p=x/x.parquet")
+    assert not SourceOptions.parse({}).excludes("x")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingVersion": "1", "startingTimestamp": "2024-01-01"}, "startingTimestamp"),
+        ({"startingVersion": "-1"}, "startingVersion"),
+        ({"startingVersion": "newest"}, "'latest'"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger"),
+        ({"maxFilesPerTrigger": "1.5"}, "maxFilesPerTrigger"),
+        ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger"),
+        ({"ignoreDeletes": "yes"}, "ignoreDeletes"),
+        ({"excludeRegex": "("}, "excludeRegex"),
+        ({"versionAsOf": "1"}, "versionAsOf"),
+        ({"endingVersion": "1"}, "endingVersion"),
+        ({"maxFilePerTrigger": "1"}, "maxFilesPerTrigger"),
+    ],
+)
+def test_value_that_cannot_be_right_is_named(options, words):
+    with pytest.raises(InvalidArgumentError) as caught:
+        SourceOptions.parse(options)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["schemaTrackingLocation", "schemaLocation", "withEventTimeOrder"])
+def test_option_that_is_not_there_yet_is_refused_by_name(name):
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        SourceOptions.parse({name: "true"})
+    assert SourceOptions.parse({"withEventTimeOrder": "false"})
