@@ -13,7 +13,6 @@ from pydelta.errors import (
     ConcurrentDeleteReadException,
     InvalidArgumentError,
     StorageError,
-    TableNotFoundError,
 )
 from pydelta.log import DeltaLog
 
@@ -114,7 +113,7 @@ def test_main_prints_one_line_and_gives_an_exit_code(spark, days, tmp_path, job,
     said = json.loads(capsys.readouterr().out)
     assert (said["table"], said["version"]) == (days, 3)
     assert job.main(["--table", str(tmp_path / "none"), *arguments]) == 1
-    assert json.loads(capsys.readouterr().out)["error"] == TableNotFoundError.code
+    assert json.loads(capsys.readouterr().out)["error"] == "DELTA_MISSING_DELTA_TABLE"
     assert job.main(["--nonsense"]) == 1
     assert job.main(["--help"]) == 0
 

@@ -113,7 +113,7 @@ def test_convert(spark, tmp_path):
     spark.range(6).selectExpr("id", "cast(id % 2 AS INT) AS p").write.partitionBy("p").parquet(path)
     assert spark.sql(f"CONVERT TO DELTA parquet.`{path}` PARTITIONED BY (p INT)").columns == []
     assert spark.sql(f"SELECT sum(id), sum(p) FROM delta.`{path}`").first() == (15, 3)
-    with pytest.raises(InvalidArgumentError, match="does not name a folder"):
+    with pytest.raises(InvalidArgumentError, match="not a Parquet table"):
         spark.sql("CONVERT TO DELTA some.table")
 
 
