@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
@@ -13,7 +14,8 @@ from pydelta.txn import Committed, Operation, OptimisticTransaction
 
 __all__ = ["Epoch", "EpochTransaction", "OutputMode", "sink_options"]
 
-_OPERATION = "STREAMING UPDATE"
+_OPERATION: Final = "STREAMING UPDATE"
+_REPLACES: Final = ("replaceWhere", "replaceUsing", "replaceOn")
 
 
 class OutputMode(enum.Enum):
@@ -98,7 +100,8 @@ def sink_options(options: Mapping[str, str], *, mode: OutputMode) -> dict[str, s
     """Return the writer options of a batch; its application and version come with each batch.
 
     Raises:
-        InvalidArgumentError: ``txnVersion`` was given, which is the number of the batch.
+        InvalidArgumentError: ``txnVersion`` was given, which is the number of the batch; or an option that says which
+            rows to replace.
     """
     lower = {name.lower(): name for name in options}
     if "txnversion" in lower:
@@ -106,6 +109,12 @@ def sink_options(options: Mapping[str, str], *, mode: OutputMode) -> dict[str, s
             "txnVersion was given for a stream, whose batches are numbered by Spark.",
             hint="Leave it out; txnAppId alone names the stream in the table instead of the query's id.",
         )
+    for option in _REPLACES:
+        if option.lower() in lower:
+            raise InvalidArgumentError(
+                f"{option} was given for a stream, which appends rows, or replaces all of them in mode complete.",
+                hint=f"Write each batch with foreachBatch, and {option} in the batch's own write.",
+            )
     own = ("txnappid", "partitionoverwritemode")
     kept = {name: value for name, value in options.items() if name.lower() not in own}
     if mode is OutputMode.COMPLETE:
