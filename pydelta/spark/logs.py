@@ -107,8 +107,8 @@ def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] 
     stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
     options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}
     settings = settings_of(spark)
-    if settings.hadoop_check:
-        check_store(spark, path)
+    if settings.hadoop_check and not any(path.startswith(f"{key.removeprefix(_LOG_STORE)}:") for key in stores):
+        check_store(spark, path)  # who names a store of their own knows what Spark can read there
     return DeltaLog.for_table(path, options=options, settings=settings)
 
 
