@@ -20,14 +20,17 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from pydelta.errors import DeltaError
 from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.objects import copy_of
-from pydelta.spark.scan.refresh import transform
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.spark.sql.relations import RelationResolver, named_tables
+from pydelta.spark.sql.script_errors import ScriptErrors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from pydelta.spark.jvm import Jvm
 
 __all__ = ["late_script"]
 
@@ -48,22 +51,36 @@ def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[A
     """
     late = _Late(nodes, run)
 
-    def replace(node: Any, name: str) -> Any:
-        if name != "SingleStatement":
-            return None
+    def statement(node: Any) -> Any:
         plan = node.parsedPlan()
-        new = late.call(plan) if is_command(plan) else late.read(plan)
-        return copy_of(node, parsedPlan=new)
+        return copy_of(node, parsedPlan=late.call(plan) if is_command(plan) else late.read(plan))
 
-    plan = transform(script, replace)
+    plan = _rebuilt(nodes.jvm, script, statement)
     try:
         frame = nodes.jvm.frame(plan)
-    except (Py4JError, PySparkException):
-        if late.failed:
-            raise late.failed[-1] from None
-        raise
+    except (Py4JError, PySparkException) as error:
+        behind = late.errors.behind(error)
+        if behind is None:
+            raise
+        raise behind from None
     late.keep(frame)
     return frame
+
+
+def _rebuilt(jvm: Jvm, node: Any, statement: Callable[[Any], Any]) -> Any:
+    """A part of a script with other statements; Spark's own way to replace parts forgets a block's handlers."""
+    kind = str(node.getClass().getSimpleName())
+    if kind == "SingleStatement":
+        return statement(node)
+    if kind == "ExceptionHandler":
+        return copy_of(node, body=_rebuilt(jvm, node.body(), statement))
+    if kind == "CompoundBody":
+        parts = {
+            name: jvm.seq([_rebuilt(jvm, item, statement) for item in jvm.to_list(found)])
+            for name, found in (("collection", node.collection()), ("handlers", node.handlers()))
+        }
+        return copy_of(node, **parts)
+    return node.withNewChildren(jvm.seq([_rebuilt(jvm, item, statement) for item in jvm.to_list(node.children())]))
 
 
 class _Late:
@@ -73,7 +90,7 @@ class _Late:
         self._nodes = nodes
         self._run = run
         self._kept: list[Any] = []
-        self.failed: list[BaseException] = []
+        self.errors = ScriptErrors(nodes.jvm)
 
     def keep(self, frame: DataFrame) -> None:
         """Keep all callbacks alive with the frame: the JVM does not."""
@@ -87,7 +104,7 @@ class _Late:
     def call(self, plan: Any) -> Any:
         """A statement with an effect, as a call of a procedure."""
         jvm, catalyst = self._nodes.jvm, self._nodes.jvm.view.org.apache.spark.sql.catalyst
-        procedure, catalog = _Procedure(self._nodes, plan, self._run, self.failed), _Catalog()
+        procedure, catalog = _Procedure(self._nodes, plan, self._run, self.errors), _Catalog()
         self._kept += [procedure, catalog]
         named = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
             jvm.array(jvm.view.java.lang.String, []), "statement"
@@ -98,19 +115,19 @@ class _Late:
     def _lookup(self, node: Any, parts: tuple[str, ...]) -> Any:
         """A relation that Spark asks for when it analyses the statement."""
         jvm, catalyst = self._nodes.jvm, self._nodes.jvm.view.org.apache.spark.sql.catalyst
-        builder = _Relation(self._nodes, node, self.failed)
+        builder = _Relation(self._nodes, node, self.errors)
         self._kept.append(builder)
         name = jvm.expression(F.lit(quoted(*parts)))
         return catalyst.analysis.PlanWithUnresolvedIdentifier(name, jvm.seq([]), builder)
 
 
 @contextmanager
-def _noted(failed: list[BaseException]) -> Iterator[None]:
+def _noted(errors: ScriptErrors) -> Iterator[None]:
     """Note the error of a callback: it cannot cross the JVM as itself."""
     try:
         yield
     except BaseException as error:
-        failed.append(error)
+        errors.note(error)
         raise
 
 
@@ -134,14 +151,14 @@ class _Relation(_JavaObject):
     class Java:
         implements = ("scala.Function2",)
 
-    def __init__(self, nodes: Nodes, node: Any, failed: list[BaseException]) -> None:
+    def __init__(self, nodes: Nodes, node: Any, errors: ScriptErrors) -> None:
         self._nodes = nodes
         self._node = node
-        self._failed = failed
+        self._errors = errors
 
     def apply(self, parts: Any, children: Any) -> Any:
         """Return the scan of a Delta table, or the name for Spark to resolve."""
-        with _noted(self._failed):
+        with _noted(self._errors):
             plan = RelationResolver(self._nodes.spark).statement(self._node)
         return self._node if plan is None else plan
 
@@ -174,11 +191,11 @@ class _Procedure(_JavaObject):
     class Java:
         implements = ("org.apache.spark.sql.connector.catalog.procedures.BoundProcedure",)
 
-    def __init__(self, nodes: Nodes, plan: Any, run: _Run, failed: list[BaseException]) -> None:
+    def __init__(self, nodes: Nodes, plan: Any, run: _Run, errors: ScriptErrors) -> None:
         self._nodes = nodes
         self._plan = plan
         self._run = run
-        self._failed = failed
+        self._errors = errors
         self._told: list[_Rows] = []
 
     def name(self) -> str:
@@ -199,11 +216,14 @@ class _Procedure(_JavaObject):
         return jvm.array(jvm.view.org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter, [])
 
     def call(self, row: Any) -> Any:
-        """Run the statement, by this engine or by Spark."""
+        """Run the statement, by this engine or by Spark; an error of this engine is one that handlers catch."""
         jvm = self._nodes.jvm
-        with _noted(self._failed):
+        with _noted(self._errors):
             plan = named_tables(jvm, self._plan)
-            frame = self._run(plan)
+            try:
+                frame = self._run(plan)
+            except DeltaError as error:
+                return self._errors.raised_in_jvm(error)
             if frame is None:
                 resolved = RelationResolver(self._nodes.spark).statement(plan)
                 frame = jvm.frame(plan if resolved is None else resolved)

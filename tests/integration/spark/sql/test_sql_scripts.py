@@ -114,6 +114,31 @@ def test_a_script_ends_at_the_statement_that_fails(spark, table):
         spark.sql("BEGIN UPDATE scripted SET nope = 1; END")
 
 
+def test_a_handler_catches_errors_of_tables(spark, table):
+    spark.sql("ALTER TABLE scripted ADD CONSTRAINT positive CHECK (id > 0)")
+    for what in ("SQLEXCEPTION", "SQLSTATE '23001'"):
+        frame = spark.sql(
+            f"""
+            BEGIN
+              DECLARE EXIT HANDLER FOR {what}
+                BEGIN INSERT INTO scripted VALUES (7, 'handled'); SELECT 'caught' AS end; END;
+              DELETE FROM scripted WHERE id = 1;
+              INSERT INTO scripted VALUES (-1, 'x');
+              DELETE FROM scripted;
+            END
+            """
+        )
+        assert [row.end for row in frame.collect()] == ["caught"]
+        assert ids(spark) == [2, 3, 7]
+        spark.sql("DELETE FROM scripted WHERE id = 7")
+    with pytest.raises(AnalysisException, match="nowhere"):  # a handler's own error is not taken for the one it caught
+        spark.sql(
+            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT * FROM nowhere; INSERT INTO scripted VALUES (-1, 'x'); END"
+        )
+    with pytest.raises(ConstraintViolatedError):
+        spark.sql("BEGIN DECLARE EXIT HANDLER FOR DIVIDE_BY_ZERO SELECT 1; INSERT INTO scripted VALUES (-1, 'x'); END")
+
+
 def test_a_script_without_delta_tables_is_sparks(spark):
     assert spark.sql("BEGIN DECLARE x INT DEFAULT 3; SELECT x + 1; END").first()[0] == 4
 
