@@ -12,15 +12,20 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 
-__all__ = ["BEFORE_FIRST", "StreamOffset"]
+__all__ = ["BEFORE_FIRST", "SCHEMA_CHANGE", "SCHEMA_CHANGED", "StreamOffset"]
 
 BEFORE_FIRST: Final = -1
 """The index of a version of which nothing was taken."""
 
-_WRITTEN: Final = 1
+SCHEMA_CHANGE: Final = -20
+"""The index at which a batch ends before a version that changes the table's definition."""
+
+SCHEMA_CHANGED: Final = -19
+"""The index behind that change and before the version's files."""
+
+_PLAIN: Final = 1
 _NEWEST: Final = 3
 _BEFORE_FIRST_V3: Final = -100
-_SCHEMA_INDEXES: Final = (-20, -19)
 _END_V3: Final = 2**63 - 1 - 100
 _HINT: Final = "Start the query with another checkpointLocation; this one belongs to another source."
 
@@ -32,7 +37,8 @@ class StreamOffset:
     Args:
         table_id: The table's id in its metadata.
         version: A version; one that does not exist yet when all there is was taken.
-        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none.
+        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none; ``SCHEMA_CHANGE`` and ``SCHEMA_CHANGED``
+            around a change of the definition, which comes before the files.
         is_initial: The files are those of the snapshot of the version, not of its commit.
 
     Example:
@@ -48,12 +54,22 @@ class StreamOffset:
     @property
     def position(self) -> tuple[int, bool, int]:
         """A key by which offsets of one table are ordered: a snapshot comes before the commits after it."""
-        return self.version, not self.is_initial, self.index
+        return self.version, not self.is_initial, _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
+
+    @property
+    def at_change(self) -> bool:
+        """Whether it stands at a change of the table's definition."""
+        return self.index in (SCHEMA_CHANGE, SCHEMA_CHANGED)
+
+    @property
+    def taken(self) -> int:
+        """The last file taken of the version; ``BEFORE_FIRST`` for none."""
+        return max(self.index, BEFORE_FIRST)
 
     def to_json(self) -> str:
         """Return the text that goes into a checkpoint; equal offsets give equal texts."""
         fields = {
-            "sourceVersion": _WRITTEN,
+            "sourceVersion": _NEWEST if self.at_change else _PLAIN,
             "reservoirId": self.table_id,
             "reservoirVersion": self.version,
             "index": self.index,
@@ -67,7 +83,7 @@ class StreamOffset:
 
         Raises:
             InvalidArgumentError: It is not an offset of a Delta table.
-            UnsupportedFeatureError: It is of a later format, or stands in the middle of a change of schema.
+            UnsupportedFeatureError: It is of a later format.
         """
         fields = _fields(text)
         source = _whole(fields, "sourceVersion")
@@ -81,17 +97,11 @@ class StreamOffset:
             )
         version, index = _whole(fields, "reservoirVersion"), _whole(fields, "index")
         table_id, is_initial = fields.get("reservoirId"), fields.get("isStartingVersion", False)
-        if source == _NEWEST and index in _SCHEMA_INDEXES:
-            raise UnsupportedFeatureError(
-                f"The checkpoint stands at a change of schema in version {version}, which its query follows by "
-                "schemaTrackingLocation.",
-                features=("schemaTrackingLocation",),
-                hint="Go on with the engine that wrote it until it has passed the change.",
-            )
         if source == _NEWEST and index == _BEFORE_FIRST_V3:
             index = BEFORE_FIRST
         if (
-            version is None or index is None or version < 0 or index < BEFORE_FIRST
+            version is None or index is None or version < 0
+            or (index < BEFORE_FIRST and not (source == _NEWEST and index in (SCHEMA_CHANGE, SCHEMA_CHANGED)))
             or not isinstance(table_id, str) or not isinstance(is_initial, bool)
         ):  # fmt: skip
             raise InvalidArgumentError(f"The checkpoint holds {text!r}, which is not an offset of a table.", hint=_HINT)

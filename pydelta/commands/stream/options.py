@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
+from pydelta.commands.stream.evolution import ALWAYS, Kind
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.settings import parse_bool, parse_bytes
 
@@ -17,6 +19,9 @@ __all__ = ["HONOURED", "LATEST", "SourceOptions"]
 LATEST: Final = "latest"
 
 HONOURED: Final[Mapping[str, str]] = {
+    "allowSourceColumnDrop": "follow dropped columns: `always`, or up to this version; with `schemaTrackingLocation`",
+    "allowSourceColumnRename": "follow renamed columns, likewise",
+    "allowSourceColumnTypeChange": "follow widened columns, likewise",
     "excludeRegex": "files whose path in the log matches are left out",
     "failOnDataLoss": "false: go on at the oldest version there is when the log was cleaned past the checkpoint",
     "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
@@ -27,19 +32,21 @@ HONOURED: Final[Mapping[str, str]] = {
     "path": "location of the table",
     "readChangeData": "the older name of `readChangeFeed`",
     "readChangeFeed": "stream the change feed instead of rows that were added",
+    "schemaLocation": "the older name of `schemaTrackingLocation`",
+    "schemaTrackingLocation": "a folder below `checkpointLocation` that keeps the schemas the stream read with",
     "skipChangeCommits": "leave out commits that change or remove rows",
     "startingTimestamp": "begin with the first version that is not before this time",
     "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
+    "streamingSourceTrackingId": "tells the schemas of two streams of one table in one query apart",
 }
 """The options of a streaming reader, and what they say."""
 
 _NOT_YET: Final[Mapping[str, str]] = {
-    "schemaTrackingLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
-    "schemaLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
     "withEventTimeOrder": "Leave it out and read the initial snapshot with maxFilesPerTrigger above its number of "
     "files, so that one batch holds it all.",
 }
-_OF_BATCHES: Final = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
+_TRAVEL: Final = ("versionAsOf", "timestampAsOf")
+_OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,9 @@ class SourceOptions:
         exclude: Files whose path matches are left out.
         fail_on_data_loss: Stop when versions are gone that were not read yet.
         change_feed: Stream the change feed.
+        schema_location: Where schemas that the stream read with are kept; None for nowhere.
+        tracking_id: Tells schemas of two streams of one table apart.
+        allowed: Changes of columns that may be followed: the values of ``allowSourceColumn…``, by name.
     """
 
     starting_version: int | None = None
@@ -71,6 +81,9 @@ class SourceOptions:
     exclude: re.Pattern[str] | None = None
     fail_on_data_loss: bool = True
     change_feed: bool = False
+    schema_location: str | None = None
+    tracking_id: str | None = None
+    allowed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -113,6 +126,9 @@ class SourceOptions:
             exclude=_pattern(lower.get("excluderegex")),
             fail_on_data_loss=flag("failOnDataLoss", default=True),
             change_feed=flag("readChangeFeed", "readChangeData"),
+            schema_location=lower.get("schematrackinglocation", lower.get("schemalocation")),
+            tracking_id=lower.get("streamingsourcetrackingid"),
+            allowed=_allowed(lower),
         )
 
     def budget(self) -> Budget:
@@ -136,12 +152,24 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
             raise InvalidArgumentError(
                 f"{name} names a version to read once, and a stream goes on with the versions to come.",
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
+                condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )
     known = {name.lower(): name for name in (*HONOURED, *_NOT_YET)}
     for name in lower:
         close = [] if name in known or name.startswith("fs.") else difflib.get_close_matches(name, known, 1, 0.85)
         if close:
             raise InvalidArgumentError(f"Unknown read option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+
+
+def _allowed(lower: Mapping[str, str]) -> dict[str, str]:
+    found = {kind.value: lower[kind.value.lower()] for kind in Kind if kind.value.lower() in lower}
+    for name, text in found.items():
+        if text.strip().lower() != ALWAYS and not text.strip().isdigit():
+            raise InvalidArgumentError(
+                f"{name} is {text!r}.",
+                hint=f"Set it to the version of the table up to which changes are followed, or to {ALWAYS}.",
+            )
+    return found
 
 
 def _whole(text: str, name: str, *, least: int) -> int:

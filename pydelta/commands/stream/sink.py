@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action
@@ -42,6 +43,7 @@ class OutputMode(enum.Enum):
                 features=("outputMode update",),
                 hint="Write updates with foreachBatch and MERGE, by the key of the rows; txnAppId and txnVersion let "
                 "each batch count once.",
+                condition=Condition.of("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode="Update"),
             )
         raise InvalidArgumentError(f"There is no output mode {text!r}.", hint="Use append or complete.")
 
