@@ -14,12 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from pydelta.commands.create import CreateMode, TableDefinition
-from pydelta.commands.stream.options import SourceOptions
-from pydelta.commands.stream.schema_log import SchemaLog, folder_name
 from pydelta.commands.stream.sink import OutputMode
-from pydelta.commands.stream.tracking import check_separate, open_tracking
-from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError, error_context
-from pydelta.log import DeltaLog
+from pydelta.commands.stream.tracking import check_separate
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.schema import StructType
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
@@ -28,13 +25,12 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, user_errors
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.routing.foreign_writes import refuse_foreign_write
-from pydelta.spark.scan.travel import TimeTravel, epoch_ms, open_snapshot
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.stream.failures import explained
+from pydelta.spark.stream.opening import open_stream
 from pydelta.spark.stream.sink import DeltaSink, private_field, start_query
-from pydelta.spark.stream.source import DeltaSource, check_below, sources_of, stream_frame
+from pydelta.spark.stream.source import DeltaSource, check_below, sources_of
 from pydelta.spark.types import from_spark
-from pydelta.storage import normalize_uri, open_store
 
 __all__ = ["install"]
 
@@ -89,7 +85,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     hint='Write spark.readStream.format("delta").load(path), or .table(name).',
                 )
             storage = {name: value for name, value in given.items() if name.lower().startswith("fs.")}
-            return _stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
+            return open_stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
 
     return load
 
@@ -103,27 +99,9 @@ def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
             if read_table(spark, tableName) is None:
                 return original(self, tableName)
             given = _options_of(spark, self._jreader)
-            return _stream(spark, log_for_name(spark, tableName), given, shown=tableName)
+            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
 
     return table
-
-
-def _stream(spark: SparkSession, log: DeltaLog, given: dict[str, str], *, shown: str) -> DataFrame:
-    with error_context(table=shown):
-        options = SourceOptions.parse(given)
-        starting_ms = None
-        if options.starting_timestamp is not None:
-            starting_ms = epoch_ms(spark, TimeTravel(timestamp=options.starting_timestamp))
-        open_snapshot(spark, log.uri, None)
-        read, tracking = log.update(), None
-        if options.schema_location is not None:
-            assert read.metadata is not None, "the table was opened"
-            folder = folder_name(read.metadata.id, options.tracking_id)
-            location = f"{Jvm.of(spark).qualify(options.schema_location).rstrip('/')}/{folder}"
-            store = open_store(normalize_uri(location), log.options)
-            tracking, read = open_tracking(log, SchemaLog(store), read)
-        source = DeltaSource(spark, log, options, read, starting_timestamp_ms=starting_ms, tracking=tracking)
-        return stream_frame(spark, source)
 
 
 # --- writing -----------------------------------------------------------------------------------------------

@@ -277,3 +277,28 @@ def test_snapshot_of_an_older_schema_comes_in_the_newer_one(spark, tmp_path, que
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (s.b string, z date)")
     frame = stream(spark, path, maxFilesPerTrigger=1)
     assert query.run(frame.selectExpr("struct(_change_type, s.a, s.b, z)")) == [[(2, 1, None, None)] * 2, []]
+
+
+def test_stream_in_sql_is_a_stream_of_the_table(spark, table, tmp_path):
+    spark.sql(f"CREATE TABLE in_sql USING delta LOCATION '{table}'")
+    try:
+        texts = {
+            "SELECT id, p FROM STREAM in_sql WHERE id > 3": [4, 5, 6, 7, 8, 9],
+            "SELECT s.id FROM STREAM(in_sql) WITH (startingVersion = 1) AS s": [6, 7, 8, 9],
+            f"WITH w AS (SELECT id FROM STREAM delta.`{table}`) SELECT id FROM w WHERE id < 2": [0, 1],
+        }
+        for number, (text, expected) in enumerate(texts.items()):
+            frame = spark.sql(text)
+            assert frame.isStreaming
+            assert all_of(Query(tmp_path / f"sql{number}").run(frame)) == expected, text
+        with pytest.raises(AnalysisException, match=r"writeStream\.start"):
+            spark.sql("SELECT * FROM STREAM in_sql").collect()
+        with pytest.raises(InvalidArgumentError, match="startingVersion"):
+            spark.sql("SELECT * FROM STREAM in_sql WITH (startingVersion = 'x')")
+    finally:
+        spark.sql("DROP TABLE in_sql")
+
+
+def test_streamed_rows_have_no_file_metadata(spark, table):
+    with pytest.raises(AnalysisException, match="_metadata"):
+        stream(spark, table).select("_metadata.file_name")
