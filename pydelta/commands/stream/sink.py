@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydelta.backoff import Backoff
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action
 from pydelta.txn import Committed, Operation, OptimisticTransaction
+from pydelta.txn.phases import SILENT, Observer
 
 __all__ = ["Epoch", "EpochTransaction", "OutputMode", "sink_options"]
 
@@ -66,8 +68,10 @@ class Epoch:
 class EpochTransaction(OptimisticTransaction):
     """A transaction whose commit says that it is an epoch of a query."""
 
-    def __init__(self, log: DeltaLog, epoch: Epoch) -> None:
-        super().__init__(log)
+    def __init__(
+        self, log: DeltaLog, epoch: Epoch, *, observer: Observer = SILENT, backoff: Backoff | None = None
+    ) -> None:
+        super().__init__(log, observer=observer, backoff=backoff)
         self._epoch = epoch
 
     def commit(
