@@ -143,8 +143,10 @@ class TableStream:
             commit = self._commit(at.version, newest)
             if commit.version > at.version:  # versions are gone, and the stream may go on without them
                 at = self._at(commit.version)
-            if commit.redefines:  # until the batch before it is done and the schema log has the new definition
-                return at if at.index == SCHEMA_CHANGED else replace(at, index=SCHEMA_CHANGE)
+            if commit.redefines:
+                if at.index == SCHEMA_CHANGED:  # all before it is done, and whoever was to note the change died
+                    self._evolve(commit)
+                return replace(at, index=SCHEMA_CHANGE)
             index = commit.advance(at.taken, budget)
             if index is not None:
                 return replace(at, index=index)
@@ -238,7 +240,7 @@ class TableStream:
         if end.at_change and self._tracking is not None:
             commit = self._commit(end.version, self._newest(capped=False))
             if commit.redefines:
-                self._tracking.evolve(commit.version, commit.metadata, commit.protocol)
+                self._evolve(commit)
         for version in [known for known in self._commits if known < end.version]:
             del self._commits[version]
         if not end.is_initial:
@@ -333,6 +335,10 @@ class TableStream:
                 raise refusal
             self._initial = (snapshot, snapshot.files.core.sort("modification_time", "path"))
         return self._initial
+
+    def _evolve(self, commit: StreamCommit) -> None:
+        assert self._tracking is not None, "it found the change"
+        self._tracking.evolve(commit.version, commit.metadata, commit.protocol)
 
     @property
     def _follows(self) -> bool:
