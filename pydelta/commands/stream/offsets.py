@@ -25,6 +25,7 @@ SCHEMA_CHANGED: Final = -19
 
 _PLAIN: Final = 1
 _NEWEST: Final = 3
+_BY_TIME: Final = 1000
 _BEFORE_FIRST_V3: Final = -100
 _END_V3: Final = 2**63 - 1 - 100
 _HINT: Final = "Start the query with another checkpointLocation; this one belongs to another source."
@@ -40,6 +41,8 @@ class StreamOffset:
         index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none; ``SCHEMA_CHANGE`` and ``SCHEMA_CHANGED``
             around a change of the definition, which comes before the files.
         is_initial: The files are those of the snapshot of the version, not of its commit.
+        event_time: All rows of the snapshot before this time were taken, in epoch microseconds; in a format of our own,
+            which the reference engine refuses.
 
     Example:
         >>> StreamOffset(table_id="t", version=2, index=-1, is_initial=False).to_json()
@@ -50,11 +53,13 @@ class StreamOffset:
     version: int
     index: int = BEFORE_FIRST
     is_initial: bool = False
+    event_time: int | None = None
 
     @property
-    def position(self) -> tuple[int, bool, int]:
+    def position(self) -> tuple[int, bool, int, int]:
         """A key by which offsets of one table are ordered: a snapshot comes before the commits after it."""
-        return self.version, not self.is_initial, _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
+        index = _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
+        return self.version, not self.is_initial, index, -(2**63) if self.event_time is None else self.event_time
 
     @property
     def at_change(self) -> bool:
@@ -75,6 +80,8 @@ class StreamOffset:
             "index": self.index,
             "isStartingVersion": self.is_initial,
         }
+        if self.event_time is not None:
+            fields |= {"sourceVersion": _BY_TIME, "eventTimeMicros": self.event_time}
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -89,7 +96,8 @@ class StreamOffset:
         source = _whole(fields, "sourceVersion")
         if source is None or source < 1:
             raise InvalidArgumentError(f"The checkpoint holds {text!r}: its sourceVersion is not valid.", hint=_HINT)
-        if source > _NEWEST:
+        event_time = _whole(fields, "eventTimeMicros") if source == _BY_TIME else None
+        if source > _NEWEST and event_time is None:
             raise UnsupportedFeatureError(
                 f"The checkpoint holds an offset of format {source}, and formats up to {_NEWEST} are known here.",
                 features=(f"sourceVersion {source}",),
@@ -107,7 +115,7 @@ class StreamOffset:
             raise InvalidArgumentError(f"The checkpoint holds {text!r}, which is not an offset of a table.", hint=_HINT)
         if index == _END_V3:
             version, index, is_initial = version + 1, BEFORE_FIRST, False
-        return cls(table_id=table_id, version=version, index=index, is_initial=is_initial)
+        return cls(table_id=table_id, version=version, index=index, is_initial=is_initial, event_time=event_time)
 
 
 def _fields(text: str) -> dict[str, Any]:

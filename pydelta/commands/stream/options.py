@@ -11,7 +11,7 @@ from typing import Final
 from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
 from pydelta.commands.stream.evolution import ALWAYS, Kind
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError
 from pydelta.settings import parse_bool, parse_bytes
 
 __all__ = ["HONOURED", "LATEST", "SourceOptions"]
@@ -38,13 +38,10 @@ HONOURED: Final[Mapping[str, str]] = {
     "startingTimestamp": "begin with the first version that is not before this time",
     "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
     "streamingSourceTrackingId": "tells the schemas of two streams of one table in one query apart",
+    "withEventTimeOrder": "read the initial snapshot by the time of its rows, for a query with a watermark",
 }
 """The options of a streaming reader, and what they say."""
 
-_NOT_YET: Final[Mapping[str, str]] = {
-    "withEventTimeOrder": "Leave it out and read the initial snapshot with maxFilesPerTrigger above its number of "
-    "files, so that one batch holds it all.",
-}
 _TRAVEL: Final = ("versionAsOf", "timestampAsOf")
 _OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")
 
@@ -67,6 +64,7 @@ class SourceOptions:
         change_feed: Stream the change feed.
         schema_location: Where schemas that the stream read with are kept; None for nowhere.
         tracking_id: Tells schemas of two streams of one table apart.
+        event_time_order: Read the initial snapshot by the time of its rows.
         allowed: Changes of columns that may be followed: the values of ``allowSourceColumn…``, by name.
     """
 
@@ -83,6 +81,7 @@ class SourceOptions:
     change_feed: bool = False
     schema_location: str | None = None
     tracking_id: str | None = None
+    event_time_order: bool = False
     allowed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -92,7 +91,6 @@ class SourceOptions:
         Raises:
             InvalidArgumentError: A value that cannot be right, options that contradict each other, an option of batch
                 queries, or a name within a letter or two of one that exists.
-            UnsupportedFeatureError: An option that is not there yet.
         """
         lower = {name.lower(): str(value) for name, value in options.items() if value is not None}
         _refuse_others(lower)
@@ -108,6 +106,11 @@ class SourceOptions:
                 hint="Give one of the two.",
             )
         from_latest = version is not None and version.strip().lower() == LATEST
+        if flag("withEventTimeOrder") and flag("readChangeFeed", "readChangeData"):
+            raise InvalidArgumentError(
+                "withEventTimeOrder and readChangeFeed were both given, and a change feed has an order of its own.",
+                hint="Leave one of them out.",
+            )
         max_bytes = lower.get("maxbytespertrigger")
         max_files = lower.get("maxfilespertrigger")
         return cls(
@@ -128,6 +131,7 @@ class SourceOptions:
             change_feed=flag("readChangeFeed", "readChangeData"),
             schema_location=lower.get("schematrackinglocation", lower.get("schemalocation")),
             tracking_id=lower.get("streamingsourcetrackingid"),
+            event_time_order=flag("withEventTimeOrder"),
             allowed=_allowed(lower),
         )
 
@@ -141,12 +145,6 @@ class SourceOptions:
 
 
 def _refuse_others(lower: Mapping[str, str]) -> None:
-    for name, hint in _NOT_YET.items():
-        text = lower.get(name.lower())
-        if text is not None and text.strip().lower() != "false":
-            raise UnsupportedFeatureError(
-                f"The option {name} of readStream is not supported yet.", features=(name,), hint=hint
-            )
     for name in _OF_BATCHES:
         if name.lower() in lower:
             raise InvalidArgumentError(
@@ -154,7 +152,7 @@ def _refuse_others(lower: Mapping[str, str]) -> None:
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
                 condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )
-    known = {name.lower(): name for name in (*HONOURED, *_NOT_YET)}
+    known = {name.lower(): name for name in HONOURED}
     for name in lower:
         close = [] if name in known or name.startswith("fs.") else difflib.get_close_matches(name, known, 1, 0.85)
         if close:

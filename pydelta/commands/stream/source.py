@@ -18,6 +18,7 @@ from pydelta.commands.stream.errors import (
     SourceTableReplacedError,
     SourceVersionsMissingError,
 )
+from pydelta.commands.stream.event_time import EventTimes, TimeSlice
 from pydelta.commands.stream.evolution import breaking_changes
 from pydelta.commands.stream.offsets import BEFORE_FIRST, SCHEMA_CHANGE, SCHEMA_CHANGED, StreamOffset
 from pydelta.commands.stream.options import SourceOptions
@@ -41,11 +42,15 @@ class StreamBatch:
     Args:
         snapshot: The initial snapshot, when files of it are among them.
         initial: Those, as rows of ``snapshot.files.core``; None when rows come in another schema than the snapshot's.
-        changed: The other files: those of commits, and of a snapshot that is not read as itself.
+        rows: Which rows of the snapshot's files, by their event time; None for all.
+        snapshot_changed: The snapshot's files when rows come in another schema than the snapshot's.
+        changed: The other files: those of commits.
     """
 
     snapshot: Snapshot | None = None
     initial: pl.DataFrame | None = None
+    rows: TimeSlice | None = None
+    snapshot_changed: tuple[ChangedFile, ...] = ()
     changed: tuple[ChangedFile, ...] = ()
 
 
@@ -95,6 +100,12 @@ class TableStream:
         self._tallies: dict[int, Backlog] = {}
         self._initial: tuple[Snapshot, pl.DataFrame] | None = None
         self._checked = False
+        self._event_column: str | None = None
+        self._times: tuple[int, EventTimes] | None = None
+
+    def order_by(self, column: str) -> None:
+        """Read the initial snapshot in the order of a column with event times, slice by slice."""
+        self._event_column = column
 
     # -- how far ------------------------------------------------------------------------------------------------
 
@@ -130,7 +141,15 @@ class TableStream:
             self._begin_tracking(at.version, at.version, newest)
             if at.index == SCHEMA_CHANGE:
                 return replace(at, index=SCHEMA_CHANGED)
-        if at.is_initial:
+        if at.is_initial and self._event_column is not None:
+            end = self._event_times(at).end_after(at.event_time)
+            if end is not None:
+                return replace(at, event_time=end)
+            at = self._at(at.version + 1)
+            if start is None:
+                return at
+        elif at.is_initial:
+            self._check_order(at)
             sizes = self._initial_files(at.version)[1]["size"]
             taken = budget.take(sizes[at.index + 1 :].to_list())
             if at.index + taken + 1 < len(sizes):
@@ -159,7 +178,9 @@ class TableStream:
         at = consumed if consumed is not None else self._beginning(newest)
         files = size = 0
         if at.is_initial:
-            rest = self._initial_files(at.version)[1]["size"][at.taken + 1 :]
+            by_time = self._event_column is not None
+            left = self._event_times(at).between(at.event_time, None) if by_time else self._initial_files(at.version)[1]
+            rest = left["size"][at.taken + 1 :]
             files, size = len(rest), int(rest.sum() or 0)
             at = self._at(at.version + 1)
         for version in [known for known in self._tallies if known < at.version]:
@@ -207,11 +228,19 @@ class TableStream:
         last = end.version if end.is_initial or end.index > BEFORE_FIRST else end.version - 1
         self._begin_tracking(at.version, max(at.version, last), newest)
         snapshot: Snapshot | None = None
+        rows: TimeSlice | None = None
         initial: pl.DataFrame | None = None
         if at.is_initial:
             snapshot, files = self._initial_files(at.version)
             within = end.is_initial and end.version == at.version
-            initial = self._included(files.slice(at.index + 1, end.index - at.index if within else None))
+            if self._event_column is not None:
+                upto = end.event_time if within else None
+                initial = self._included(self._event_times(at).between(at.event_time, upto))
+                rows = TimeSlice(column=self._event_column, first=at.event_time, end=upto)
+            else:
+                self._check_order(end)
+                self._check_order(at)
+                initial = self._included(files.slice(at.index + 1, end.index - at.index if within else None))
             at = end if within else self._at(at.version + 1)
         changed: list[ChangedFile] = []
         if at.position < end.position:
@@ -228,8 +257,11 @@ class TableStream:
             at = end if commit.version == end.version else self._at(commit.version + 1)
         as_changed = self.options.change_feed or (snapshot is not None and snapshot.metadata != self._definition)
         if as_changed and initial is not None and snapshot is not None:
-            return StreamBatch(changed=(*_inserted(snapshot, initial), *changed))
-        return StreamBatch(snapshot=snapshot, initial=initial, changed=tuple(changed))
+            inserted = tuple(_inserted(snapshot, initial))
+            if rows is None:
+                return StreamBatch(changed=(*inserted, *changed))
+            return StreamBatch(rows=rows, snapshot_changed=inserted, changed=tuple(changed))
+        return StreamBatch(snapshot=snapshot, initial=initial, rows=rows, changed=tuple(changed))
 
     def finish(self, end: StreamOffset) -> None:
         """Take note that everything up to an offset is done: what was read for versions before it is forgotten.
@@ -304,7 +336,7 @@ class TableStream:
     def _beginning_of(self, end: StreamOffset) -> StreamOffset:
         """Where the first batch began, by its end; the snapshot was used up if the end is in a commit."""
         if end.is_initial:
-            return replace(end, index=-1)
+            return replace(end, index=-1, event_time=None)
         if self.options.from_latest:
             if end.index == BEFORE_FIRST:
                 return end  # as ``latest`` records it: an empty batch
@@ -335,6 +367,26 @@ class TableStream:
                 raise refusal
             self._initial = (snapshot, snapshot.files.core.sort("modification_time", "path"))
         return self._initial
+
+    def _event_times(self, at: StreamOffset) -> EventTimes:
+        if at.index > BEFORE_FIRST:
+            raise self._other_order("without withEventTimeOrder")
+        assert self._event_column is not None
+        if self._times is None or self._times[0] != at.version:
+            snapshot, files = self._initial_files(at.version)
+            self._times = (at.version, EventTimes.of(snapshot, files, self._event_column, self.options))
+        return self._times[1]
+
+    def _check_order(self, at: StreamOffset) -> None:
+        if at.event_time is not None:
+            raise self._other_order("with withEventTimeOrder and a watermark")
+
+    @staticmethod
+    def _other_order(how: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"The query has read a part of its initial snapshot {how}, and the order cannot change before its end.",
+            hint="Start it as before until the snapshot is read, or with another checkpointLocation.",
+        )
 
     def _evolve(self, commit: StreamCommit) -> None:
         assert self._tracking is not None, "it found the change"

@@ -23,9 +23,10 @@ from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.source import TableStream
 from pydelta.commands.stream.tracking import SchemaTracking
 from pydelta.conditions import Condition
-from pydelta.errors import UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import settings_of
+from pydelta.spark.scan.refresh import transform
 from pydelta.spark.stream.failures import noting
 from pydelta.spark.stream.rows import batch_frame, stream_schema
 from pydelta.storage import normalize_uri
@@ -217,12 +218,45 @@ class DeltaSource:
                     starting_timestamp_ms=self._starting_timestamp_ms,
                     tracking=None if self._tracking is None else self._begun(self._tracking, query),
                 )
+                if self._options.event_time_order:
+                    found.order_by(self._event_column(query))
             return found
+
+    def _execution(self, query: str) -> Any:
+        running = self._jvm.session.streams().get(query)
+        return running.streamingQuery() if hasattr(running, "streamingQuery") else running
+
+    def _event_column(self, query: str) -> str:
+        """The column of the table that the query's watermark is on.
+
+        Raises:
+            InvalidArgumentError: There is none.
+        """
+        plan = self._execution(query).analyzedPlan()  # the logical plan is being made, under a lock, when this is asked
+        own: dict[int, str] = {}
+        marks: list[Any] = []
+
+        def look(node: Any, name: str) -> None:
+            if name.startswith("StreamingExecutionRelation") and self.equals(node.source()):
+                own.update((int(item.exprId().id()), str(item.name())) for item in self._jvm.to_list(node.output()))
+            elif name.startswith("EventTimeWatermark"):
+                marks.append(node.eventTime())
+
+        transform(plan, look)
+        for mark in marks:
+            column = own.get(int(mark.exprId().id()))
+            if column is not None and str(mark.dataType().typeName()) == "timestamp":
+                return column
+        raise InvalidArgumentError(
+            "withEventTimeOrder reads the initial snapshot by the column of the query's watermark, and no watermark of "
+            f"the query is on a timestamp column of the table {self._log.uri}.",
+            hint='Call withWatermark("column", …) on the DataFrame of the stream before the column is changed or '
+            "renamed, or leave withEventTimeOrder out.",
+        )
 
     def _begun(self, tracking: SchemaTracking, query: str) -> SchemaTracking:
         """The tracking of a query that has started."""
-        running = self._jvm.session.streams().get(query)
-        execution = running.streamingQuery() if hasattr(running, "streamingQuery") else running
+        execution = self._execution(query)
         root = str(execution.resolvedCheckpointRoot())
         check_below(self.schema_location or "", root, self._spark)
         sources = self._jvm.to_list(execution.sources())

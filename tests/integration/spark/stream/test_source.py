@@ -14,7 +14,7 @@ from pydelta.commands.stream.errors import (
     SourceSchemaChangedError,
     SourceTableReplacedError,
 )
-from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -239,7 +239,7 @@ def _foreign(query):
     [
         ({"startingVersion": "x"}, InvalidArgumentError, "startingVersion"),
         ({"versionAsOf": "0"}, InvalidArgumentError, "versionAsOf"),
-        ({"withEventTimeOrder": "true"}, UnsupportedFeatureError, "withEventTimeOrder"),
+        ({"withEventTimeOrder": "yes"}, InvalidArgumentError, "withEventTimeOrder"),
     ],
 )
 def test_wrong_options_are_refused_by_load(spark, table, options, kind, words):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydelta.commands.stream.options import SourceOptions
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError
 
 
 def test_without_options_a_thousand_files_a_trigger_from_the_snapshot():
@@ -61,10 +61,11 @@ def test_value_that_cannot_be_right_is_named(options, words):
     assert words in str(caught.value)
 
 
-def test_option_that_is_not_there_yet_is_refused_by_name():
-    with pytest.raises(UnsupportedFeatureError, match="withEventTimeOrder"):
-        SourceOptions.parse({"withEventTimeOrder": "true"})
-    assert SourceOptions.parse({"withEventTimeOrder": "false"})
+def test_the_order_of_event_time_is_one_of_the_initial_snapshot_alone():
+    assert SourceOptions.parse({"withEventTimeOrder": "true"}).event_time_order
+    assert not SourceOptions.parse({"withEventTimeOrder": "false"}).event_time_order
+    with pytest.raises(InvalidArgumentError, match="withEventTimeOrder"):
+        SourceOptions.parse({"withEventTimeOrder": "true", "readChangeFeed": "true"})
 
 
 def test_schemas_are_tracked_at_a_location_by_either_name():
