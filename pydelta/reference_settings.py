@@ -388,7 +388,7 @@ stats.limitPushdown.enabled | - | Whether LIMIT skips files.
 stats.limitPushdown.skipNonDeterministicFilters.enabled | - | The same.
 stats.skipping | - | Whether statistics skip files; here always.
 statsAsStructInCheckpoint.forcedDisabled | - | Whether checkpoints hold statistics as columns; here as the table's properties say.
-streaming.allowSchemaLocationOutsideCheckpointLocation | - | For streams over the table.
+streaming.allowSchemaLocationOutsideCheckpointLocation | stream.schemaLocationAnywhere | Let a stream keep its schemas outside of its checkpoint.
 streaming.createDataFrame.dropNullColumns | - | For streams over the table.
 streaming.distributedInitialSnapshot | - | For streams over the table.
 streaming.ignoreInternalMetadataForSchemaChange.enabled | - | For streams over the table.

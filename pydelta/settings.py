@@ -382,6 +382,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "storage.probe": ("probe_store", parse_bool),
     "storage.hadoopCheck": ("hadoop_check", parse_bool),
     "read.metadataQuery": ("metadata_query", parse_bool),
+    "stream.schemaLocationAnywhere": ("stream_schema_anywhere", parse_bool),
     "schema.autoMerge": ("schema_auto_merge", parse_bool),
     "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
     "write.targetFileSize": ("target_file_size_bytes", parse_bytes),
@@ -430,6 +431,7 @@ class Settings:
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
         hadoop_check: Refuse a table in a store that Spark itself could not read, before anything is written.
         metadata_query: Answer ``count(*)``, ``min`` and ``max`` from statistics where those are exact.
+        stream_schema_anywhere: Let a stream keep its schemas outside of its checkpoint.
         target_file_size_bytes: Size at which the writer starts a new file.
         max_open_files: Parquet writers that one task keeps open at once.
         optimize_write: Shuffle rows before a write so that each partition gets few files; None: as the table says.
@@ -463,6 +465,7 @@ class Settings:
     probe_store: bool = True
     hadoop_check: bool = True
     metadata_query: bool = True
+    stream_schema_anywhere: bool = False
     schema_auto_merge: bool = False
     partition_overwrite_mode: str = "static"
     target_file_size_bytes: int = 128 * 1024 * 1024

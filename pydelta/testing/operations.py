@@ -29,6 +29,8 @@ from pydelta.commands.engine import Engine, RearrangingEngine
 from pydelta.commands.optimize.command import OptimizeRequest
 from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
+from pydelta.commands.restore import restore
+from pydelta.commands.stream.sink import Epoch, EpochTransaction, OutputMode
 from pydelta.log import DeltaLog
 from pydelta.predicate import Column, Compare, Literal
 from pydelta.protocol.actions import Action, AddFile, SetTransaction
@@ -60,6 +62,7 @@ __all__ = [
     "alter",
     "append",
     "append_once",
+    "back_to",
     "checkpoint",
     "clone_over",
     "compact",
@@ -72,6 +75,7 @@ __all__ = [
     "overwrite",
     "purge",
     "rows_of",
+    "stream_batch",
     "support",
     "table_metadata",
     "update_value",
@@ -132,6 +136,30 @@ def append_once(app_id: str, version: int, partition: str, values: Sequence[int]
         return rows + Counter([(MARK + app_id, version), *((partition, value) for value in values)])
 
     return LogOperation(name="append once", run=run, model=model)
+
+
+def stream_batch(query: str, epoch: int, partition: str, values: Sequence[int]) -> LogOperation:
+    """Append a batch of a stream, as its sink does: once, whoever runs it again."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> Committed | None:
+        batch = Epoch(query_id=query, epoch_id=epoch, mode=OutputMode.APPEND)
+        txn = EpochTransaction(log, batch, observer=observer, backoff=NO_PAUSE)
+        seen = txn.txn_version(query)
+        if seen is not None and seen >= epoch:
+            return None
+        mark = SetTransaction(app_id=query, version=epoch, last_updated=NOW_MS)
+        return txn.commit([mark, add_file(partition, values)], Operation(name="WRITE"))
+
+    return LogOperation(name="stream batch", run=run, model=append_once(query, epoch, partition, values).model)
+
+
+def back_to(version: int, model: Callable[[Rows], Rows]) -> LogOperation:
+    """Restore a version, whose rows the model gives."""
+
+    def run(log: DeltaLog, observer: Observer = SILENT) -> None:
+        restore(log, version=version, begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE))
+
+    return LogOperation(name="restore", run=run, model=model)
 
 
 def _without(rows: Rows, gone: Callable[[Row], bool]) -> Rows:

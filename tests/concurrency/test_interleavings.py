@@ -30,6 +30,7 @@ from pydelta.testing.operations import (
     overwrite,
     purge,
     rows_of,
+    stream_batch,
     support,
     update_value,
     upsert_value,
@@ -46,6 +47,7 @@ FIRST = {
     "delete partition": delete_partition("1"),
     "compact": compact("1"),
     "append once": append_once("job", 1, "1", [1, 102]),
+    "stream batch": stream_batch("query", 1, "1", [1, 104]),
     "checkpoint": checkpoint(),
     "hide value": hide_value(1),
     "update value": update_value(1, 300),
@@ -63,6 +65,7 @@ SECOND = {
     "delete partition": delete_partition("2"),
     "compact": compact("1"),
     "append once": append_once("job", 1, "1", [1, 102]),
+    "stream batch": stream_batch("query", 1, "1", [1, 104]),
     "checkpoint": checkpoint(),
     "optimize": optimize("1"),
     "hide value": hide_value(2),  # in a file of which the other hides another row
@@ -175,15 +178,16 @@ def may_conflict(first: str, second: str, level: str) -> bool:
         return False  # the one that lost is planned anew
     if pair & {"alter", "support", "clone over"}:
         return True  # the protocol or the definition of the table is another
-    if "optimize" in pair and pair & {"append", "append once"}:
+    appends = {"append", "append once", "stream batch"}
+    if "optimize" in pair and pair & appends:
         return False  # its rows are where they were, whatever came meanwhile
-    if pair & {"append", "append once"}:
-        if pair == {"append once"}:
+    if pair & appends:
+        if pair in ({"append once"}, {"stream batch"}):
             return True  # the same application id
         if level == "WriteSerializable":
             return False
         over_all = bool(pair & {"overwrite", "delete value", "hide value", "update value", "upsert value"})
-        return over_all or (first, second) == ("delete partition", "append once")
+        return over_all or (first == "delete partition" and second in ("append once", "stream batch"))
     apart = {
         ("delete partition", "delete partition"),
         ("compact", "delete partition"),

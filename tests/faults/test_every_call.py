@@ -36,6 +36,7 @@ from pydelta.testing.operations import (
     overwrite,
     purge,
     rows_of,
+    stream_batch,
     support,
     update_value,
     upsert_value,
@@ -71,6 +72,7 @@ OPERATIONS = {
     "compact": compact("1"),
     "optimize": optimize(),
     "append once": append_once("job", 1, "1", [1, 102]),
+    "stream batch": stream_batch("query", 1, "1", [1, 104]),
     "checkpoint": checkpoint(),
     "create": create(),
 }

@@ -13,7 +13,7 @@ def append(spark, path, first, last, files):
     rows.write.format("delta").mode("append").save(path)
 
 
-def query(spark, table, checkpoint, out, options, fail_in=None):
+def query(spark, table, checkpoint, out, options, fail_in=None, columns=None):
     """Run a query over a table, and add the ids of its batches to a file; the batch ``fail_in`` is planned and lost."""
 
     def each(rows, number):
@@ -24,6 +24,7 @@ def query(spark, table, checkpoint, out, options, fail_in=None):
             file.write(json.dumps(sorted(found)) + "\n")
 
     frame = spark.readStream.format("delta").options(**options).load(table)
+    frame = frame if columns is None else frame.select(*columns)
     writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
     running = writer.trigger(availableNow=True).start()
     if fail_in is None:
@@ -36,6 +37,17 @@ def query(spark, table, checkpoint, out, options, fail_in=None):
             raise
     else:
         raise AssertionError(f"batch {fail_in} did not come")
+
+
+def stopped(spark, condition, **given):
+    """Run a query that ends with an error of this name."""
+    try:
+        query(spark, **given)
+    except Exception as error:
+        if condition not in str(error):
+            raise
+    else:
+        raise AssertionError(f"{condition} did not come")
 
 
 def copy(spark, table, checkpoint, target, forget=None):
@@ -55,4 +67,4 @@ def perform(spark, steps):
         if kind == "sql":
             spark.sql(given["text"])
         else:
-            {"append": append, "query": query, "copy": copy}[kind](spark, **given)
+            {"append": append, "query": query, "stopped": stopped, "copy": copy}[kind](spark, **given)

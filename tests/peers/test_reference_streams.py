@@ -100,3 +100,60 @@ def test_query_goes_on_in_the_other_engine_with_the_rows_it_would_have_had(spark
     assert sorted(row.id for row in copied.collect()) == list(range(60))
     log = DeltaLog.for_table(str(tmp_path / "copied"))
     assert [item.commit_info.operation for item in log.history()] == ["STREAMING UPDATE"] * 7
+
+
+def _tracked(folder, columns, *, condition=None, **options):
+    """A run of the query that keeps its schemas; it selects columns by name, so that their names are those it reads."""
+    given = {
+        "table": str(folder / "tracked"),
+        "checkpoint": str(folder / "tracking"),
+        "out": str(folder / "tracked.jsonl"),
+        "options": {"schemaTrackingLocation": str(folder / "tracking" / "schemas"), **options},
+    }
+    kind = {"kind": "query"} if condition is None else {"kind": "stopped", "condition": condition}
+    return {**given, **kind, "columns": columns}
+
+
+@pytest.mark.parametrize("first", ["reference", "ours"])
+def test_schemas_that_one_engine_tracked_are_gone_on_with_by_the_other(spark, run_reference, tmp_path, first):
+    table = f"delta.`{tmp_path / 'tracked'}`"
+    properties = "'delta.columnMapping.mode'='name', 'delta.enableTypeWidening'='true'"
+
+    def sql(text):
+        return {"kind": "sql", "text": text}
+
+    begun = [
+        sql(f"CREATE TABLE {table} (id long, v string) USING delta TBLPROPERTIES ({properties})"),
+        sql(f"INSERT INTO {table} VALUES (1, 'a')"),
+        _tracked(tmp_path, ["id", "v"]),
+        sql(f"INSERT INTO {table} VALUES (2, 'b')"),
+        sql(f"ALTER TABLE {table} RENAME COLUMN v TO w"),
+        sql(f"INSERT INTO {table} VALUES (3, 'c')"),
+        _tracked(tmp_path, ["id", "v"], condition="DELTA_STREAMING_METADATA_EVOLUTION"),
+    ]
+    followed = [
+        _tracked(tmp_path, ["id", "w"], condition="DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION"),
+        _tracked(tmp_path, ["id", "w"], allowSourceColumnRename="3"),
+        sql(f"ALTER TABLE {table} ADD COLUMN x int"),
+        sql(f"ALTER TABLE {table} ALTER COLUMN x TYPE long"),
+        sql(f"INSERT INTO {table} VALUES (4, 'd', 5000000000)"),
+        _tracked(tmp_path, ["id", "w"], condition="DELTA_STREAMING_METADATA_EVOLUTION", allowSourceColumnRename="3"),
+    ]
+    finished = [
+        _tracked(tmp_path, ["id", "w", "x"]),
+        sql(f"ALTER TABLE {table} DROP COLUMN w"),
+        sql(f"INSERT INTO {table} VALUES (5, 6)"),
+        _tracked(tmp_path, ["id", "w", "x"], condition="DELTA_STREAMING_METADATA_EVOLUTION"),
+        _tracked(tmp_path, ["id", "x"], allowSourceColumnDrop="always"),
+    ]
+    for number, steps in enumerate((begun, followed, finished)):
+        if (number % 2 == 0) == (first == "reference"):
+            _run_reference(run_reference, tmp_path, steps)
+        else:
+            perform(spark, steps)
+    rows = [row for batch in _batches(tmp_path, "tracked.jsonl") for row in batch]
+    assert rows == [["1", "a"], ["2", "b"], ["3", "c"], ["4", "d", "5000000000"], ["5", "6"]]
+    [log] = (tmp_path / "tracking" / "schemas").iterdir()
+    entries = [json.loads((log / str(number)).read_text().split("\n")[1]) for number in range(5)]
+    assert [entry["deltaCommitVersion"] for entry in entries] == [1, 3, 5, 6, 8]
+    assert [entry.get("previousMetadataSeqNum") for entry in entries] == [None, None, None, 1, None]

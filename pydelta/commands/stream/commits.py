@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from pydelta.commands.change_feed import ChangedFile, changed_files, incompatibilities
 from pydelta.commands.stream.admission import Budget
 from pydelta.commands.stream.errors import (
+    SourceColumnsRenamedError,
     SourceRowsChangedError,
     SourceRowsRemovedError,
     SourceSchemaChangedError,
     SourceTableReplacedError,
 )
+from pydelta.commands.stream.evolution import Kind, breaking_changes
 from pydelta.commands.stream.offsets import BEFORE_FIRST
 from pydelta.commands.stream.options import SourceOptions
+from pydelta.commands.stream.tracking import SchemaTracking
+from pydelta.conditions import Condition
 from pydelta.errors import ChangeDataNotRecordedError, DeltaError, UnsupportedFeatureError
 from pydelta.log import CommitRecord
-from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, RemoveFile
+from pydelta.protocol.actions import Action, AddCDCFile, AddFile, Metadata, Protocol, RemoveFile
 from pydelta.protocol.schema import StructType, parse_schema, physical_name
 from pydelta.settings import TableProperties
 
@@ -52,6 +56,8 @@ class StreamCommit:
         files: The files whose rows it gives, in order.
         whole: The files are taken together or not at all.
         last_index: The index behind which nothing of the commit is left.
+        redefines: It gives the table another definition, which the stream's schema log follows: a batch ends before it.
+        metadata, protocol: Those that it has.
         refusal: Why the stream may not pass it.
     """
 
@@ -59,6 +65,9 @@ class StreamCommit:
     files: tuple[ChangedFile, ...] = ()
     whole: bool = False
     last_index: int = BEFORE_FIRST
+    redefines: bool = False
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
     refusal: DeltaError | None = field(default=None, compare=False)
 
     @property
@@ -113,7 +122,11 @@ class StreamCommit:
 
 
 def read_commit(
-    record: CommitRecord, actions: Sequence[Action], options: SourceOptions, read: ReadSchema
+    record: CommitRecord,
+    actions: Sequence[Action],
+    options: SourceOptions,
+    read: ReadSchema,
+    tracking: SchemaTracking | None = None,
 ) -> StreamCommit:
     """Tell what a stream makes of one commit. Pure and total: what is wrong with it is its ``refusal``.
 
@@ -122,9 +135,17 @@ def read_commit(
         actions: Its lines.
         options: What the stream may pass over.
         read: The definition that its rows come in.
+        tracking: The stream's schema log, which follows other definitions.
     """
     metadata = next((action for action in actions if isinstance(action, Metadata)), None)
-    refusal = None if metadata is None else definition_refusal(metadata, record.version, options, read)
+    protocol = next((action for action in actions if isinstance(action, Protocol)), None)
+    follows = tracking is not None and tracking.entry is not None
+    same_table = metadata is None or metadata.id == read.table_id
+    if same_table and tracking is not None and tracking.changed_by(record.version, metadata, protocol):
+        return StreamCommit(version=record.version, redefines=True, metadata=metadata, protocol=protocol)
+    refusal = None
+    if metadata is not None:
+        refusal = definition_refusal(metadata, record.version, options, read, columns=not follows)
     if refusal is not None:
         return StreamCommit(version=record.version, refusal=refusal)
     try:
@@ -190,8 +211,18 @@ def _change_refusal(record: CommitRecord, removed: RemoveFile, *, changes: bool)
     )
 
 
-def definition_refusal(metadata: Metadata, version: int, options: SourceOptions, read: ReadSchema) -> DeltaError | None:
-    """Say why a stream cannot read rows of a version with this definition; None when it can."""
+def definition_refusal(
+    metadata: Metadata, version: int, options: SourceOptions, read: ReadSchema, *, columns: bool = True
+) -> DeltaError | None:
+    """Say why a stream cannot read rows of a version with this definition; None when it can.
+
+    Args:
+        metadata: The definition.
+        version: The version that has it.
+        options: What the stream reads.
+        read: The definition that its rows come in.
+        columns: Whether columns count; they do not where a schema log follows them.
+    """
     if metadata.id != read.table_id:
         return SourceTableReplacedError(
             f"Version {version} makes another table of this one: its id is {metadata.id}, and the stream reads "
@@ -206,18 +237,41 @@ def definition_refusal(metadata: Metadata, version: int, options: SourceOptions,
             "not recorded.",
             version=version,
         )
-    problems = list(_misfits(metadata, version, read))
+    problems = list(_misfits(metadata, version, read)) if columns else []
     if not problems:
         return None
-    again = version > read.version and not read.mapped
-    return SourceSchemaChangedError(
+    schema = parse_schema(metadata.schema_string)
+    told = (
         f"The columns of version {version} do not fit those that the stream reads (of version {read.version}): "
-        f"{'; '.join(problems)}.",
+        f"{'; '.join(problems)}."
+    )
+    old, new = (read.schema, schema) if version > read.version else (schema, read.schema)
+    if read.mapped and any(change.kind is not Kind.TYPE for change in breaking_changes(old, new)):
+        return SourceColumnsRenamedError(
+            told,
+            hint="Start the query with another checkpointLocation to read all rows with the table's new columns. To "
+            "follow such changes, give readStream a schemaTrackingLocation below the checkpointLocation from the "
+            "beginning.",
+            version=version,
+            condition=Condition.of(
+                "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE_USE_SCHEMA_LOG",
+                readSchema=read.schema.tree(),
+                incompatibleSchema=schema.tree(),
+            ),
+        )
+    return SourceSchemaChangedError(
+        told,
         hint="Start the query again from the same checkpoint: it then reads with the table's new columns."
-        if again
-        else "Start the query again; if it stops here once more, a column was renamed, dropped or retyped since: start "
-        "it with another checkpointLocation.",
+        if version > read.version
+        else "Start the query again; if it stops here once more, a column was retyped since: start it with another "
+        "checkpointLocation.",
         version=version,
+        condition=Condition.of(
+            "DELTA_SCHEMA_CHANGED_WITH_VERSION",
+            version=version,
+            readSchema=read.schema.tree(),
+            dataSchema=schema.tree(),
+        ),
     )
 
 

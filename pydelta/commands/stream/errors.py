@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydelta.conditions import Condition
 from pydelta.errors import StreamStoppedError
 
 __all__ = [
+    "SchemaLocationConflictError",
+    "SchemaLocationOutsideError",
+    "SchemaLogBeginningError",
+    "SchemaLogDamagedError",
+    "SchemaLogOfTableError",
+    "SourceColumnsRenamedError",
+    "SourceDefinitionChangedError",
+    "SourceEvolutionBlockedError",
+    "SourceFrameOutdatedError",
     "SourceRowsChangedError",
     "SourceRowsRemovedError",
     "SourceSchemaChangedError",
@@ -41,3 +53,74 @@ class SourceVersionsMissingError(StreamStoppedError):
     """Versions are gone from the log before the stream has read them."""
 
     code = "DELTA_MISSING_FILES_UNEXPECTED_VERSION"
+
+
+class SourceDefinitionChangedError(StreamStoppedError):
+    """The table's definition changed, and the schema log has the new one: start the query again."""
+
+    code = "DELTA_STREAMING_METADATA_EVOLUTION"
+
+
+class SourceEvolutionBlockedError(StreamStoppedError):
+    """Columns were renamed, dropped or retyped, and the stream did not say that it may follow."""
+
+    code = "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION"
+
+
+class SourceColumnsRenamedError(SourceSchemaChangedError):
+    """Columns were renamed or dropped under column mapping, and no schema log follows them."""
+
+    code = "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE_USE_SCHEMA_LOG"
+
+
+class SourceFrameOutdatedError(StreamStoppedError):
+    """The schema log has a later schema than the DataFrame that the query was started with."""
+
+    code = "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART"
+
+
+class SchemaLocationConflictError(StreamStoppedError):
+    """Two sources use one schema log."""
+
+    code = "DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT"
+
+    @classmethod
+    def at(cls, location: str, table: str) -> Self:
+        """Return the error of a location."""
+        return cls(
+            f"The schema log at {location} belongs to another stream of {table}.",
+            hint="Give each stream a schemaTrackingLocation of its own below its checkpointLocation; two streams of "
+            "one table in one query need different streamingSourceTrackingId.",
+            condition=Condition.of("DELTA_STREAMING_SCHEMA_LOCATION_CONFLICT", loc=location, table=table),
+        )
+
+
+class SchemaLocationOutsideError(StreamStoppedError):
+    """A schema log is to be kept outside of the query's checkpoint."""
+
+    code = "DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT"
+
+
+class SchemaLogDamagedError(StreamStoppedError):
+    """A file of a schema log cannot be read."""
+
+    code = "DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED"
+
+    def __init__(self, message: str, *, hint: str, location: str) -> None:
+        super().__init__(
+            message,
+            hint=hint,
+            condition=Condition.of("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", location=location),
+        )
+
+
+class SchemaLogOfTableError(StreamStoppedError):
+    """A schema log is of another table."""
+
+    code = "DELTA_STREAMING_SCHEMA_LOG_INCOMPATIBLE_DELTA_TABLE_ID"
+
+
+class SchemaLogBeginningError(StreamStoppedError):
+    """A batch that was planned without a schema log spans schemas that no single one can read."""
+
+    code = "DELTA_STREAMING_SCHEMA_LOG_INIT_FAILED_INCOMPATIBLE_METADATA"

@@ -12,15 +12,21 @@ from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 
-__all__ = ["BEFORE_FIRST", "StreamOffset"]
+__all__ = ["BEFORE_FIRST", "SCHEMA_CHANGE", "SCHEMA_CHANGED", "StreamOffset"]
 
 BEFORE_FIRST: Final = -1
 """The index of a version of which nothing was taken."""
 
-_WRITTEN: Final = 1
+SCHEMA_CHANGE: Final = -20
+"""The index at which a batch ends before a version that changes the table's definition."""
+
+SCHEMA_CHANGED: Final = -19
+"""The index behind that change and before the version's files."""
+
+_PLAIN: Final = 1
 _NEWEST: Final = 3
+_BY_TIME: Final = 1000
 _BEFORE_FIRST_V3: Final = -100
-_SCHEMA_INDEXES: Final = (-20, -19)
 _END_V3: Final = 2**63 - 1 - 100
 _HINT: Final = "Start the query with another checkpointLocation; this one belongs to another source."
 
@@ -32,8 +38,11 @@ class StreamOffset:
     Args:
         table_id: The table's id in its metadata.
         version: A version; one that does not exist yet when all there is was taken.
-        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none.
+        index: The last file taken of it, from 0; ``BEFORE_FIRST`` for none; ``SCHEMA_CHANGE`` and ``SCHEMA_CHANGED``
+            around a change of the definition, which comes before the files.
         is_initial: The files are those of the snapshot of the version, not of its commit.
+        event_time: All rows of the snapshot before this time were taken, in epoch microseconds; in a format of our own,
+            which the reference engine refuses.
 
     Example:
         >>> StreamOffset(table_id="t", version=2, index=-1, is_initial=False).to_json()
@@ -44,21 +53,35 @@ class StreamOffset:
     version: int
     index: int = BEFORE_FIRST
     is_initial: bool = False
+    event_time: int | None = None
 
     @property
-    def position(self) -> tuple[int, bool, int]:
+    def position(self) -> tuple[int, bool, int, int]:
         """A key by which offsets of one table are ordered: a snapshot comes before the commits after it."""
-        return self.version, not self.is_initial, self.index
+        index = _BEFORE_FIRST_V3 if self.index == BEFORE_FIRST else self.index
+        return self.version, not self.is_initial, index, -(2**63) if self.event_time is None else self.event_time
+
+    @property
+    def at_change(self) -> bool:
+        """Whether it stands at a change of the table's definition."""
+        return self.index in (SCHEMA_CHANGE, SCHEMA_CHANGED)
+
+    @property
+    def taken(self) -> int:
+        """The last file taken of the version; ``BEFORE_FIRST`` for none."""
+        return max(self.index, BEFORE_FIRST)
 
     def to_json(self) -> str:
         """Return the text that goes into a checkpoint; equal offsets give equal texts."""
         fields = {
-            "sourceVersion": _WRITTEN,
+            "sourceVersion": _NEWEST if self.at_change else _PLAIN,
             "reservoirId": self.table_id,
             "reservoirVersion": self.version,
             "index": self.index,
             "isStartingVersion": self.is_initial,
         }
+        if self.event_time is not None:
+            fields |= {"sourceVersion": _BY_TIME, "eventTimeMicros": self.event_time}
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -67,13 +90,14 @@ class StreamOffset:
 
         Raises:
             InvalidArgumentError: It is not an offset of a Delta table.
-            UnsupportedFeatureError: It is of a later format, or stands in the middle of a change of schema.
+            UnsupportedFeatureError: It is of a later format.
         """
         fields = _fields(text)
         source = _whole(fields, "sourceVersion")
         if source is None or source < 1:
             raise InvalidArgumentError(f"The checkpoint holds {text!r}: its sourceVersion is not valid.", hint=_HINT)
-        if source > _NEWEST:
+        event_time = _whole(fields, "eventTimeMicros") if source == _BY_TIME else None
+        if source > _NEWEST and event_time is None:
             raise UnsupportedFeatureError(
                 f"The checkpoint holds an offset of format {source}, and formats up to {_NEWEST} are known here.",
                 features=(f"sourceVersion {source}",),
@@ -81,23 +105,17 @@ class StreamOffset:
             )
         version, index = _whole(fields, "reservoirVersion"), _whole(fields, "index")
         table_id, is_initial = fields.get("reservoirId"), fields.get("isStartingVersion", False)
-        if source == _NEWEST and index in _SCHEMA_INDEXES:
-            raise UnsupportedFeatureError(
-                f"The checkpoint stands at a change of schema in version {version}, which its query follows by "
-                "schemaTrackingLocation.",
-                features=("schemaTrackingLocation",),
-                hint="Go on with the engine that wrote it until it has passed the change.",
-            )
         if source == _NEWEST and index == _BEFORE_FIRST_V3:
             index = BEFORE_FIRST
         if (
-            version is None or index is None or version < 0 or index < BEFORE_FIRST
+            version is None or index is None or version < 0
+            or (index < BEFORE_FIRST and not (source == _NEWEST and index in (SCHEMA_CHANGE, SCHEMA_CHANGED)))
             or not isinstance(table_id, str) or not isinstance(is_initial, bool)
         ):  # fmt: skip
             raise InvalidArgumentError(f"The checkpoint holds {text!r}, which is not an offset of a table.", hint=_HINT)
         if index == _END_V3:
             version, index, is_initial = version + 1, BEFORE_FIRST, False
-        return cls(table_id=table_id, version=version, index=index, is_initial=is_initial)
+        return cls(table_id=table_id, version=version, index=index, is_initial=is_initial, event_time=event_time)
 
 
 def _fields(text: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydelta.commands.stream.admission import DEFAULT_MAX_FILES, Budget
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.commands.stream.evolution import ALWAYS, Kind
+from pydelta.conditions import Condition
+from pydelta.errors import InvalidArgumentError
 from pydelta.settings import parse_bool, parse_bytes
 
 __all__ = ["HONOURED", "LATEST", "SourceOptions"]
@@ -17,6 +19,9 @@ __all__ = ["HONOURED", "LATEST", "SourceOptions"]
 LATEST: Final = "latest"
 
 HONOURED: Final[Mapping[str, str]] = {
+    "allowSourceColumnDrop": "follow dropped columns: `always`, or up to this version; with `schemaTrackingLocation`",
+    "allowSourceColumnRename": "follow renamed columns, likewise",
+    "allowSourceColumnTypeChange": "follow widened columns, likewise",
     "excludeRegex": "files whose path in the log matches are left out",
     "failOnDataLoss": "false: go on at the oldest version there is when the log was cleaned past the checkpoint",
     "ignoreChanges": "pass commits that rewrite files: all rows of the new files come, also unchanged ones",
@@ -27,19 +32,18 @@ HONOURED: Final[Mapping[str, str]] = {
     "path": "location of the table",
     "readChangeData": "the older name of `readChangeFeed`",
     "readChangeFeed": "stream the change feed instead of rows that were added",
+    "schemaLocation": "the older name of `schemaTrackingLocation`",
+    "schemaTrackingLocation": "a folder below `checkpointLocation` that keeps the schemas the stream read with",
     "skipChangeCommits": "leave out commits that change or remove rows",
     "startingTimestamp": "begin with the first version that is not before this time",
     "startingVersion": "begin with the commit of this version, or after the newest one (`latest`)",
+    "streamingSourceTrackingId": "tells the schemas of two streams of one table in one query apart",
+    "withEventTimeOrder": "read the initial snapshot by the time of its rows, for a query with a watermark",
 }
 """The options of a streaming reader, and what they say."""
 
-_NOT_YET: Final[Mapping[str, str]] = {
-    "schemaTrackingLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
-    "schemaLocation": "Start the query with another checkpointLocation after a column was renamed or dropped.",
-    "withEventTimeOrder": "Leave it out and read the initial snapshot with maxFilesPerTrigger above its number of "
-    "files, so that one batch holds it all.",
-}
-_OF_BATCHES: Final = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
+_TRAVEL: Final = ("versionAsOf", "timestampAsOf")
+_OF_BATCHES: Final = (*_TRAVEL, "endingVersion", "endingTimestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,10 @@ class SourceOptions:
         exclude: Files whose path matches are left out.
         fail_on_data_loss: Stop when versions are gone that were not read yet.
         change_feed: Stream the change feed.
+        schema_location: Where schemas that the stream read with are kept; None for nowhere.
+        tracking_id: Tells schemas of two streams of one table apart.
+        event_time_order: Read the initial snapshot by the time of its rows.
+        allowed: Changes of columns that may be followed: the values of ``allowSourceColumn…``, by name.
     """
 
     starting_version: int | None = None
@@ -71,6 +79,10 @@ class SourceOptions:
     exclude: re.Pattern[str] | None = None
     fail_on_data_loss: bool = True
     change_feed: bool = False
+    schema_location: str | None = None
+    tracking_id: str | None = None
+    event_time_order: bool = False
+    allowed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -79,7 +91,6 @@ class SourceOptions:
         Raises:
             InvalidArgumentError: A value that cannot be right, options that contradict each other, an option of batch
                 queries, or a name within a letter or two of one that exists.
-            UnsupportedFeatureError: An option that is not there yet.
         """
         lower = {name.lower(): str(value) for name, value in options.items() if value is not None}
         _refuse_others(lower)
@@ -95,6 +106,11 @@ class SourceOptions:
                 hint="Give one of the two.",
             )
         from_latest = version is not None and version.strip().lower() == LATEST
+        if flag("withEventTimeOrder") and flag("readChangeFeed", "readChangeData"):
+            raise InvalidArgumentError(
+                "withEventTimeOrder and readChangeFeed were both given, and a change feed has an order of its own.",
+                hint="Leave one of them out.",
+            )
         max_bytes = lower.get("maxbytespertrigger")
         max_files = lower.get("maxfilespertrigger")
         return cls(
@@ -113,6 +129,10 @@ class SourceOptions:
             exclude=_pattern(lower.get("excluderegex")),
             fail_on_data_loss=flag("failOnDataLoss", default=True),
             change_feed=flag("readChangeFeed", "readChangeData"),
+            schema_location=lower.get("schematrackinglocation", lower.get("schemalocation")),
+            tracking_id=lower.get("streamingsourcetrackingid"),
+            event_time_order=flag("withEventTimeOrder"),
+            allowed=_allowed(lower),
         )
 
     def budget(self) -> Budget:
@@ -125,23 +145,29 @@ class SourceOptions:
 
 
 def _refuse_others(lower: Mapping[str, str]) -> None:
-    for name, hint in _NOT_YET.items():
-        text = lower.get(name.lower())
-        if text is not None and text.strip().lower() != "false":
-            raise UnsupportedFeatureError(
-                f"The option {name} of readStream is not supported yet.", features=(name,), hint=hint
-            )
     for name in _OF_BATCHES:
         if name.lower() in lower:
             raise InvalidArgumentError(
                 f"{name} names a version to read once, and a stream goes on with the versions to come.",
                 hint="Say where to begin with startingVersion or startingTimestamp, or read once with spark.read.",
+                condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS") if name in _TRAVEL else None,
             )
-    known = {name.lower(): name for name in (*HONOURED, *_NOT_YET)}
+    known = {name.lower(): name for name in HONOURED}
     for name in lower:
         close = [] if name in known or name.startswith("fs.") else difflib.get_close_matches(name, known, 1, 0.85)
         if close:
             raise InvalidArgumentError(f"Unknown read option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+
+
+def _allowed(lower: Mapping[str, str]) -> dict[str, str]:
+    found = {kind.value: lower[kind.value.lower()] for kind in Kind if kind.value.lower() in lower}
+    for name, text in found.items():
+        if text.strip().lower() != ALWAYS and not text.strip().isdigit():
+            raise InvalidArgumentError(
+                f"{name} is {text!r}.",
+                hint=f"Set it to the version of the table up to which changes are followed, or to {ALWAYS}.",
+            )
+    return found
 
 
 def _whole(text: str, name: str, *, least: int) -> int:

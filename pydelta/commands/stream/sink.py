@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pydelta.backoff import Backoff
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action
 from pydelta.txn import Committed, Operation, OptimisticTransaction
+from pydelta.txn.phases import SILENT, Observer
 
 __all__ = ["Epoch", "EpochTransaction", "OutputMode", "sink_options"]
 
@@ -42,6 +45,7 @@ class OutputMode(enum.Enum):
                 features=("outputMode update",),
                 hint="Write updates with foreachBatch and MERGE, by the key of the rows; txnAppId and txnVersion let "
                 "each batch count once.",
+                condition=Condition.of("DELTA_UNSUPPORTED_OUTPUT_MODE", dataSource="delta", mode="Update"),
             )
         raise InvalidArgumentError(f"There is no output mode {text!r}.", hint="Use append or complete.")
 
@@ -64,8 +68,10 @@ class Epoch:
 class EpochTransaction(OptimisticTransaction):
     """A transaction whose commit says that it is an epoch of a query."""
 
-    def __init__(self, log: DeltaLog, epoch: Epoch) -> None:
-        super().__init__(log)
+    def __init__(
+        self, log: DeltaLog, epoch: Epoch, *, observer: Observer = SILENT, backoff: Backoff | None = None
+    ) -> None:
+        super().__init__(log, observer=observer, backoff=backoff)
         self._epoch = epoch
 
     def commit(

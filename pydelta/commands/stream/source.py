@@ -13,12 +13,21 @@ import polars as pl
 from pydelta.commands.change_feed import ChangedFile, version_from
 from pydelta.commands.stream.admission import Budget
 from pydelta.commands.stream.commits import ReadSchema, StreamCommit, definition_refusal, read_commit
-from pydelta.commands.stream.errors import SourceTableReplacedError, SourceVersionsMissingError
-from pydelta.commands.stream.offsets import StreamOffset
+from pydelta.commands.stream.errors import (
+    SchemaLogBeginningError,
+    SourceTableReplacedError,
+    SourceVersionsMissingError,
+)
+from pydelta.commands.stream.event_time import EventTimes, TimeSlice
+from pydelta.commands.stream.evolution import breaking_changes
+from pydelta.commands.stream.offsets import BEFORE_FIRST, SCHEMA_CHANGE, SCHEMA_CHANGED, StreamOffset
 from pydelta.commands.stream.options import SourceOptions
+from pydelta.commands.stream.tracking import SchemaTracking
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotFoundError
 from pydelta.log import CommitRecord, DeltaLog, Snapshot
-from pydelta.protocol.actions import Action, CommitInfo
+from pydelta.protocol.actions import Action, CommitInfo, Metadata, Protocol
+from pydelta.protocol.types import parse_schema
 
 __all__ = ["Backlog", "StreamBatch", "TableStream"]
 
@@ -33,11 +42,15 @@ class StreamBatch:
     Args:
         snapshot: The initial snapshot, when files of it are among them.
         initial: Those, as rows of ``snapshot.files.core``; None when rows come in another schema than the snapshot's.
-        changed: The other files: those of commits, and of a snapshot that is not read as itself.
+        rows: Which rows of the snapshot's files, by their event time; None for all.
+        snapshot_changed: The snapshot's files when rows come in another schema than the snapshot's.
+        changed: The other files: those of commits.
     """
 
     snapshot: Snapshot | None = None
     initial: pl.DataFrame | None = None
+    rows: TimeSlice | None = None
+    snapshot_changed: tuple[ChangedFile, ...] = ()
     changed: tuple[ChangedFile, ...] = ()
 
 
@@ -57,10 +70,17 @@ class TableStream:
         options: What was asked for.
         read: The snapshot that the rows' columns come from.
         starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+        tracking: The query's schema log, after ``begin``.
     """
 
     def __init__(
-        self, log: DeltaLog, options: SourceOptions, read: Snapshot, *, starting_timestamp_ms: int | None = None
+        self,
+        log: DeltaLog,
+        options: SourceOptions,
+        read: Snapshot,
+        *,
+        starting_timestamp_ms: int | None = None,
+        tracking: SchemaTracking | None = None,
     ) -> None:
         assert read.metadata is not None, "a stream reads a table"
         self.log = log
@@ -74,11 +94,18 @@ class TableStream:
         )
         self._definition = read.metadata
         self._starting_timestamp_ms = starting_timestamp_ms
+        self._tracking = tracking
         self._until: int | None = None
         self._commits: dict[int, StreamCommit] = {}
         self._tallies: dict[int, Backlog] = {}
         self._initial: tuple[Snapshot, pl.DataFrame] | None = None
         self._checked = False
+        self._event_column: str | None = None
+        self._times: tuple[int, EventTimes] | None = None
+
+    def order_by(self, column: str) -> None:
+        """Read the initial snapshot in the order of a column with event times, slice by slice."""
+        self._event_column = column
 
     # -- how far ------------------------------------------------------------------------------------------------
 
@@ -104,13 +131,25 @@ class TableStream:
         newest = self._newest()
         if start is None:
             at = self._beginning(newest)
+            self._begin_tracking(at.version, at.version, newest)
             if self.options.from_latest:
                 return at  # an empty batch, which records the beginning
             if at.version > newest:
                 return None
         else:
             at = self._of_this_table(start, newest)
-        if at.is_initial:
+            self._begin_tracking(at.version, at.version, newest)
+            if at.index == SCHEMA_CHANGE:
+                return replace(at, index=SCHEMA_CHANGED)
+        if at.is_initial and self._event_column is not None:
+            end = self._event_times(at).end_after(at.event_time)
+            if end is not None:
+                return replace(at, event_time=end)
+            at = self._at(at.version + 1)
+            if start is None:
+                return at
+        elif at.is_initial:
+            self._check_order(at)
             sizes = self._initial_files(at.version)[1]["size"]
             taken = budget.take(sizes[at.index + 1 :].to_list())
             if at.index + taken + 1 < len(sizes):
@@ -123,7 +162,11 @@ class TableStream:
             commit = self._commit(at.version, newest)
             if commit.version > at.version:  # versions are gone, and the stream may go on without them
                 at = self._at(commit.version)
-            index = commit.advance(at.index, budget)
+            if commit.redefines:
+                if at.index == SCHEMA_CHANGED:  # all before it is done, and whoever was to note the change died
+                    self._evolve(commit)
+                return replace(at, index=SCHEMA_CHANGE)
+            index = commit.advance(at.taken, budget)
             if index is not None:
                 return replace(at, index=index)
             at = self._at(at.version + 1)
@@ -135,7 +178,9 @@ class TableStream:
         at = consumed if consumed is not None else self._beginning(newest)
         files = size = 0
         if at.is_initial:
-            rest = self._initial_files(at.version)[1]["size"][at.index + 1 :]
+            by_time = self._event_column is not None
+            left = self._event_times(at).between(at.event_time, None) if by_time else self._initial_files(at.version)[1]
+            rest = left["size"][at.taken + 1 :]
             files, size = len(rest), int(rest.sum() or 0)
             at = self._at(at.version + 1)
         for version in [known for known in self._tallies if known < at.version]:
@@ -153,7 +198,7 @@ class TableStream:
             else:
                 rest_of = () if commit.refusal is not None else commit.files
                 if version == at.version and not commit.whole:
-                    rest_of = rest_of[at.index + 1 :]
+                    rest_of = rest_of[at.taken + 1 :]
                 elif version == at.version and at.index >= 0:
                     rest_of = ()
                 tally = Backlog(num_files=len(rest_of), size_bytes=sum(file.size for file in rest_of))
@@ -180,31 +225,54 @@ class TableStream:
         newest = self._newest(capped=False)
         self._of_this_table(end, newest)
         at = self._beginning_of(end) if start is None else self._of_this_table(start, newest)
+        last = end.version if end.is_initial or end.index > BEFORE_FIRST else end.version - 1
+        self._begin_tracking(at.version, max(at.version, last), newest)
         snapshot: Snapshot | None = None
+        rows: TimeSlice | None = None
         initial: pl.DataFrame | None = None
         if at.is_initial:
             snapshot, files = self._initial_files(at.version)
             within = end.is_initial and end.version == at.version
-            initial = self._included(files.slice(at.index + 1, end.index - at.index if within else None))
+            if self._event_column is not None:
+                upto = end.event_time if within else None
+                initial = self._included(self._event_times(at).between(at.event_time, upto))
+                rows = TimeSlice(column=self._event_column, first=at.event_time, end=upto)
+            else:
+                self._check_order(end)
+                self._check_order(at)
+                initial = self._included(files.slice(at.index + 1, end.index - at.index if within else None))
             at = end if within else self._at(at.version + 1)
         changed: list[ChangedFile] = []
         if at.position < end.position:
             self._check_definition(at.version, newest)
         while at.position < end.position:
             commit = self._commit(at.version, newest)
-            if commit.version > end.version:
+            if commit.version > end.version or (commit.version == end.version and end.at_change):
                 break
-            after = at.index if commit.version == at.version else -1
+            if commit.redefines:
+                raise _no_single_schema(at.version, end.version, commit.version)
+            after = at.taken if commit.version == at.version else -1
             chosen = commit.after(after, end.index if commit.version == end.version else None)
             changed += [file for file in chosen if not self.options.excludes(file.path)]
             at = end if commit.version == end.version else self._at(commit.version + 1)
         as_changed = self.options.change_feed or (snapshot is not None and snapshot.metadata != self._definition)
         if as_changed and initial is not None and snapshot is not None:
-            return StreamBatch(changed=(*_inserted(snapshot, initial), *changed))
-        return StreamBatch(snapshot=snapshot, initial=initial, changed=tuple(changed))
+            inserted = tuple(_inserted(snapshot, initial))
+            if rows is None:
+                return StreamBatch(changed=(*inserted, *changed))
+            return StreamBatch(rows=rows, snapshot_changed=inserted, changed=tuple(changed))
+        return StreamBatch(snapshot=snapshot, initial=initial, rows=rows, changed=tuple(changed))
 
-    def forget_before(self, end: StreamOffset) -> None:
-        """Let go of what was read for versions before an offset that is done."""
+    def finish(self, end: StreamOffset) -> None:
+        """Take note that everything up to an offset is done: what was read for versions before it is forgotten.
+
+        Raises:
+            SourceDefinitionChangedError: The offset stands at a change of the definition, which the schema log has now.
+        """
+        if end.at_change and self._tracking is not None:
+            commit = self._commit(end.version, self._newest(capped=False))
+            if commit.redefines:
+                self._evolve(commit)
         for version in [known for known in self._commits if known < end.version]:
             del self._commits[version]
         if not end.is_initial:
@@ -268,9 +336,9 @@ class TableStream:
     def _beginning_of(self, end: StreamOffset) -> StreamOffset:
         """Where the first batch began, by its end; the snapshot was used up if the end is in a commit."""
         if end.is_initial:
-            return replace(end, index=-1)
+            return replace(end, index=-1, event_time=None)
         if self.options.from_latest:
-            if end.index < 0:
+            if end.index == BEFORE_FIRST:
                 return end  # as ``latest`` records it: an empty batch
             raise InvalidArgumentError(
                 f"The first batch of the query was planned up to file {end.index} of version {end.version} and was not "
@@ -294,11 +362,61 @@ class TableStream:
                 ) from error
             assert snapshot.metadata is not None
             rows = replace(self.options, change_feed=False)  # a snapshot needs no recorded changes
-            refusal = definition_refusal(snapshot.metadata, version, rows, self.read)
+            refusal = definition_refusal(snapshot.metadata, version, rows, self.read, columns=not self._follows)
             if refusal is not None:
                 raise refusal
             self._initial = (snapshot, snapshot.files.core.sort("modification_time", "path"))
         return self._initial
+
+    def _event_times(self, at: StreamOffset) -> EventTimes:
+        if at.index > BEFORE_FIRST:
+            raise self._other_order("without withEventTimeOrder")
+        assert self._event_column is not None
+        if self._times is None or self._times[0] != at.version:
+            snapshot, files = self._initial_files(at.version)
+            self._times = (at.version, EventTimes.of(snapshot, files, self._event_column, self.options))
+        return self._times[1]
+
+    def _check_order(self, at: StreamOffset) -> None:
+        if at.event_time is not None:
+            raise self._other_order("with withEventTimeOrder and a watermark")
+
+    @staticmethod
+    def _other_order(how: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"The query has read a part of its initial snapshot {how}, and the order cannot change before its end.",
+            hint="Start it as before until the snapshot is read, or with another checkpointLocation.",
+        )
+
+    def _evolve(self, commit: StreamCommit) -> None:
+        assert self._tracking is not None, "it found the change"
+        self._tracking.evolve(commit.version, commit.metadata, commit.protocol)
+
+    @property
+    def _follows(self) -> bool:
+        return self._tracking is not None and self._tracking.entry is not None
+
+    def _begin_tracking(self, first: int, last: int, newest: int) -> None:
+        """Begin an empty schema log with a definition that all versions from first to last can be read with."""
+        if self._tracking is None or self._follows or first > newest:
+            return
+        try:
+            snapshot = self.log.snapshot(version=first)
+        except VersionNotFoundError:
+            return  # versions are gone: reading them says so
+        metadata, protocol = snapshot.metadata, snapshot.protocol
+        assert metadata is not None and protocol is not None
+        last = min(last, newest)
+        for version in range(first + 1, last + 1):
+            for action in self.log.actions(version):
+                if isinstance(action, Protocol):
+                    protocol = action
+                elif isinstance(action, Metadata) and action.id == metadata.id:
+                    old, new = parse_schema(metadata.schema_string), parse_schema(action.schema_string)
+                    if breaking_changes(old, new):
+                        raise _no_single_schema(first, last, version)
+                    metadata = action
+        self._tracking.initialize(last, metadata, protocol)
 
     def _check_definition(self, version: int, newest: int) -> None:
         """Compare the definition at the version where reading begins; those of later ones are seen as commits."""
@@ -314,7 +432,7 @@ class TableStream:
                 raise self._missing(version, min(self.log.held().commits, default=newest)) from None
             return
         assert metadata is not None
-        refusal = definition_refusal(metadata, version, self.options, self.read)
+        refusal = definition_refusal(metadata, version, self.options, self.read, columns=not self._follows)
         if refusal is not None:
             raise refusal
 
@@ -333,7 +451,7 @@ class TableStream:
             _log.warning("versions %d to %d of %s are gone and were not read", version, later - 1, self.log.uri)
             return self._commit(later, newest)
         for record, actions in read:
-            self._commits[record.version] = read_commit(record, actions, self.options, self.read)
+            self._commits[record.version] = read_commit(record, actions, self.options, self.read, self._tracking)
         return self._commits[version]
 
     def _fetch(self, first: int, last: int) -> Sequence[tuple[CommitRecord, Sequence[Action]]]:
@@ -364,6 +482,17 @@ class TableStream:
             return files
         kept = [not self.options.excludes(path) for path in files["path"]]
         return files.filter(pl.Series(kept, dtype=pl.Boolean))
+
+
+def _no_single_schema(first: int, last: int, version: int) -> SchemaLogBeginningError:
+    return SchemaLogBeginningError(
+        f"The batch from version {first} to {last} was planned without the stream's schema log, and version {version} "
+        "renames, drops or retypes columns: no single schema reads it.",
+        hint="Start the query without schemaTrackingLocation until it has passed the version, if it can; or with "
+        "another checkpointLocation.",
+        version=version,
+        condition=Condition.of("DELTA_STREAMING_SCHEMA_LOG_INIT_FAILED_INCOMPATIBLE_METADATA", a=first, b=last),
+    )
 
 
 def _info(actions: Sequence[Action]) -> CommitInfo | None:

@@ -14,10 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from pydelta.commands.create import CreateMode, TableDefinition
-from pydelta.commands.stream.options import SourceOptions
 from pydelta.commands.stream.sink import OutputMode
-from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError, error_context
-from pydelta.log import DeltaLog
+from pydelta.commands.stream.tracking import check_separate
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.schema import StructType
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
@@ -26,11 +25,11 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, user_errors
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.routing.foreign_writes import refuse_foreign_write
-from pydelta.spark.scan.travel import TimeTravel, epoch_ms, open_snapshot
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.stream.failures import explained
+from pydelta.spark.stream.opening import open_stream
 from pydelta.spark.stream.sink import DeltaSink, private_field, start_query
-from pydelta.spark.stream.source import DeltaSource, is_delta_source, stream_frame
+from pydelta.spark.stream.source import DeltaSource, check_below, sources_of
 from pydelta.spark.types import from_spark
 
 __all__ = ["install"]
@@ -86,7 +85,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     hint='Write spark.readStream.format("delta").load(path), or .table(name).',
                 )
             storage = {name: value for name, value in given.items() if name.lower().startswith("fs.")}
-            return _stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
+            return open_stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
 
     return load
 
@@ -100,20 +99,9 @@ def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
             if read_table(spark, tableName) is None:
                 return original(self, tableName)
             given = _options_of(spark, self._jreader)
-            return _stream(spark, log_for_name(spark, tableName), given, shown=tableName)
+            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
 
     return table
-
-
-def _stream(spark: SparkSession, log: DeltaLog, given: dict[str, str], *, shown: str) -> DataFrame:
-    with error_context(table=shown):
-        options = SourceOptions.parse(given)
-        starting_ms = None
-        if options.starting_timestamp is not None:
-            starting_ms = epoch_ms(spark, TimeTravel(timestamp=options.starting_timestamp))
-        open_snapshot(spark, log.uri, None)
-        read = log.update()
-        return stream_frame(spark, DeltaSource(spark, log, options, read, starting_timestamp_ms=starting_ms))
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -134,7 +122,7 @@ def _start(original: Callable[..., StreamingQuery]) -> Callable[..., StreamingQu
             return original(self, path, format, outputMode, partitionBy, queryName, **options)
         with user_errors():
             _set(self, format, outputMode, partitionBy, queryName, options)
-            _refuse_real_time(self)
+            _check_sources(self)
             given = _options_of(spark, self._jwrite)
             target = path if path is not None else given.get("path")
             if _source(self) != _PROVIDER:
@@ -174,9 +162,9 @@ def _to_table(original: Callable[..., StreamingQuery]) -> Callable[..., Streamin
                     raise TableAlreadyExistsError(
                         f"{tableName} exists and is not a Delta table.", hint="Choose another name, or drop it first."
                     )
-                _refuse_real_time(self)
+                _check_sources(self)
                 return original(self, tableName)
-            _refuse_real_time(self)
+            _check_sources(self)
             given = _options_of(spark, self._jwrite)
             partition_by = _names(self, "partitioningColumns")
             if isinstance(entry, DeltaEntry) and (entry.by_path or log_for_path(spark, entry.location).table_exists()):
@@ -246,12 +234,12 @@ def _options_of(spark: SparkSession, target: Any) -> dict[str, str]:
     return jvm.to_dict(jvm.python_utils_map(private_field(target, "extraOptions").originalMap()))
 
 
-def _refuse_real_time(writer: DataStreamWriter) -> None:
+def _refuse_real_time(writer: DataStreamWriter, *, reads_delta: bool) -> None:
     trigger = str(private_field(writer._jwrite, "trigger").getClass().getSimpleName()).rstrip("$")
     if trigger not in ("RealTimeTrigger", "ContinuousTrigger"):
         return
     mode = "real-time mode" if trigger == "RealTimeTrigger" else "continuous processing"
-    if _source(writer) == _PROVIDER or _reads_delta(writer):
+    if _source(writer) == _PROVIDER or reads_delta:
         raise UnsupportedFeatureError(
             f"A Delta table cannot be streamed in Spark's {mode}: its rows come by commits.",
             features=(mode,),
@@ -259,12 +247,21 @@ def _refuse_real_time(writer: DataStreamWriter) -> None:
         )
 
 
-def _reads_delta(writer: DataStreamWriter) -> bool:
-    leaves = Jvm.of(writer._spark).to_list(writer._df._jdf.queryExecution().analyzed().collectLeaves())
-    return any(
-        str(leaf.getClass().getSimpleName()) == "StreamingExecutionRelation" and is_delta_source(leaf.source())
-        for leaf in leaves
-    )
+def _delta_sources(writer: DataStreamWriter) -> list[DeltaSource]:
+    plan = writer._df._jdf.queryExecution().analyzed()
+    return sources_of(Jvm.of(writer._spark).to_list(plan.collectLeaves()))
+
+
+def _check_sources(writer: DataStreamWriter) -> None:
+    """Refuse what no query over these sources can do: real-time modes, and schema logs that are in the wrong place."""
+    sources = _delta_sources(writer)
+    _refuse_real_time(writer, reads_delta=bool(sources))
+    logs = [source.schema_log for source in sources if source.schema_log is not None]
+    check_separate(logs, "one table")
+    checkpoint = _options_of(writer._spark, writer._jwrite).get("checkpointLocation")
+    for source in sources if checkpoint else ():
+        if source.schema_location is not None:
+            check_below(source.schema_location, checkpoint or "", writer._spark)
 
 
 # --- running queries ---------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.refresh import transform, with_newest
 from pydelta.spark.scan.scan import Reading, physical_scan, scan_dataframe
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
+from pydelta.spark.stream.opening import open_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,6 +211,8 @@ class RelationResolver:
         def replace(node: Any, name: str) -> Any:
             if name == "UnresolvedRelation":
                 return self._unresolved(node, ctes, namespace, mark)
+            if name == "NamedStreamingRelation":
+                return self._stream(node.child(), namespace)
             if name == "RelationTimeTravel":
                 return self._time_travel(node)
             if name == "UnresolvedWith":
@@ -238,7 +241,9 @@ class RelationResolver:
             raise twin_refusal(".".join(name), entry)
 
     def _unresolved(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...], mark: Any) -> Any | None:
-        if node.isStreaming() or node.getTagValue(mark).isDefined():
+        if node.isStreaming():
+            return self._stream(node, namespace)
+        if node.getTagValue(mark).isDefined():
             return None
         parts = tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier()))
         if len(parts) == 1 and parts[0].lower() in ctes:
@@ -252,6 +257,19 @@ class RelationResolver:
             qualified = self._jvm.seq(self._within(parts, namespace))
             return node.copy(qualified, *self._jvm.rest_of(node, "copy", 1))
         return plan
+
+    def _stream(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+        """``STREAM t`` and ``STREAM(t)``, both with or without ``WITH (option = …)``."""
+        if str(node.nodeName()) != "UnresolvedRelation" or self._late is not None:
+            return None
+        parts = self._within(tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier())), namespace)
+        entry = self._entry(parts)
+        if not isinstance(entry, DeltaEntry):
+            return None
+        self.replaced += 1
+        given = {str(name): str(value) for name, value in self._jvm.to_dict(node.options()).items()}
+        frame = open_stream(self._spark, log_for_path(self._spark, entry.location), given, shown=".".join(parts))
+        return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
 
     def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
         """A name in a permanent view's text is relative to the namespace the view was made in."""

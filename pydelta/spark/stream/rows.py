@@ -6,7 +6,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from pydelta.protocol.names import quoted
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.change_feed import scan_changed_files
 from pydelta.spark.scan.refresh import transform
@@ -15,6 +17,7 @@ from pydelta.spark.scan.scan import scan_dataframe
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pydelta.commands.stream.event_time import TimeSlice
     from pydelta.commands.stream.source import StreamBatch
     from pydelta.log import DeltaLog, Snapshot
 
@@ -43,13 +46,31 @@ def batch_frame(
     """
     parts: list[DataFrame] = []
     if batch.initial is not None and batch.snapshot is not None and (batch.initial.height or not batch.changed):
-        parts.append(scan_dataframe(spark, batch.snapshot, pinned=True, files=batch.initial))
+        parts.append(_of_time(scan_dataframe(spark, batch.snapshot, pinned=True, files=batch.initial), batch.rows))
+    if batch.snapshot_changed:
+        found = scan_changed_files(
+            spark, log, read, batch.snapshot_changed, subset=f"{label}+initial", change_columns=change_feed
+        )
+        parts.append(_of_time(found, batch.rows))
     if batch.changed or not parts:
         changed = scan_changed_files(spark, log, read, batch.changed, subset=label, change_columns=change_feed)
         parts.append(changed)
     rows = reduce(DataFrame.union, parts)
     jvm = Jvm.of(spark)
     return jvm.dataset.ofRows(jvm.session, _streaming(jvm, rows._jdf.queryExecution().analyzed()))
+
+
+def _of_time(rows: DataFrame, wanted: TimeSlice | None) -> DataFrame:
+    """The rows of a slice of event time; those without a time come with the first one."""
+    if wanted is None:
+        return rows
+    column = rows[quoted(wanted.column)]
+    if wanted.end is not None:
+        before = column < F.timestamp_micros(F.lit(wanted.end))
+        rows = rows.filter(before | column.isNull() if wanted.first is None else before)
+    if wanted.first is not None:
+        rows = rows.filter(column >= F.timestamp_micros(F.lit(wanted.first)))
+    return rows
 
 
 def _streaming(jvm: Jvm, plan: Any) -> Any:

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 
 from pydelta.commands.stream.admission import Budget
+from pydelta.commands.stream.errors import SchemaLocationOutsideError
+from pydelta.commands.stream.evolution import Allowed
 from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.source import TableStream
-from pydelta.errors import UnsupportedFeatureError
+from pydelta.commands.stream.tracking import SchemaTracking
+from pydelta.conditions import Condition
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import settings_of
+from pydelta.spark.scan.refresh import transform
 from pydelta.spark.stream.failures import noting
 from pydelta.spark.stream.rows import batch_frame, stream_schema
+from pydelta.storage import normalize_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     from pydelta.commands.stream.options import SourceOptions
     from pydelta.log import DeltaLog, Snapshot
 
-__all__ = ["QUERY_ID", "DeltaSource", "is_delta_source", "stream_frame"]
+__all__ = ["QUERY_ID", "DeltaSource", "check_below", "is_delta_source", "sources_of", "stream_frame"]
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The property under which Spark names the query that a thread runs."""
@@ -36,6 +45,7 @@ QUERY_ID: Final = "sql.streaming.queryId"
 _STREAMING: Final = "org.apache.spark.sql.connector.read.streaming"
 _SERIALS: Final = itertools.count(1)
 _MAX_FILES: Final = 2**31 - 1
+_SOURCES: weakref.WeakValueDictionary[int, DeltaSource] = weakref.WeakValueDictionary()
 
 
 class DeltaSource:
@@ -47,6 +57,7 @@ class DeltaSource:
         options: What was asked for.
         read: The snapshot whose columns the rows come in.
         starting_timestamp_ms: ``startingTimestamp`` as epoch milliseconds.
+        tracking: The schema log that ``read`` comes from, if there is one.
     """
 
     class Java:
@@ -66,6 +77,7 @@ class DeltaSource:
         read: Snapshot,
         *,
         starting_timestamp_ms: int | None,
+        tracking: SchemaTracking | None = None,
     ) -> None:
         self._spark = spark
         self._jvm = Jvm.of(spark)
@@ -73,9 +85,11 @@ class DeltaSource:
         self._options = options
         self._read = read
         self._starting_timestamp_ms = starting_timestamp_ms
+        self._tracking = tracking
         self._streams: dict[str, TableStream] = {}
         self._lock = threading.Lock()
         self._serial = next(_SERIALS)
+        _SOURCES[self._serial] = self
         view = self._jvm.view
         self._offset: Any = view.org.apache.spark.sql.execution.streaming.runtime.SerializedOffset
         self._limits: Any = view.org.apache.spark.sql.connector.read.streaming.ReadLimit
@@ -114,9 +128,9 @@ class DeltaSource:
         return self._offset(text)
 
     def commit(self, end: Any) -> None:
-        """Let go of what earlier batches have read."""
+        """Let go of what earlier batches have read; stop at a change of the definition that the schema log follows."""
         with noting(self._query(), table=self._log.uri):
-            self._stream().forget_before(StreamOffset.parse(str(end.json())))
+            self._stream().finish(StreamOffset.parse(str(end.json())))
 
     def stop(self) -> None:
         """Forget the query that ends."""
@@ -163,6 +177,16 @@ class DeltaSource:
         found.put("numBytesOutstanding", str(backlog.size_bytes))
         return found
 
+    @property
+    def schema_location(self) -> str | None:
+        """Where the source's schema log is to be, as asked for."""
+        return self._options.schema_location
+
+    @property
+    def schema_log(self) -> str | None:
+        """The folder of the source's schema log."""
+        return None if self._tracking is None else self._tracking.location
+
     # -- identity -----------------------------------------------------------------------------------------------
 
     def toString(self) -> str:
@@ -188,9 +212,90 @@ class DeltaSource:
             found = self._streams.get(query)
             if found is None:
                 found = self._streams[query] = TableStream(
-                    self._log, self._options, self._read, starting_timestamp_ms=self._starting_timestamp_ms
+                    self._log,
+                    self._options,
+                    self._read,
+                    starting_timestamp_ms=self._starting_timestamp_ms,
+                    tracking=None if self._tracking is None else self._begun(self._tracking, query),
                 )
+                if self._options.event_time_order:
+                    found.order_by(self._event_column(query))
             return found
+
+    def _execution(self, query: str) -> Any:
+        running = self._jvm.session.streams().get(query)
+        return running.streamingQuery() if hasattr(running, "streamingQuery") else running
+
+    def _event_column(self, query: str) -> str:
+        """The column of the table that the query's watermark is on.
+
+        Raises:
+            InvalidArgumentError: There is none.
+        """
+        plan = self._execution(query).analyzedPlan()  # the logical plan is being made, under a lock, when this is asked
+        own: dict[int, str] = {}
+        marks: list[Any] = []
+
+        def look(node: Any, name: str) -> None:
+            if name.startswith("StreamingExecutionRelation") and self.equals(node.source()):
+                own.update((int(item.exprId().id()), str(item.name())) for item in self._jvm.to_list(node.output()))
+            elif name.startswith("EventTimeWatermark"):
+                marks.append(node.eventTime())
+
+        transform(plan, look)
+        for mark in marks:
+            column = own.get(int(mark.exprId().id()))
+            if column is not None and str(mark.dataType().typeName()) == "timestamp":
+                return column
+        raise InvalidArgumentError(
+            "withEventTimeOrder reads the initial snapshot by the column of the query's watermark, and no watermark of "
+            f"the query is on a timestamp column of the table {self._log.uri}.",
+            hint='Call withWatermark("column", …) on the DataFrame of the stream before the column is changed or '
+            "renamed, or leave withEventTimeOrder out.",
+        )
+
+    def _begun(self, tracking: SchemaTracking, query: str) -> SchemaTracking:
+        """The tracking of a query that has started."""
+        execution = self._execution(query)
+        root = str(execution.resolvedCheckpointRoot())
+        check_below(self.schema_location or "", root, self._spark)
+        sources = self._jvm.to_list(execution.sources())
+        place = next(number for number, source in enumerate(sources) if self.equals(source))
+        own = tracking.copy()
+        own.begin(f"{root}/sources/{place}", Allowed(options=self._options.allowed, conf=self._jvm.session_conf()))
+        return own
+
+
+def check_below(location: str, checkpoint: str, spark: SparkSession) -> None:
+    """Check that a schema log is kept below a query's checkpoint, where nothing else uses it and both live as long.
+
+    Raises:
+        SchemaLocationOutsideError: It is not, and the session does not allow that.
+    """
+    jvm = Jvm.of(spark)
+    inner, outer = (normalize_uri(jvm.qualify(path)).rstrip("/") for path in (location, checkpoint))
+    if settings_of(spark).stream_schema_anywhere or inner == outer or inner.startswith(f"{outer}/"):
+        return
+    raise SchemaLocationOutsideError(
+        f"The schemaTrackingLocation {location} is not below the query's checkpointLocation {checkpoint}.",
+        hint=f"Use a folder in it, for example {checkpoint.rstrip('/')}/_schemas; or set "
+        "spark.pydelta.stream.schemaLocationAnywhere to true.",
+        condition=Condition.of(
+            "DELTA_STREAMING_SCHEMA_LOCATION_NOT_UNDER_CHECKPOINT",
+            schemaTrackingLocation=location,
+            checkpointLocation=checkpoint,
+        ),
+    )
+
+
+def sources_of(leaves: Iterable[Any]) -> list[DeltaSource]:
+    """Return this engine's sources among the leaves of a plan, by the number that each of them has."""
+    numbers = [
+        int(leaf.source().hashCode())
+        for leaf in leaves
+        if str(leaf.getClass().getSimpleName()) == "StreamingExecutionRelation" and is_delta_source(leaf.source())
+    ]
+    return [_SOURCES[number] for number in numbers if number in _SOURCES]
 
 
 def is_delta_source(source: Any) -> bool:

@@ -204,3 +204,28 @@ def test_killed_in_the_middle_of_a_batch_nothing_is_lost_or_doubled(spark, sourc
     run(read(spark, source), target, checkpoint)
     assert ids(spark, target) == list(range(20))
     assert [info.get("operationParameters")["epochId"] for info in commits(target)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "properties", [("autoOptimize.autoCompact",), ("autoOptimize.autoCompact", "autoOptimize.optimizeWrite")]
+)
+def test_many_small_batches_do_not_end_in_as_many_files(spark, tmp_path, properties):
+    folder, target = tmp_path / "source", str(tmp_path / "t")
+    folder.mkdir()
+    for number in range(12):
+        file = folder / f"{number}.json"
+        file.write_text("\n".join(json.dumps({"id": number * 4 + row, "p": row % 2, "v": 1}) for row in range(4)))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    given = ", ".join(f"'delta.{name}'='true'" for name in properties)
+    spark.sql(f"CREATE TABLE delta.`{target}` (id long, p long, v long) USING delta TBLPROPERTIES ({given})")
+    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "4")
+    try:
+        run(read(spark, folder).repartition(2), target, tmp_path / "c")
+    finally:
+        spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
+    assert ids(spark, target) == list(range(48))
+    done = [info.operation for info in commits(target)]
+    assert done.count("STREAMING UPDATE") == 12
+    assert done.count("OPTIMIZE") >= 2
+    written = 12 if "autoOptimize.optimizeWrite" in properties else 24
+    assert DeltaLog.for_table(target).update().num_files < written / 3

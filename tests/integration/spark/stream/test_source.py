@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
+from stream_queries import Query, all_of, append, stream
 
 from pydelta.commands.stream.errors import (
+    SourceColumnsRenamedError,
     SourceRowsChangedError,
     SourceRowsRemovedError,
     SourceSchemaChangedError,
     SourceTableReplacedError,
 )
-from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-def append(spark, path, first, last, files=1):
-    spark.range(first, last, 1, files).withColumn("p", F.col("id") % 2).write.format("delta").mode("append").save(path)
 
 
 @pytest.fixture
@@ -31,48 +27,9 @@ def table(spark, tmp_path):
     return path
 
 
-class Query:
-    """Runs of one query over its checkpoint; ``batches`` are those of the last run."""
-
-    def __init__(self, folder):
-        self.checkpoint = folder
-        self.batches = []
-        self.progress = []
-
-    def run(self, frame, fail_in=None, **trigger):
-        self.batches = []
-
-        def each(rows, number):
-            found = sorted(row[0] for row in rows.collect())
-            if number == fail_in:
-                raise RuntimeError("the batch is lost")
-            self.batches.append(found)
-
-        writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", str(self.checkpoint))
-        query = writer.trigger(**(trigger or {"availableNow": True})).start()
-        try:
-            query.awaitTermination()
-        finally:
-            self.progress = [json.loads(item.json) for item in query.recentProgress]
-        return self.batches
-
-    def offsets(self):
-        files = sorted((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
-        found = [json.loads(file.read_text().splitlines()[-1]) for file in files]
-        return [(item["reservoirVersion"], item["index"], item["isStartingVersion"]) for item in found]
-
-
 @pytest.fixture
 def query(tmp_path):
     return Query(tmp_path / "checkpoint")
-
-
-def stream(spark, path, **options):
-    return spark.readStream.format("delta").options(**options).load(path)
-
-
-def all_of(batches):
-    return sorted(row for batch in batches for row in batch)
 
 
 def test_snapshot_then_commits_with_offsets_and_backlog_in_the_progress(spark, table, query):
@@ -172,7 +129,7 @@ def test_deletion_vectors_and_column_mapping(spark, tmp_path, query):
     frame = stream(spark, path, startingVersion=3, ignoreChanges=True)
     spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 5")
     assert changed.run(frame.selectExpr("t.a")) == [[6, 8, 12, 14, 16, 18]]
-    with pytest.raises(SourceSchemaChangedError, match="column s"):
+    with pytest.raises(SourceColumnsRenamedError, match="column s"):
         Query(tmp_path / "old").run(stream(spark, path, startingVersion=1, ignoreChanges=True))
 
 
@@ -282,7 +239,7 @@ def _foreign(query):
     [
         ({"startingVersion": "x"}, InvalidArgumentError, "startingVersion"),
         ({"versionAsOf": "0"}, InvalidArgumentError, "versionAsOf"),
-        ({"schemaTrackingLocation": "/x"}, UnsupportedFeatureError, "schemaTrackingLocation"),
+        ({"withEventTimeOrder": "yes"}, InvalidArgumentError, "withEventTimeOrder"),
     ],
 )
 def test_wrong_options_are_refused_by_load(spark, table, options, kind, words):
@@ -320,3 +277,28 @@ def test_snapshot_of_an_older_schema_comes_in_the_newer_one(spark, tmp_path, que
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (s.b string, z date)")
     frame = stream(spark, path, maxFilesPerTrigger=1)
     assert query.run(frame.selectExpr("struct(_change_type, s.a, s.b, z)")) == [[(2, 1, None, None)] * 2, []]
+
+
+def test_stream_in_sql_is_a_stream_of_the_table(spark, table, tmp_path):
+    spark.sql(f"CREATE TABLE in_sql USING delta LOCATION '{table}'")
+    try:
+        texts = {
+            "SELECT id, p FROM STREAM in_sql WHERE id > 3": [4, 5, 6, 7, 8, 9],
+            "SELECT s.id FROM STREAM(in_sql) WITH (startingVersion = 1) AS s": [6, 7, 8, 9],
+            f"WITH w AS (SELECT id FROM STREAM delta.`{table}`) SELECT id FROM w WHERE id < 2": [0, 1],
+        }
+        for number, (text, expected) in enumerate(texts.items()):
+            frame = spark.sql(text)
+            assert frame.isStreaming
+            assert all_of(Query(tmp_path / f"sql{number}").run(frame)) == expected, text
+        with pytest.raises(AnalysisException, match=r"writeStream\.start"):
+            spark.sql("SELECT * FROM STREAM in_sql").collect()
+        with pytest.raises(InvalidArgumentError, match="startingVersion"):
+            spark.sql("SELECT * FROM STREAM in_sql WITH (startingVersion = 'x')")
+    finally:
+        spark.sql("DROP TABLE in_sql")
+
+
+def test_streamed_rows_have_no_file_metadata(spark, table):
+    with pytest.raises(AnalysisException, match="_metadata"):
+        stream(spark, table).select("_metadata.file_name")

@@ -34,10 +34,17 @@ def test_offset_of_format_three_is_read(index, version, read):
 
 
 @pytest.mark.parametrize("index", [-20, -19])
-def test_offset_at_a_change_of_schema_is_refused_by_name(index):
-    text = '{"sourceVersion":3,"reservoirId":"t","reservoirVersion":7,"index":%d,"isStartingVersion":false}'
-    with pytest.raises(UnsupportedFeatureError, match="schemaTrackingLocation"):
-        StreamOffset.parse(text % index)
+def test_offset_at_a_change_of_schema_lies_between_the_versions_and_is_written_as_it_was(index):
+    text = f'{{"sourceVersion":3,"reservoirId":"t","reservoirVersion":7,"index":{index},"isStartingVersion":false}}'
+    offset = StreamOffset.parse(text)
+    assert offset.to_json() == text
+    assert offset.at_change
+    assert offset.taken == -1
+    before, first = StreamOffset(table_id="t", version=7), StreamOffset(table_id="t", version=7, index=0)
+    assert before.position < offset.position < first.position
+    assert StreamOffset(table_id="t", version=7, index=-20).position <= offset.position
+    with pytest.raises(InvalidArgumentError, match="not an offset"):
+        StreamOffset.parse(text.replace('"sourceVersion":3', '"sourceVersion":1'))
 
 
 @pytest.mark.parametrize(

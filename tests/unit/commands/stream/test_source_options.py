@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydelta.commands.stream.options import SourceOptions
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError
 
 
 def test_without_options_a_thousand_files_a_trigger_from_the_snapshot():
@@ -61,8 +61,26 @@ def test_value_that_cannot_be_right_is_named(options, words):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["schemaTrackingLocation", "schemaLocation", "withEventTimeOrder"])
-def test_option_that_is_not_there_yet_is_refused_by_name(name):
-    with pytest.raises(UnsupportedFeatureError, match=name):
-        SourceOptions.parse({name: "true"})
-    assert SourceOptions.parse({"withEventTimeOrder": "false"})
+def test_the_order_of_event_time_is_one_of_the_initial_snapshot_alone():
+    assert SourceOptions.parse({"withEventTimeOrder": "true"}).event_time_order
+    assert not SourceOptions.parse({"withEventTimeOrder": "false"}).event_time_order
+    with pytest.raises(InvalidArgumentError, match="withEventTimeOrder"):
+        SourceOptions.parse({"withEventTimeOrder": "true", "readChangeFeed": "true"})
+
+
+def test_schemas_are_tracked_at_a_location_by_either_name():
+    assert SourceOptions.parse({}).schema_location is None
+    for name in ("schemaTrackingLocation", "SCHEMALOCATION"):
+        assert SourceOptions.parse({name: "/c/s"}).schema_location == "/c/s"
+    options = {"streamingSourceTrackingId": "a", "allowSourceColumnDrop": "always", "allowSourceColumnRename": "7"}
+    found = SourceOptions.parse(options)
+    assert found.tracking_id == "a"
+    assert found.allowed == {"allowSourceColumnDrop": "always", "allowSourceColumnRename": "7"}
+    with pytest.raises(InvalidArgumentError, match="allowSourceColumnTypeChange"):
+        SourceOptions.parse({"allowSourceColumnTypeChange": "yes"})
+
+
+def test_time_travel_is_called_as_the_reference_calls_it():
+    with pytest.raises(InvalidArgumentError) as caught:
+        SourceOptions.parse({"versionAsOf": "1"})
+    assert caught.value.getCondition() == "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"

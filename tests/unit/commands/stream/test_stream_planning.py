@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-
-import pyarrow as pa
 import pytest
+from stream_table import Table
 
 from pydelta.commands.stream.admission import Budget
 from pydelta.commands.stream.commits import ReadSchema, read_commit
@@ -18,7 +16,6 @@ from pydelta.commands.stream.errors import (
 )
 from pydelta.commands.stream.offsets import StreamOffset
 from pydelta.commands.stream.options import SourceOptions
-from pydelta.commands.stream.source import TableStream
 from pydelta.errors import (
     ChangeDataNotRecordedError,
     InvalidArgumentError,
@@ -27,57 +24,8 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from pydelta.log import CommitRecord, DeltaLog
+from pydelta.log import CommitRecord
 from pydelta.protocol.actions import AddCDCFile, CommitInfo, encode_json
-from pydelta.storage import MemoryStore
-from pydelta.testing.tables import TableBuilder
-
-
-class Table:
-    """A table in memory whose files are told apart by their order."""
-
-    def __init__(self, **properties):
-        store = MemoryStore(f"memory://{uuid.uuid4().hex}/t")
-        named = {f"delta.{name}": value for name, value in properties.items()}
-        self.builder = TableBuilder(store, columns={"x": "long"}, properties=named)
-        self.log = DeltaLog.for_table(store.root, store=store)
-        self.names = {}
-
-    def file(self, name, **changes):
-        add = self.builder.file(pa.table({"x": [1]}))
-        add = add.replace(modification_time=len(self.names), **changes)
-        self.names[add.path] = name
-        return add
-
-    def append(self, *names):
-        adds = [self.file(name) for name in names]
-        self.builder.commit(*adds)
-        return adds
-
-    def stream(self, **options):
-        given = {name: str(value) for name, value in options.items()}
-        return TableStream(self.log, SourceOptions.parse(given), self.log.update())
-
-    def offset(self, version, index=-1, initial=False):
-        return StreamOffset(table_id=self.builder.metadata.id, version=version, index=index, is_initial=initial)
-
-    def batch(self, stream, start, end):
-        found = stream.batch(start, end)
-        paths = [] if found.initial is None else found.initial["path"].to_list()
-        return "".join(self.names[path] for path in [*paths, *(file.path for file in found.changed)])
-
-    def run(self, stream, start=None, *, files=None, size=None):
-        """Batches until nothing is left, as (offset, names); a new stream plans each batch again, as after a crash."""
-        batches = []
-        while True:
-            end = stream.latest(start, Budget(max_files=files, max_bytes=size))
-            if end is None or end == start:
-                return batches, start
-            again = TableStream(self.log, stream.options, self.log.update())
-            names = self.batch(stream, start, end)
-            assert self.batch(again, start, end) == names
-            batches.append(((end.version, end.index, end.is_initial), names))
-            start = end
 
 
 @pytest.fixture
@@ -358,7 +306,7 @@ def test_what_is_done_is_forgotten(table):
     stream = table.stream(startingVersion=0)
     stream.latest(None, Budget())
     assert sorted(stream._commits) == [0, 1]
-    stream.forget_before(table.offset(1, 0))
+    stream.finish(table.offset(1, 0))
     assert sorted(stream._commits) == [1]
 
 
