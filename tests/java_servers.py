@@ -20,30 +20,44 @@ PROJECT = """<project>
 """
 
 
+DEPENDING = """<project>
+  <modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>jars</artifactId><version>1</version>
+  <packaging>pom</packaging><dependencies>{items}</dependencies>
+</project>
+"""
+
+
 class NotToBeHad(Exception):
     """The jars cannot be fetched here; says why."""
 
 
-def _item(artifact: str) -> str:
+def _element(name: str, artifact: str) -> str:
     parts = zip(("groupId", "artifactId", "version", "type", "classifier"), artifact.split(":"), strict=False)
-    return f"<artifactItem>{''.join(f'<{name}>{part}</{name}>' for name, part in parts)}</artifactItem>"
+    return f"<{name}>{''.join(f'<{part}>{value}</{part}>' for part, value in parts)}</{name}>"
 
 
-def fetch(target: Path, *artifacts: str) -> None:
+def fetch(target: Path, *artifacts: str, dependencies: bool = False) -> None:
     """Copy artifacts, by their Maven coordinates, into a folder, in one run; they stay in Maven's own cache.
 
     Args:
         target: Is made where it is not there.
         artifacts: ``group:artifact:version[:type[:classifier]]``.
+        dependencies: With what they need when they run.
     """
     maven = shutil.which("mvn")
     if maven is None:
         raise NotToBeHad(f"there is no mvn to fetch {artifacts[0]} with")
     target.mkdir(parents=True, exist_ok=True)
-    items = "".join(map(_item, artifacts))
     project = target / "pom.xml"
-    project.write_text(PROJECT.format(*PLUGIN, target=target, items=items))
-    command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy"]
+    if dependencies:
+        items = "".join(_element("dependency", artifact) for artifact in artifacts)
+        project.write_text(DEPENDING.format(items=items))
+        command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy-dependencies"]
+        command += [f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+    else:
+        items = "".join(_element("artifactItem", artifact) for artifact in artifacts)
+        project.write_text(PROJECT.format(*PLUGIN, target=target, items=items))
+        command = [maven, "-q", "-B", "-f", str(project), f"{':'.join(PLUGIN)}:copy"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     project.unlink()
     if done.returncode:

@@ -172,8 +172,9 @@ def test_nothing_names_a_machine_path_or_a_registry():
 # What a module can do: the words that the first line of its docstring may begin with.
 VERBS = """
     Add Answer Append Apply Ask Bind Bring Build Change Check Choose Clone Collect Commit Compact Compare Compute
-    Cast Convert Copy Count Create Decide Declare Define Delete Derive Describe Dispatch Drop Encode Evaluate Examine
-    Find
+    Cast Convert Copy Count Create Decide Declare Decode
+    Define Delete Derive Describe Dispatch Drop Encode Evaluate Examine
+    Feed Find
     Fit Follow Generate Get Give Group Guard Hide Hold Implement Keep Let Limit List Load Look Make Map Mark Match
     Measure Merge Move Name Normalise Note Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge
     Put Raise Re-export Read Rebase Record Refresh Refuse Register Release Remember Remove Rename Render Repair

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 
-__all__ = ["JobParser", "JobReport", "error_row", "run_job"]
+__all__ = ["JobParser", "JobReport", "error_row", "listed", "pairs", "run_job"]
 
 
 class JobParser(argparse.ArgumentParser):
@@ -51,6 +51,26 @@ class JobReport:
             rows: One each; those of failures have ``error_row`` in them.
         """
         return cls(line={name: rows}, exit_code=max((int(row.get("exit_code", 0)) for row in rows), default=0))
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Split an argument with commas between its parts; None where it was not given."""
+    return [item.strip() for item in text.split(",")] if text else None
+
+
+def pairs(items: Sequence[str], flag: str) -> dict[str, str]:
+    """Read the values of a flag that is given as often as there are names, as ``name=value``.
+
+    Raises:
+        InvalidArgumentError: One has no equals sign.
+    """
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise InvalidArgumentError(f"{flag} is {item!r}.", hint=f"Write it as {flag} name=value.")
+        found[name] = value
+    return found
 
 
 def error_row(error: DeltaError) -> dict[str, Any]:

@@ -1,0 +1,292 @@
+"""Feed a Delta table from a stream: ``spark-submit jobs/ingest_stream.py --source kafka --topic … --table …``.
+
+Records of Kafka, of files or of Spark's rate become rows, once each, however often the job ends and begins again:
+appended, or, with ``--merge-key``, in place of the row with the same key. Bad records go to a table of their own.
+
+One line of JSON on standard output says what each batch did, and one at the end what all did. SIGTERM ends the job
+after the batch under way. Exit codes: 0 done or stopped, 1 the input or the arguments are wrong, 2 another writer won,
+or Kafka or the store failed in passing: run it again, 3 the outcome is unknown: look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.spark.ingest.apply import Upsert
+    from pydelta.spark.ingest.kept import KeptSettings
+    from pydelta.spark.ingest.records import RecordFormat
+    from pydelta.spark.ingest.sources import RecordSource
+
+__all__ = ["main", "run"]
+
+_SOURCES = ("kafka", "files", "rate")
+_FORMATS = ("json", "csv", "avro")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = JobParser(prog="ingest_stream.py", description=__doc__)
+    add = parser.add_argument
+    add("--source", choices=_SOURCES, required=True)
+    add("--brokers", metavar="HOST:PORT,…", help="Kafka's brokers")
+    add("--topic", metavar="A,B", help="Kafka's topics")
+    add("--input", metavar="FOLDER", help="where files come")
+    add("--format", choices=_FORMATS, default="json", help="of the records (json)")
+    add("--schema", metavar="DDL_OR_FILE", help="columns of the records; inferred once and kept if it is not given")
+    add("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
+    add("--checkpoint", required=True, metavar="PATH", help="where the stream notes how far it got")
+    add("--bad-records", metavar="PATH", help="table of records that cannot be used; without it they stop the job")
+    add("--merge-key", metavar="A,B", help="columns by which a record takes the place of a row")
+    add(
+        "--order-by", metavar="COLUMN", help="the newest record of a key has the largest value; else Kafka's order says"
+    )
+    add("--changes", choices=("debezium",), help="records are changes of a database: needs --merge-key")
+    add("--partition-by", metavar="A,B", help="partition columns of a table that this makes")
+    add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
+    add("--max-per-trigger", type=int, metavar="N", help="the most records of Kafka, or files, in a batch")
+    add("--option", action="append", default=[], metavar="K=V", help="option of Spark's source, such as kafka.…")
+    add("--record-option", action="append", default=[], metavar="K=V", help="option of Spark's parser of records")
+    add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; appends only")
+    return parser
+
+
+def run(
+    spark: SparkSession, args: Sequence[str], *, tell: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run the stream that the arguments describe.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line.
+        tell: Gets what each batch did.
+
+    Returns:
+        What all batches of this run did.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
+        DeltaError: What ended the stream.
+    """
+    from pydelta.spark.ingest.apply import Writing, apply_batch
+    from pydelta.spark.ingest.kafka import KafkaEnds
+    from pydelta.spark.ingest.kept import keep, kept_settings
+    from pydelta.spark.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.spark.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
+
+    options = arguments().parse_args(args)
+    source, upsert, trigger = _source(options), _upsert(options), trigger_of(options.trigger)
+    checkpoint, store = open_checkpoint(spark, options.checkpoint)
+    before = kept_settings(store)
+    with ExitStack() as stack:
+        ends = KafkaEnds(spark, source) if source.kind == "kafka" else None
+        if ends is not None:
+            stack.callback(ends.close)
+        how = _record_format(spark, options, source, before.schema if before is not None else None)
+        _check_columns(options, how.schema.names)
+        decoded = _decoded(spark, options, source, how)
+        writing = prepare_table(
+            spark,
+            options.table,
+            how.schema,
+            Writing(
+                upsert=upsert,
+                bad_records=options.bad_records,
+                partition_by=listed(options.partition_by),
+                options=pairs(options.write_option, "--write-option"),
+            ),
+        )
+        now = _settings(options, source, how, writing.location)
+        keep(store, before, now, landed=lambda was, *batch: has_batch(spark, (was.target, was.bad_records), *batch))
+        totals = Totals()
+
+        def report(batch: BatchReport) -> None:
+            line = totals.add(batch)
+            if ends is not None and batch.reached is not None:
+                line["lag"] = ends.behind(batch.reached)
+            if tell is not None:
+                tell(line)
+
+        stopped = run_stream(
+            decoded,
+            lambda session, rows, batch: apply_batch(session, rows, batch, writing),
+            checkpoint=checkpoint,
+            trigger=trigger,
+            tell=report,
+        )
+    return {"table": options.table, **totals.line(), "stopped": stopped}
+
+
+def _source(options: argparse.Namespace) -> RecordSource:
+    from pydelta.spark.ingest.sources import RecordSource
+
+    needed = {"kafka": ("--brokers", "--topic"), "files": ("--input",), "rate": ()}
+    for flag in ("--brokers", "--topic", "--input"):
+        value = getattr(options, flag[2:])
+        if (value is not None) != (flag in needed[options.source]):
+            does = "needs" if value is None else "does not take"
+            raise InvalidArgumentError(f"--source {options.source} {does} {flag}.", hint="Run it with --help.")
+    if options.max_per_trigger is not None and (options.max_per_trigger < 1 or options.source == "rate"):
+        raise InvalidArgumentError(
+            f"--max-per-trigger is {options.max_per_trigger} for {options.source}.",
+            hint="Give 1 or more for kafka or files; for rate, give --option rowsPerSecond=N.",
+        )
+    return RecordSource(
+        kind=options.source,
+        name=options.topic or options.input or "",
+        brokers=options.brokers or "",
+        limit=options.max_per_trigger,
+        options=pairs(options.option, "--option"),
+    )
+
+
+def _upsert(options: argparse.Namespace) -> Upsert | None:
+    from pydelta.spark.ingest.apply import Upsert
+
+    keys = listed(options.merge_key)
+    if keys is None:
+        for flag in ("changes", "order_by"):
+            if getattr(options, flag):
+                raise InvalidArgumentError(
+                    f"--{flag.replace('_', '-')} needs --merge-key.", hint="Give the columns that name a row."
+                )
+        return None
+    if options.changes and (options.order_by or options.format != "json" or options.source == "rate"):
+        raise InvalidArgumentError(
+            "--changes debezium takes records of JSON, in the order that they give themselves.",
+            hint="Leave out --order-by, and give --format json with --source kafka or files.",
+        )
+    if options.source == "files" and not options.changes and options.order_by is None:
+        raise InvalidArgumentError(
+            "Files do not say which of two records of a key is newer.", hint="Give --order-by COLUMN."
+        )
+    if options.write_option:
+        raise InvalidArgumentError("--write-option is for appends, not for --merge-key.", hint="Leave it out.")
+    return Upsert(keys=keys, order_by=options.order_by, deletes=options.changes is not None)
+
+
+def _record_format(
+    spark: SparkSession, options: argparse.Namespace, source: RecordSource, kept: str | None
+) -> RecordFormat:
+    """The schema that was given, else the one that was kept, else what the records tell."""
+    from pydelta.spark.ingest.records import RecordFormat, schema_of_text
+    from pydelta.spark.ingest.running import error_of_spark
+    from pydelta.spark.ingest.sources import KAFKA_CLASS, inferred, need_package
+
+    parsing = pairs(options.record_option, "--record-option")
+    if source.kind == "rate":
+        return RecordFormat(name="rate", schema=spark.readStream.format("rate").load().schema)
+    if source.kind == "kafka":
+        need_package(spark, KAFKA_CLASS)
+    if options.format == "avro":
+        need_package(spark, "org.apache.spark.sql.avro.AvroFileFormat")
+    given = _schema_text(options.schema) if options.schema else kept
+    if given is None:
+        if options.changes:
+            raise InvalidArgumentError(
+                "The columns of the table that changes cannot be inferred.", hint="Give them with --schema."
+            )
+        RecordFormat(name=options.format, schema=_nothing(), options=parsing)
+        try:
+            schema = inferred(spark, source, options.format, parsing)
+        except Exception as error:  # noqa: BLE001  whatever Spark says, explained
+            raise error_of_spark(error, "The records cannot be read", "Check --input and --format.") from None
+        return RecordFormat(name=options.format, schema=schema, options=parsing)
+    schema, avro = schema_of_text(given, options.format)
+    return RecordFormat(name=options.format, schema=schema, avro_schema=avro, options=parsing)
+
+
+def _nothing() -> Any:
+    from pyspark.sql.types import StructType
+
+    return StructType([])
+
+
+def _schema_text(given: str) -> str:
+    path = Path(given)
+    looks_like_a_file = "/" in given or path.suffix in (".json", ".avsc", ".ddl", ".sql")
+    try:
+        return path.read_text() if looks_like_a_file and " " not in given else given
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"The schema's file {given} cannot be read: {error.strerror}.", hint="Give a file that is there, or DDL."
+        ) from None
+
+
+def _check_columns(options: argparse.Namespace, columns: list[str]) -> None:
+    for flag in ("merge_key", "order_by", "partition_by"):
+        for name in listed(getattr(options, flag)) or []:
+            if name not in columns:
+                raise InvalidArgumentError(
+                    f"--{flag.replace('_', '-')} names the column {name!r}, which the records do not have.",
+                    hint=f"Their columns are: {', '.join(columns)}.",
+                )
+
+
+def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSource, how: RecordFormat) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    from pydelta.spark.ingest.debezium import decode_debezium
+    from pydelta.spark.ingest.records import decode, refuse_nulls
+    from pydelta.spark.ingest.running import error_of_spark
+    from pydelta.spark.ingest.sources import open_records, open_rows, stream_rows
+
+    try:
+        if source.kind == "rate":
+            rate = spark.readStream.format("rate").options(**source.options).load()
+            decoded = open_rows(rate, how.schema)
+        elif source.kind == "files" and how.name != "json":
+            decoded = stream_rows(spark, source, how)
+        else:
+            records = open_records(spark, source)
+            decoded = decode_debezium(records, how) if options.changes else decode(records, how)
+    except Exception as error:  # noqa: BLE001  whatever Spark says, explained
+        raise error_of_spark(error, "The stream cannot be read", "Check --input, --format and --option.") from None
+    decoded = refuse_nulls(decoded, listed(options.merge_key) or [], "key")
+    if "tombstone" in decoded.columns:
+        decoded = decoded.withColumn("reason", F.when(~F.col("tombstone"), F.col("reason")))
+    return refuse_nulls(decoded, listed(options.order_by) or [], "order")
+
+
+def _settings(options: argparse.Namespace, source: RecordSource, how: RecordFormat, location: str) -> KeptSettings:
+    from pydelta.spark.ingest.kept import KeptSettings
+
+    way = f"{how.name}, " + (options.changes or ("upsert" if options.merge_key else "append"))
+    if options.merge_key:
+        way += f" by {options.merge_key}" + (f" ordered by {options.order_by}" if options.order_by else "")
+    return KeptSettings(
+        source=source.shown,
+        target=location,
+        way=way,
+        schema=how.avro_schema or how.schema.json(),
+        bad_records=options.bad_records,
+    )
+
+
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    def tell(line: dict[str, Any]) -> None:
+        print(json.dumps(line), flush=True)
+
+    return JobReport(line=run(pydelta.session(app_name="ingest_stream"), given, tell=tell))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print lines of JSON, give the exit code."""
+    return run_job(arguments(), _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Copy a Delta table into another as it grows or changes: ``spark-submit jobs/stream_copy.py --from … --table …``.
+
+Rows are appended; with ``--changes`` the change feed is read, and inserts, updates and deletes are applied by
+``--key``. Each row and each change counts once, however often the job ends and begins again.
+
+One line of JSON on standard output says what each batch did and how old its newest commit was, and one at the end what
+all did. SIGTERM ends the job after the batch under way. Exit codes: 0 done or stopped, 1 the arguments or the tables
+are wrong, 2 another writer won or the store failed in passing: run it again, 3 the outcome is unknown: look at the
+history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydelta.commands.stream.offsets import BEFORE_FIRST, StreamOffset
+from pydelta.errors import InvalidArgumentError, VersionNotFoundError
+from pydelta.log import DeltaLog
+from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["main", "run"]
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = JobParser(prog="stream_copy.py", description=__doc__)
+    add = parser.add_argument
+    add("--from", dest="source", required=True, metavar="PATH_OR_NAME", help="the table to copy")
+    add("--table", required=True, metavar="PATH_OR_NAME", help="the copy; made where there is none")
+    add("--checkpoint", required=True, metavar="PATH", help="where the stream notes how far it got")
+    add("--changes", action="store_true", help="apply the change feed: needs --key")
+    add("--key", metavar="A,B", help="columns that name one row")
+    add("--partition-by", metavar="A,B", help="partition columns of a copy that this makes")
+    add("--trigger", default="available-now", help="available-now (default), once, or seconds between two batches")
+    add("--max-per-trigger", type=int, metavar="N", help="the most files in a batch")
+    add("--option", action="append", default=[], metavar="K=V", help="option of the source, such as startingVersion=7")
+    add("--write-option", action="append", default=[], metavar="K=V", help="option of the writer; without --changes")
+    return parser
+
+
+def run(
+    spark: SparkSession, args: Sequence[str], *, tell: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run the copy that the arguments describe.
+
+    Args:
+        spark: An enabled session.
+        args: As on the command line.
+        tell: Gets what each batch did.
+
+    Returns:
+        What all batches of this run did.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right, or do not fit the checkpoint.
+        DeltaError: What ended the stream.
+    """
+    from pydelta.spark.ingest.apply import Upsert, Writing, apply_batch
+    from pydelta.spark.ingest.kept import KeptSettings, keep, kept_settings
+    from pydelta.spark.ingest.records import refuse_nulls
+    from pydelta.spark.ingest.running import BatchReport, run_stream, trigger_of
+    from pydelta.spark.ingest.targets import Totals, has_batch, open_checkpoint, prepare_table
+
+    options = arguments().parse_args(args)
+    keys = _keys(options)
+    trigger = trigger_of(options.trigger)
+    checkpoint, store = open_checkpoint(spark, options.checkpoint)
+    before = kept_settings(store)
+    log = _source_log(spark, options.source)
+    rows, columns = _rows(spark, options)
+    missing = [name for name in keys or [] if name not in columns.names]
+    if missing:
+        raise InvalidArgumentError(
+            f"--key names the column {missing[0]!r}, which {options.source} does not have.",
+            hint=f"Its columns are: {', '.join(columns.names)}.",
+        )
+    writing = prepare_table(
+        spark,
+        options.table,
+        columns,
+        Writing(
+            upsert=Upsert(keys=keys, deletes=True, one_row_each=True) if keys else None,
+            partition_by=listed(options.partition_by),
+            options=pairs(options.write_option, "--write-option"),
+            without_bad="Give --key columns that are never null.",
+        ),
+    )
+    way = f"changes by {','.join(keys)}" if keys else "append"
+    now = KeptSettings(source=f"delta: {log.uri}", target=writing.location, way=way, schema="")
+    keep(store, before, now, landed=lambda was, *batch: has_batch(spark, (was.target,), *batch))
+    totals = Totals()
+
+    def report(batch: BatchReport) -> None:
+        line = totals.add(batch) | {"latency": _latency(log, batch.reached)}
+        if tell is not None:
+            tell(line)
+
+    stopped = run_stream(
+        refuse_nulls(rows, keys or [], "key"),
+        lambda session, batch_rows, batch: apply_batch(session, batch_rows, batch, writing),
+        checkpoint=checkpoint,
+        trigger=trigger,
+        tell=report,
+    )
+    return {"table": options.table, **totals.line(), "stopped": stopped}
+
+
+def _keys(options: argparse.Namespace) -> list[str] | None:
+    if options.changes != (options.key is not None):
+        raise InvalidArgumentError(
+            "--changes and --key belong together.", hint="Give both to apply changes, or neither to append."
+        )
+    if options.changes and options.write_option:
+        raise InvalidArgumentError("--write-option is for appends, not for --changes.", hint="Leave it out.")
+    if options.max_per_trigger is not None and options.max_per_trigger < 1:
+        raise InvalidArgumentError(f"--max-per-trigger is {options.max_per_trigger}.", hint="Give 1 or more.")
+    return listed(options.key)
+
+
+def _source_log(spark: SparkSession, source: str) -> DeltaLog:
+    from pydelta.spark.catalog.lookup import location_in
+    from pydelta.tables import DeltaTable
+
+    path = location_in(source)
+    return (DeltaTable.forPath(spark, path) if path is not None else DeltaTable.forName(spark, source))._log
+
+
+def _rows(spark: SparkSession, options: argparse.Namespace) -> tuple[DataFrame, Any]:
+    """The stream in the shape that batches are applied in, and the columns of the table."""
+    from pydelta.spark.catalog.lookup import location_in
+    from pydelta.spark.ingest.changes import decode_changes, row_columns
+    from pydelta.spark.ingest.sources import open_rows
+
+    reader = spark.readStream.format("delta").options(**pairs(options.option, "--option"))
+    if options.max_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", options.max_per_trigger)
+    if options.changes:
+        reader = reader.option("readChangeFeed", "true")
+    path = location_in(options.source)
+    frame = reader.load(path) if path is not None else reader.table(options.source)
+    if options.changes:
+        return decode_changes(frame), row_columns(frame)
+    return open_rows(frame, frame.schema), frame.schema
+
+
+def _latency(log: DeltaLog, reached: str | None) -> float | None:
+    """Seconds since the newest commit that a batch has read; None where that cannot be told."""
+    if reached is None:
+        return None
+    offset = StreamOffset.parse(reached)
+    version = offset.version - 1 if offset.index == BEFORE_FIRST else offset.version
+    try:
+        return max(0.0, round(time.time() - log.snapshot(version).timestamp_ms / 1000, 3))
+    except VersionNotFoundError:
+        return None  # the log was cleaned meanwhile
+
+
+def _work(given: Sequence[str]) -> JobReport:
+    import pydelta
+
+    def tell(line: dict[str, Any]) -> None:
+        print(json.dumps(line), flush=True)
+
+    return JobReport(line=run(pydelta.session(app_name="stream_copy"), given, tell=tell))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print lines of JSON, give the exit code."""
+    return run_job(arguments(), _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Feed tables from streams of records: decode them, set bad ones aside, and apply each batch once."""

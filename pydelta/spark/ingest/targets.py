@@ -1,0 +1,129 @@
+"""Open what a stream's job writes to, and add up what its batches did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydelta.commands.write.command import WriteMode
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError
+from pydelta.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
+from pydelta.spark.ingest.apply import Writing
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import log_for_path
+from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
+from pydelta.storage import Store, open_store
+from pydelta.storage.uris import normalize_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from pydelta.spark.ingest.running import BatchReport
+
+__all__ = ["Totals", "has_batch", "open_checkpoint", "prepare_table"]
+
+
+def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
+    """Return a checkpoint's location with its scheme, and its store."""
+    jvm = Jvm.of(spark)
+    qualified = jvm.qualify(location)
+    return qualified, open_store(qualified, jvm.store_options())
+
+
+def prepare_table(spark: SparkSession, table: str, columns: StructType, writing: Writing) -> Writing:
+    """Find the table of a path or a name, and make an empty one where there is none.
+
+    Args:
+        spark: The session.
+        table: A location, or a name in the catalog.
+        columns: Of a table that is made.
+        writing: How the stream writes.
+
+    Returns:
+        The same, with locations.
+
+    Raises:
+        InvalidArgumentError: Bad records would go to the table itself, or to a name.
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+    """
+    jvm = Jvm.of(spark)
+    bad = None if writing.bad_records is None else location_in(writing.bad_records)
+    if writing.bad_records is not None and bad is None:
+        raise InvalidArgumentError(
+            f"--bad-records is {writing.bad_records!r}, which is not a path.",
+            hint="Give a path or a URI, with a slash.",
+        )
+    request = WriteRequest(mode=WriteMode.IGNORE, partition_by=writing.partition_by)
+    location = location_in(table)
+    if location is not None:
+        location = jvm.qualify(location)
+        if not log_for_path(spark, location).table_exists():
+            write_path(spark, spark.createDataFrame([], columns), location, request)
+    else:
+        entry = look_up(spark, parse_identifier(spark, table))
+        if entry is None:
+            save_as_table(spark, spark.createDataFrame([], columns), table, request)
+            entry = look_up(spark, parse_identifier(spark, table))
+        if not isinstance(entry, DeltaEntry):
+            raise TableAlreadyExistsError(
+                f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+            )
+        location = jvm.qualify(entry.location)
+    if bad is not None:
+        bad = jvm.qualify(bad)
+        if normalize_uri(bad) == normalize_uri(location):
+            raise InvalidArgumentError(
+                "--bad-records is the table itself.", hint="Give bad records a table of their own."
+            )
+    return replace(writing, location=location, bad_records=bad)
+
+
+def has_batch(spark: SparkSession, locations: Sequence[str | None], query: str, batch: int) -> bool:
+    """Tell whether one of some tables has a batch of a query."""
+    for location in filter(None, locations):
+        log = log_for_path(spark, Jvm.of(spark).qualify(location))
+        found = log.update().set_transactions.get(query) if log.table_exists() else None
+        if found is not None and found.version >= batch:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the batches of a run did together."""
+
+    batches: int = 0
+    rows: int = 0
+    written: int = 0
+    bad: int = 0
+    tombstones: int = 0
+    superseded: int = 0
+
+    def add(self, batch: BatchReport) -> dict[str, Any]:
+        """Count a batch in, and return its line."""
+        counts = batch.counts
+        self.batches += 1
+        for name in ("rows", "written", "bad", "tombstones", "superseded"):
+            setattr(self, name, getattr(self, name) + getattr(counts, name))
+        line: dict[str, Any] = {
+            "batch": batch.number,
+            "rows": counts.rows,
+            "written": counts.written,
+            "bad": counts.bad,
+        }
+        for name in ("tombstones", "superseded"):
+            if getattr(counts, name):
+                line[name] = getattr(counts, name)
+        for name in ("inserted", "updated", "deleted", "version"):
+            if getattr(counts, name) is not None:
+                line[name] = getattr(counts, name)
+        if counts.landed_before:
+            line["landed_before"] = True
+        return {**line, "seconds": batch.seconds}
+
+    def line(self) -> dict[str, Any]:
+        """Return the sums."""
+        names = ("batches", "rows", "written", "bad", "tombstones", "superseded")
+        return {name: getattr(self, name) for name in names}
