@@ -16,6 +16,7 @@ from pydelta.log import DeltaLog
 from pydelta.settings import Settings
 from pydelta.spark.errors import to_spark
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.session.call_sites import without_call_sites
 from pydelta.spark.session.stores import check_store
 
 __all__ = [
@@ -38,13 +39,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def user_errors(log: DeltaLog | None = None) -> Iterator[None]:
-    """Return name the table in an error, and give it the PySpark base class that Spark users catch."""
+    """Run engine code for a user: errors name the table and have the PySpark base class that Spark users catch."""
     try:
-        if log is None:
-            yield
-        else:
-            with error_context(table=log.uri):
+        with without_call_sites():
+            if log is None:
                 yield
+            else:
+                with error_context(table=log.uri):
+                    yield
     except DeltaError as error:
         converted = to_spark(error)
         if converted is error:

@@ -18,6 +18,7 @@ from pydelta.spark.routing import foreign_writes, input_files
 from pydelta.spark.routing import readers as routing_read
 from pydelta.spark.routing import streams as routing_streams
 from pydelta.spark.routing import writers as routing_write
+from pydelta.spark.session import call_sites
 from pydelta.spark.session.checks import check_executors, check_session
 from pydelta.spark.session.patches import is_enabled, mark, restore_all, unmark
 
@@ -51,6 +52,7 @@ def enable(spark: SparkSession) -> SparkSession:
         routing_streams.install()
         foreign_writes.install()
         input_files.install()
+        call_sites.install()
         _register_source(spark)
         mark(spark)
     return spark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 
 __all__ = ["is_enabled", "mark", "patch", "restore_all", "unmark"]
@@ -12,7 +13,7 @@ __all__ = ["is_enabled", "mark", "patch", "restore_all", "unmark"]
 _KEY_ATTRIBUTE: Final = "_pydelta_session_key"
 _SETTING: Final = "spark.sql.pydelta.enabledSession"
 _enabled: set[str] = set()
-_originals: dict[tuple[type, str], Any] = {}
+_originals: dict[tuple[Any, str], Any] = {}
 _lock = threading.RLock()
 
 
@@ -53,11 +54,11 @@ def unmark(spark: Any) -> bool:
         return not _enabled
 
 
-def patch(owner: type, name: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace a method, once.
+def patch(owner: type | ModuleType, name: str, build: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace a method or function, once.
 
     Args:
-        owner: The class that defines it.
+        owner: The class or module that defines it.
         name: Its name.
         build: Original method -> the one that takes its place; it must call the original for sessions that are
             not enabled.
