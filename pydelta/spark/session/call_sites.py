@@ -1,4 +1,4 @@
-"""Leave the engine's own columns without the note that PySpark makes for each: which line of a program made it.
+"""Make the engine's own columns without PySpark's note of the line that made each.
 
 PySpark asks the JVM some eight times for each call of its API, so that an error can point at the user's line. Inside
 this engine the line would be one of the engine's, and the questions are up to half of all that a command asks.
