@@ -133,7 +133,8 @@ def test_a_handler_catches_errors_of_tables(spark, table):
         spark.sql("DELETE FROM scripted WHERE id = 7")
     with pytest.raises(AnalysisException, match="nowhere"):  # a handler's own error is not taken for the one it caught
         spark.sql(
-            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT * FROM nowhere; INSERT INTO scripted VALUES (-1, 'x'); END"
+            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION SELECT * FROM nowhere; "
+            "INSERT INTO scripted VALUES (-1, 'x'); END"
         )
     with pytest.raises(ConstraintViolatedError):
         spark.sql("BEGIN DECLARE EXIT HANDLER FOR DIVIDE_BY_ZERO SELECT 1; INSERT INTO scripted VALUES (-1, 'x'); END")
