@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jobs.demo import changes, cleaning, flights, sql, twin
+from jobs.demo import changes, cleaning, flights, following, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
 from pydelta.spark.session.quiet import quiet_session
@@ -20,6 +20,7 @@ from pydelta.terminal import Terminal, styled
 CHAPTERS: dict[str, tuple[str, Callable[[Stage], None]]] = {
     "flights": ("A table of flights: load, correct, delete, travel in time", flights.run),
     "changes": ("Corrections, a person forgotten, and the feed of what changed", changes.run),
+    "stream": ("A stream of flights, killed in the middle and started again", following.run),
     "sql": ("SQL alone: made, filled, corrected, altered, cloned, restored", sql.run),
     "twin": ("A twin in the metastore: what Trino and Presto read follows the table", twin.run),
     "vacuum": ("What no version needs: an inventory, and three tables vacuumed by it", cleaning.run),

@@ -41,7 +41,7 @@ def run(stage: Stage) -> None:
         with stage.step(f"Ingest batch {number} of 4"):
             _ingest(stage, batch, path, batch_id=number)
     state = flights.filter(~late)
-    _compare(stage, "flights loaded", state, _read(stage, path))
+    compare(stage, "flights loaded", state, _read(stage, path))
 
     with stage.step("Ingest planes and weather"):
         for name in ("planes", "weather"):
@@ -57,7 +57,7 @@ def run(stage: Stage) -> None:
         repeated = _ingest(stage, batches[4], path, batch_id=5)
     state = flights
     stage.check("a repeated batch commits nothing", expected=True, found=repeated.skipped)
-    _compare(stage, "late data in", state, _read(stage, path))
+    compare(stage, "late data in", state, _read(stage, path))
 
     with stage.step("Correct June: arrivals were noted 5 minutes late (replaceWhere)"):
         june = _read(stage, path).where(F.col("month") == _CORRECTED_MONTH)
@@ -70,7 +70,7 @@ def run(stage: Stage) -> None:
         )
     in_june = pl.col("month") == _CORRECTED_MONTH
     state = state.with_columns(pl.when(in_june).then(pl.col("arr_delay") - 5).otherwise("arr_delay").alias("arr_delay"))
-    _compare(stage, "June corrected", state, _read(stage, path))
+    compare(stage, "June corrected", state, _read(stage, path))
 
     table = DeltaTable.forPath(stage.spark, path)
     before_delete, before_version = state, _version(path)
@@ -79,7 +79,7 @@ def run(stage: Stage) -> None:
     doomed = (pl.col("carrier") == "AA") & (pl.col("month") == 2) & (pl.col("day") == 14)
     stage.check("rows deleted", expected=state.filter(doomed).height, found=result.num_deleted_rows)
     state = state.filter(~doomed)
-    _compare(stage, "rows deleted", state, _read(stage, path))
+    compare(stage, "rows deleted", state, _read(stage, path))
 
     with stage.step("DELETE the partition of January: no data file is opened"):
         result = table.delete(f"month = {_DELETED_MONTH}")
@@ -87,13 +87,13 @@ def run(stage: Stage) -> None:
     stage.check("rows of January", expected=state.filter(january).height, found=result.num_deleted_rows)
     stage.check("files rewritten for it", expected=0, found=result.num_rewritten_files)
     state = state.filter(~january)
-    _compare(stage, "partition deleted", state, _read(stage, path))
+    compare(stage, "partition deleted", state, _read(stage, path))
     unchanged = table.delete("carrier = 'nobody'")
     stage.check("a DELETE without a match commits nothing", expected=None, found=unchanged.version)
 
     with stage.step(f"Read version {before_version} again, as it was before both deletes"):
         past = stage.spark.read.format("delta").option("versionAsOf", before_version).load(path)
-        _compare(stage, "time travel", before_delete, past)
+        compare(stage, "time travel", before_delete, past)
 
     with stage.step("Bring January back in small batches until a checkpoint is due"):
         while _version(path) % 10 != 0:
@@ -103,7 +103,7 @@ def run(stage: Stage) -> None:
             rows.write_csv(small, null_value="NA")
             _ingest(stage, small, path, batch_id=100 + day)
             state = pl.concat([state, rows])
-    _compare(stage, "small batches in", state, _read(stage, path))
+    compare(stage, "small batches in", state, _read(stage, path))
     _check_checkpoint(stage, path)
     _show_history(stage, table)
 
@@ -151,7 +151,7 @@ def _version(path: str) -> int:
     return DeltaLog.for_table(path).update().version
 
 
-def _compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
+def compare(stage: Stage, name: str, expected: pl.DataFrame, found: DataFrame) -> None:
     """Per month and carrier: rows, distance, delays and how many never took off."""
     theirs = (
         expected.group_by("month", "carrier")

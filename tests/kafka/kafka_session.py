@@ -94,6 +94,11 @@ def rows(table):
     return [json.loads(row) for row in spark.read.format("delta").load(table).toJSON().collect()]
 
 
+def count(table):
+    """Count the rows of a table."""
+    return spark.read.format("delta").load(table).count()
+
+
 def avro(schema, values):
     """Encode records as Avro, in hexadecimal."""
     from pyspark.sql import functions as F
@@ -104,7 +109,7 @@ def avro(schema, values):
     return [row.text for row in encoded.collect()]
 
 
-ORDERS = {"job": job, "topic": topic, "grow": grow, "send": send, "rows": rows, "avro": avro}
+ORDERS = {"job": job, "topic": topic, "grow": grow, "send": send, "rows": rows, "count": count, "avro": avro}
 channel.write(json.dumps({"done": spark.version}) + "\n")
 for order in sys.stdin:
     name, given = json.loads(order)

@@ -17,6 +17,7 @@ from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.stream.sink import OutputMode
 from pydelta.commands.stream.tracking import check_separate
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
+from pydelta.protocol.evolution import with_nullable_parts
 from pydelta.protocol.schema import StructType
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
@@ -170,12 +171,12 @@ def _to_table(original: Callable[..., StreamingQuery]) -> Callable[..., Streamin
             if isinstance(entry, DeltaEntry) and (entry.by_path or log_for_path(spark, entry.location).table_exists()):
                 return _started(self, entry.location, given, partition_by=partition_by)
             OutputMode.parse(_output_mode(self))  # before a table is made
+            schema = with_nullable_parts(from_spark(self._df.schema))  # as Spark has it for tables of streams
+            assert isinstance(schema, StructType)
             log = define_table(
                 spark,
                 parts,
-                TableDefinition(
-                    schema=StructType(from_spark(self._df.schema).fields), partition_columns=partition_by or ()
-                ),
+                TableDefinition(schema=schema, partition_columns=partition_by or ()),
                 mode=CreateMode.CREATE,
                 location=given.get("path"),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from differ.programs import Corpus
+from pyspark.sql import functions as F
 
 corpus = Corpus("streams")
 
@@ -18,14 +19,18 @@ def read(at, **options):
 
 
 def batches(frame, checkpoint):
-    """The rows of each batch; what ended the query, if it did not end by itself, as the conditions that it names."""
+    """The rows of each batch; what ended the query, if it did not end by itself, as the conditions that it names.
+
+    ``frame`` may be a function that gives it: then it is no matter whether ``load`` or ``start`` refuses an option.
+    """
     found = []
 
     def each(rows, _):
         found.append(sorted(str(row) for row in rows.collect()))
 
-    query = frame.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
     try:
+        streamed = frame() if callable(frame) else frame
+        query = streamed.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
         query.trigger(availableNow=True).start().awaitTermination()
     except Exception as error:
         found.append([word for word in CONDITIONS if word in str(error)])
@@ -67,7 +72,7 @@ for name, (more, options) in {
         @corpus.python(name, history=False)
         def program(at):
             made(at, *more)
-            return batches(read(at, **options), at.d + "/c")
+            return batches(lambda: read(at, **options), at.d + "/c")
 
     add()
 
@@ -151,3 +156,98 @@ def once(at):
     writer = read(at).writeStream.foreachBatch(each).option("checkpointLocation", at.d + "/c")
     writer.trigger(availableNow=True).start().awaitTermination()
     return at.spark.read.format("delta").load(at.d + "/o")
+
+
+# What the documentation shows besides, in words of our own
+
+
+@corpus.python("from a table by name", history=False)
+def by_name(at):
+    at.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
+    at.sql("INSERT INTO {t} VALUES (1, 'a')")
+    at.sql("INSERT INTO {t} VALUES (2, 'b'), (3, 'c')")
+    return batches(at.spark.readStream.option("maxFilesPerTrigger", "1").table(at.t), at.d + "/c")
+
+
+@corpus.python("rows by the time of their events, with a watermark", history=False)
+def event_time(at):
+    at.sql("CREATE TABLE delta.`{p}` (id INT, at TIMESTAMP) USING delta")
+    for time in ("05:15", "01:10", "09:40", "03:20"):
+        at.sql(f"INSERT INTO delta.`{{p}}` SELECT id, TIMESTAMP'2024-01-01 {time}:00' FROM range(2)")
+    frame = read(at, withEventTimeOrder="true", maxFilesPerTrigger="1").withWatermark("at", "10 seconds")
+    counted = frame.groupBy(F.window("at", "1 hour").alias("w")).count().select("w.start", "count")
+    return write(counted, at)
+
+
+@corpus.python("events counted as they come, in complete mode, by name", history=False)
+def counted(at):
+    made(at)
+    frame = read(at, maxFilesPerTrigger="1").groupBy("v").count()
+    writer = frame.writeStream.format("delta").outputMode("complete").option("checkpointLocation", at.d + "/c")
+    writer.trigger(availableNow=True).toTable(at.t).awaitTermination()
+    return at.spark.table(at.t)
+
+
+@corpus.python("a running total by MERGE in SQL, in update mode", history=False)
+def totals(at):
+    made(at)
+    at.sql("CREATE TABLE {t} (v STRING, n BIGINT) USING delta")
+    text = "MERGE INTO {t} t USING changes c ON t.v = c.v WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+    def each(rows, _):
+        rows.createOrReplaceTempView("changes")
+        rows.sparkSession.sql(at.named(text))
+
+    frame = read(at, maxFilesPerTrigger="1").groupBy("v").agg(F.count("*").alias("n"))
+    writer = frame.writeStream.foreachBatch(each).outputMode("update").option("checkpointLocation", at.d + "/c")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return at.spark.table(at.t)
+
+
+@corpus.python("no key twice: a MERGE that only inserts", history=False)
+def distinct(at):
+    made(at, "INSERT INTO delta.`{p}` VALUES (3, 'again'), (4, 'd')")
+    at.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
+
+    def each(rows, _):
+        target = at.DeltaTable.forName(rows.sparkSession, at.t).alias("t")
+        target.merge(rows.dropDuplicates(["id"]).alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+
+    writer = read(at, startingVersion="0", maxFilesPerTrigger="1").writeStream.foreachBatch(each)
+    writer.option("checkpointLocation", at.d + "/c").trigger(availableNow=True).start().awaitTermination()
+    return at.spark.table(at.t).select("id")
+
+
+@corpus.python("changes of one table applied to another", history=False)
+def applied(at):
+    made(at, UPDATE, DELETE, properties="TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    at.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
+
+    def each(rows, _):
+        newest = rows.where("_change_type != 'update_preimage'")
+        target = at.DeltaTable.forName(rows.sparkSession, at.t).alias("t")
+        merge = target.merge(newest.alias("s"), "t.id = s.id").whenMatchedDelete("s._change_type = 'delete'")
+        merge = merge.whenMatchedUpdate(set={"v": "s.v"})
+        merge.whenNotMatchedInsert("s._change_type != 'delete'", {"id": "s.id", "v": "s.v"}).execute()
+
+    frame = read(at, readChangeFeed="true", startingVersion="0", maxFilesPerTrigger="1")
+    writer = frame.writeStream.foreachBatch(each).option("checkpointLocation", at.d + "/c")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return at.spark.table(at.t)
+
+
+@corpus.python("a renamed column, followed by its schema log", history=False)
+def renamed(at):
+    made(at, properties="TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    checkpoint = at.d + "/c"
+    options = {"schemaTrackingLocation": checkpoint + "/schemas", "allowSourceColumnRename": "always"}
+
+    def some():
+        found = batches(read(at, **options), checkpoint)
+        return [part for part in found if part and part[0].startswith("Row(")]
+
+    at.tell(some())
+    at.tell(some())
+    at.sql("ALTER TABLE delta.`{p}` RENAME COLUMN v TO w")
+    at.sql("INSERT INTO delta.`{p}` VALUES (4, 'd')")
+    return [some() for _ in range(3)]

@@ -8,9 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
+import dying_copy
 import pytest
+from dying_copy import PHASES
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -191,19 +192,21 @@ def test_merge_in_foreach_batch_counts_once(spark, source, tmp_path):
     assert spark.read.format("delta").load(target).agg(F.sum("v")).first()[0] == 20
 
 
-@pytest.mark.parametrize("phase", ["rows written", "commit put"])
-def test_killed_in_the_middle_of_a_batch_nothing_is_lost_or_doubled(spark, source, tmp_path, phase):
-    target, checkpoint = tmp_path / "t", tmp_path / "c"
-    job = Path(__file__).with_name("stream_job.py")
-    arguments = [sys.executable, str(job), str(source), str(target), str(checkpoint), phase]
-    killed = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    planned = len([name for name in os.listdir(checkpoint / "offsets") if name.isdigit()])
-    done = len([name for name in os.listdir(checkpoint / "commits") if name.isdigit()])
-    assert (planned, done) == (2, 1)
-    run(read(spark, source), target, checkpoint)
-    assert ids(spark, target) == list(range(20))
-    assert [info.get("operationParameters")["epochId"] for info in commits(target)] == ["0", "1"]
+def test_killed_in_every_phase_of_a_batch_nothing_is_lost_or_doubled(spark, tmp_path):
+    source, target, checkpoint = (str(tmp_path / name) for name in "stc")
+    files = 2 * len(PHASES) + 1
+    spark.range(0, 10 * files, 1, files).write.format("delta").save(source)
+    for number, phase in enumerate(PHASES):
+        arguments = [sys.executable, dying_copy.__file__, source, target, checkpoint, phase]
+        killed = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, f"{phase}: {killed.stderr[-2000:]}"
+        landed = commits(target)
+        assert len(landed) > number, f"{phase}: {len(landed)} batches"
+        assert ids(spark, target) == sorted(set(ids(spark, target))), phase
+    run(spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(source), target, checkpoint)
+    assert ids(spark, target) == list(range(10 * files))
+    epochs = [int(info.get("operationParameters")["epochId"]) for info in commits(target)]
+    assert epochs == list(range(len(epochs)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Show a stream of flights that is killed in the middle and started again: no row is lost, none comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import polars as pl
+from pyspark.sql import functions as F
+
+from jobs.demo import flights
+from jobs.demo.stage import Stage
+from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog
+from pydelta.tables import DeltaTable
+
+_FILES, _KILLED_AFTER = 6, 2
+
+
+def run(stage: Stage) -> None:
+    """A file is a batch; what the table has in the end is compared with Polars on the CSV alone."""
+    incoming, path = stage.folder / "incoming", str(stage.folder / "followed")
+    year = flights.all_flights()
+    with stage.step(f"Put {_FILES} files, of two months each, where the stream looks for them"):
+        _write_files(incoming, year)
+    job = _Job(stage.folder, incoming, path)
+
+    with stage.step("Start the stream in a process of its own, and kill -9 it in the middle of a batch"):
+        first = job.killed_after(_KILLED_AFTER)
+    landed = _batches(stage, path)
+    stage.check("batches that it had told are in the table", expected=True, found=set(first) <= set(landed))
+    stage.check("batches left to do when it was killed", expected=True, found=len(landed) < _FILES)
+
+    with stage.step("Start it again: it goes on from its checkpoint"):
+        job.ended()
+    flights.compare(stage, "streamed", year, stage.spark.read.format("delta").load(path))
+    # a batch that was being planned when the process died may take the next file in, too
+    numbers = _batches(stage, path)
+    stage.check("every batch is in the table once", expected=list(range(len(numbers))), found=numbers)
+
+    with stage.step("Follow that table with a query that keeps totals in another"):
+        totals = _totals(stage, path)
+    _compare_totals(stage, year, totals)
+
+
+def _write_files(folder: Path, year: pl.DataFrame) -> None:
+    folder.mkdir()
+    for number in range(_FILES):
+        file = folder / f"{number}.csv"
+        year.filter((pl.col("month") - 1) * _FILES // 12 == number).write_csv(file, null_value="NA")
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest file first
+
+
+class _Job:
+    """``jobs/ingest_stream.py`` from a folder into a table, one file a batch."""
+
+    def __init__(self, folder: Path, incoming: Path, table: str) -> None:
+        self._said = folder / "stream.log"
+        self._command = [
+            sys.executable, "-m", "jobs.ingest_stream", "--source", "files", "--input", str(incoming),
+            "--format", "csv", "--schema", flights.SCHEMA, "--record-option", "header=true",
+            "--record-option", "nullValue=NA",
+            "--partition-by", "month", "--table", table, "--checkpoint", str(folder / "followed-checkpoint"),
+            "--max-per-trigger", "1",
+        ]  # fmt: skip
+
+    def killed_after(self, batches: int) -> list[int]:
+        """Kill the process, with the JVM it started, when it has told of so many batches; returns their numbers."""
+        told: list[int] = []
+        with self._said.open("wb") as said, self._started(said) as process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    told += [found["batch"] for found in [json.loads(line)] if "batch" in found]
+                    if len(told) >= batches:
+                        break
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+        if len(told) < batches:
+            raise self._failure("before it could be killed")
+        return told
+
+    def ended(self) -> None:
+        """Wait for the process to read what is there and end."""
+        with self._said.open("wb") as said, self._started(said) as process:
+            assert process.stdout is not None
+            lines = process.stdout.read().splitlines()
+        if process.returncode != 0:
+            raise self._failure(lines[-1] if lines else f"with exit code {process.returncode}")
+
+    def _started(self, said: IO[bytes]) -> subprocess.Popen[str]:
+        return subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
+
+    def _failure(self, how: str) -> DeltaError:
+        last = self._said.read_text(errors="replace").strip().splitlines()[-1:]
+        return DeltaError(
+            f"The stream's process ended: {how}. {''.join(last)}", hint="Run its command: make demo --help."
+        )
+
+
+def _batches(stage: Stage, path: str) -> list[int]:
+    """Numbers of the batches in the table's history, oldest first."""
+    history = DeltaTable.forPath(stage.spark, path).history().where("operation = 'STREAMING UPDATE'")
+    return sorted(int(row["operationParameters"]["epochId"]) for row in history.collect())
+
+
+def _totals(stage: Stage, path: str) -> Any:
+    target = str(stage.folder / "totals")
+    (
+        stage.spark.readStream.format("delta")
+        .option("maxFilesPerTrigger", 6)
+        .load(path)
+        .groupBy("carrier")
+        .agg(F.count("*").alias("flights"), F.sum("distance").alias("distance"))
+        .writeStream.format("delta")
+        .outputMode("complete")
+        .option("checkpointLocation", str(stage.folder / "totals-checkpoint"))
+        .trigger(availableNow=True)
+        .start(target)
+        .awaitTermination()
+    )
+    return stage.spark.read.format("delta").load(target)
+
+
+def _compare_totals(stage: Stage, year: pl.DataFrame, totals: Any) -> None:
+    expected = year.group_by("carrier").agg(pl.len(), pl.col("distance").sum()).sort("carrier").rows()
+    found = [tuple(row) for row in totals.orderBy("carrier").collect()]
+    stage.check("totals of every carrier, kept by a stream", expected=expected, found=found)
+    version = DeltaLog.for_table(str(stage.folder / "totals")).update().version
+    stage.check("the totals were replaced batch by batch", expected=True, found=version >= 1)
