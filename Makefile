@@ -29,7 +29,12 @@ sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one sta
 	@$(PY) -m pydelta.ops.cli sql $(if $(SQL),-e "$$SQL") $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev ## Every test that needs no container (ARGS=… goes to pytest)
+test: $(VENV)/.dev ## Tests that run every branch which any test runs, without containers (ARGS=… goes to pytest)
+	@scripts/check-java
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(ARGS)
+
+.PHONY: test-whole
+test-whole: $(VENV)/.dev ## Every test that needs no container: make test, and more cases of the same code
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
@@ -80,6 +85,15 @@ test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the referenc
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
+
+.PHONY: selection
+selection: $(VENV)/.dev ## Choose the tests of make test anew: runs every test, noting branches and time
+	@scripts/check-java
+	@mkdir -p build/selection && rm -f build/selection/*
+	@CPU_SECONDS=$(CURDIR)/build/selection/cpu.jsonl COVERAGE_FILE=$(CURDIR)/build/selection/tests.cov PYTHONPATH=tests \
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -p selection.record --cov=pydelta --cov=catalog_sync --cov=jobs --cov-branch \
+	--cov-context=test --cov-report= $(ARGS)
+	@$(PY) -m tests.selection build/selection
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no test notice? (ARGS="--module masks")

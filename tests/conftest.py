@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from selection.choosing import LeftOut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return parts[0] if parts[0] in SERVERS else "/".join(parts)
 
     return ByFile(config, log)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("selection", "which tests run (tests/selection)")
+    group.addoption("--selected", action="store_true", help="leave out tests that run no branch which others do not")
+    group.addoption("--and-part", metavar="K/N", help="with --selected: and the K-th of N parts of those left out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--selected"):
+        return
+    left_out = LeftOut.read(config.getoption("--and-part"))
+    left = [item for item in items if item.nodeid in left_out]
+    config.hook.pytest_deselected(items=left)
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not config.getoption("--selected"):
+        return None
+    part = config.getoption("--and-part")
+    more = f", but for part {part} of them" if part else ""
+    return (
+        f"tests that run no branch which others do not are left out{more} (tests/selection); make test-whole runs all"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Final
 
 from pydelta.conditions import Condition
@@ -42,12 +41,12 @@ from pydelta.protocol.paths import LOG_DIR, commit_file, is_absolute_path, resol
 from pydelta.settings import Settings
 from pydelta.storage import normalize_uri, open_store
 from pydelta.storage.interface import ObjectInfo, Store
+from pydelta.storage.readers import read_all
 
 __all__ = ["DeltaLog"]
 
 _CACHED_LOGS: Final = 64
 _CACHED_VERSIONS: Final = 4
-_READERS: Final = 8
 
 
 class DeltaLog:
@@ -439,8 +438,7 @@ class DeltaLog:
             times = self._times()
             file_times = monotonised_times_ms(sorted(self._reader.listing().commits.items()))
         versions = range(first, last + 1)
-        with ThreadPoolExecutor(max_workers=max(min(_READERS, len(versions)), 1)) as pool:
-            read = list(pool.map(self.actions, versions))
+        read = read_all(self.actions, versions)
         found = []
         for version, actions in zip(versions, read, strict=True):
             info = next((action for action in actions if isinstance(action, CommitInfo)), None)

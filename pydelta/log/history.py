@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
@@ -19,11 +17,10 @@ from pydelta.errors import VersionNotFoundError
 from pydelta.log.segment import Listing
 from pydelta.protocol.actions import CommitInfo, decode_commit
 from pydelta.storage.interface import ObjectInfo, Store
+from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
 __all__ = ["CommitRecord", "CommitTimes", "read_commit_info", "read_history"]
-
-_READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +102,7 @@ def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: i
     commits = sorted(listing.commits.items())
     file_times = monotonised_times_ms(commits)
     wanted = list(reversed(commits))[: None if limit is None else max(limit, 0)]
-    if len(wanted) > 1:
-        with ThreadPoolExecutor(max_workers=min(_READERS, len(wanted))) as pool:
-            infos = list(pool.map(lambda pair: read_commit_info(store, pair[1]), wanted))
-    else:
-        infos = [read_commit_info(store, info) for _, info in wanted]
+    infos = read_all(lambda pair: read_commit_info(store, pair[1]), wanted)
     records = []
     for (version, _), commit_info in zip(wanted, infos, strict=True):
         own = commit_info.in_commit_timestamp if commit_info and times.is_in_commit(version) else None

@@ -10,7 +10,6 @@ import random
 import string
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,13 +20,13 @@ from pydelta.protocol.paths import is_absolute_path, resolve_data_path
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.vectors import deleted_rows, pack_vectors, stored_range, vector_path
 from pydelta.storage import Store, open_store
+from pydelta.storage.readers import read_all
 
 __all__ = ["place_of", "read_deleted_rows", "write_vectors"]
 
 _FORMAT_VERSION: Final = 1
 _GAP_BYTES: Final = 64 * 1024
 _LARGEST_READ: Final = 64 * 1024 * 1024
-_WORKERS: Final = 16
 _ATTEMPTS: Final = 3
 _FILE_BYTES: Final = 2 * 1024 * 1024
 
@@ -81,13 +80,8 @@ def read_deleted_rows(
             decoded.append((number, deleted_rows(vectors[number], data[begin : begin + where[1]])))
         return decoded
 
-    reads = list(_reads(vectors))
-    if len(reads) == 1:
-        found.update(fetch(reads[0]))
-    elif reads:
-        with ThreadPoolExecutor(max_workers=min(_WORKERS, len(reads))) as pool:
-            for part in pool.map(fetch, reads):
-                found.update(part)
+    for part in read_all(fetch, list(_reads(vectors))):
+        found.update(part)
     return [found[number] for number in range(len(vectors))]
 
 

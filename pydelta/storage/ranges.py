@@ -5,14 +5,13 @@ from __future__ import annotations
 import bisect
 import io
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pydelta.storage.interface import Store
+from pydelta.storage.readers import read_all
 
 __all__ = ["RangeReader", "open_stream"]
 
-_READERS: Final = 8
 _NEAR_BYTES: Final = 256 * 1024
 _STREAM_BYTES: Final = 8 * 1024 * 1024
 
@@ -84,9 +83,8 @@ class RangeReader(io.RawIOBase):
                 merged.append((start, length))
         if not merged:
             return
-        with ThreadPoolExecutor(max_workers=min(_READERS, len(merged))) as pool:
-            blocks = pool.map(lambda one: self._store.read_range(self._path, *one), merged)
-            self._blocks = [(start, block) for (start, _), block in zip(merged, blocks, strict=True)]
+        blocks = read_all(lambda one: self._store.read_range(self._path, *one), merged)
+        self._blocks = [(start, block) for (start, _), block in zip(merged, blocks, strict=True)]
 
     def _fetched(self, start: int, length: int) -> bytes | None:
         at = bisect.bisect_right(self._blocks, start, key=lambda block: block[0]) - 1

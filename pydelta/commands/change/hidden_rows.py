@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
 from pydelta.protocol.roaring import Positions, ascending
+from pydelta.storage.readers import read_all
 
 __all__ = [
     "VectorOutput",
@@ -41,7 +41,6 @@ __all__ = [
 
 _TAIL_BYTES: Final = 64 * 1024
 _FOOTER_BYTES: Final = 8
-_READERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +231,7 @@ def footer_rows(adds: Sequence[AddFile], log: DeltaLog) -> list[int]:
     def footer(add: AddFile) -> int:
         return _footer_rows(add, log)
 
-    if not adds:
-        return []
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(adds))) as pool:
-        return list(pool.map(footer, adds))
+    return read_all(footer, adds)
 
 
 def _recorded_rows(add: AddFile) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +27,7 @@ from pydelta.errors import InvalidArgumentError, TableNotFoundError, VersionNotF
 from pydelta.log import CommitRecord, DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, CommitInfo, Metadata, Protocol
 from pydelta.protocol.types import parse_schema
+from pydelta.storage.readers import read_all
 
 __all__ = ["Backlog", "StreamBatch", "TableStream"]
 
@@ -458,11 +458,7 @@ class TableStream:
         if self.options.change_feed:  # its rows tell the time of their commit
             return self.log.commits(first, last)
         versions = range(first, last + 1)
-        if len(versions) == 1:
-            lines = [self.log.actions(first)]
-        else:
-            with ThreadPoolExecutor(max_workers=len(versions)) as pool:
-                lines = list(pool.map(self.log.actions, versions))
+        lines = read_all(self.log.actions, versions)
         return [
             (CommitRecord(version=version, timestamp_ms=0, commit_info=_info(actions)), actions)
             for version, actions in zip(versions, lines, strict=True)

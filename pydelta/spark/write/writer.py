@@ -340,6 +340,8 @@ def removing_staged(task: WriteTask, staged: Any) -> Iterator[None]:
             error.add_note(_staged_note(len(staged.value)))
             raise
         raise explained from error
+    finally:
+        staged.value = []  # PySpark keeps every accumulator for as long as it runs
 
 
 def _explained(error: BaseException, staged: int) -> DeltaError | None:

@@ -1,7 +1,7 @@
 """``python -m differ --python PEER``, in this folder's parent: run programs on the reference engine and on this one, and compare.
 
-Prints how many are equal, each difference that is not in the kept list, and what of that list was not seen. Ends with 1
-when there is a difference that is not kept.
+Prints how many are equal, and each difference that is not in the kept list. Ends with 1 when there is one, or when the
+reference engine does not answer as it did when its answers were kept (``answers``; a program without one is asked there).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from differ.answers import read_answers, write_answers
 from differ.compare import Difference, Kept, differences, kept_of
 from differ.programs import all_programs
 
@@ -37,17 +38,31 @@ def main() -> int:
         "--results", type=Path, help="a folder for what came of the programs; what is there is not run again"
     )
     parser.add_argument("--report", type=Path, help="a file for the counts and the differences, as JSON")
+    parser.add_argument("--record", action="store_true", help="keep what the reference engine answers")
+    parser.add_argument("--again", type=int, metavar="N", help="ask the reference engine again about N of them")
     asked = parser.parse_args()
-    names = chosen([program.name for program in all_programs()], asked.only, asked.part)
+    programs = all_programs()
+    names = chosen([program.name for program in programs], asked.only, asked.part)
+    kept_answers = read_answers(program for program in programs if program.name in set(names))
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
         results = asked.results or Path(folder)
         results.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        ours, theirs = (results_of(engine, names, results, asked.python) for engine in ("ours", "reference"))
+        ours = results_of("ours", names, results, asked.python)
+        again = sorted(kept_answers)[: asked.again or 0]
+        new = [name for name in names if name not in kept_answers] + again
+        answered = results_of("reference", new, results, asked.python)
         seconds = time.monotonic() - began
+    theirs = kept_answers | {name: answered[name] for name in new}
+    if asked.record:
+        write_answers(programs, {name: answered[name] for name in new})
+    changed = [item for name in again for item in differences(name, answered[name], kept_answers[name])]
     found = [item for name in names for item in differences(name, ours[name], theirs[name])]
     kept = kept_of(tomllib.loads(KEPT.read_text())["kept"]) if KEPT.exists() else []
-    return _say(names, found, kept, seconds, asked.report)
+    print(f"{len(again)} answers asked for again, {len({item.program for item in changed})} are others now")
+    for item in changed:
+        print(f"not as kept: {item}")
+    return _say(names, found, kept, seconds, asked.report) or int(bool(changed))
 
 
 def chosen(names: list[str], only: str | None, part: str) -> list[str]:

@@ -1,0 +1,48 @@
+"""Read many things side by side, on threads that stay.
+
+A thread that ends leaves memory behind that allocators give to no other thread for a while. A process that starts some
+for each batch of a stream grows by a hundred kilobytes a batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+__all__ = ["read_all"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+_THREADS: Final = 16
+_own = threading.local()
+
+
+def read_all(read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Call ``read`` for each item, up to 16 at a time in this process.
+
+    Args:
+        read: Waits for a store, mostly. Called by a ``read`` itself, this works through its items one by one.
+        items: Any number.
+
+    Returns:
+        What ``read`` returned, in the order of the items. The first error, in that order, is raised.
+    """
+    if len(items) < 2 or getattr(_own, "reads", False):
+        return [read(item) for item in items]
+    return list(_threads().map(read, items))
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="pydelta-read", initializer=_begin)
+
+
+def _begin() -> None:
+    _own.reads = True
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
