@@ -45,7 +45,9 @@ def preflight(tmp_path):
             stand_in = folder / "docker"
             stand_in.write_text(STAND_IN.format(info=told, compose=compose, ports=ports, no_images=no_images))
             stand_in.chmod(0o755)
-        ports_free = {f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA")}
+        ports_free = {
+            f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA")
+        }
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
         done = subprocess.run(
