@@ -14,6 +14,15 @@ SQL ?=
 CONFIRM ?=
 URI ?=
 PART ?= 1/40
+PROFILES ?=
+FILE ?=
+TO ?=
+# as they were typed: neither make nor a shell looks for anything in them
+export RAW_SQL := $(value SQL)
+export RAW_ARGS := $(value ARGS)
+export RAW_JOB := $(value JOB)
+export RAW_FILE := $(value FILE)
+export RAW_TO := $(value TO)
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 
@@ -26,7 +35,7 @@ demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time tr
 .PHONY: sql
 sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script)
 	@scripts/check-java
-	@$(PY) -m pydelta.ops.cli sql $(if $(SQL),-e "$$SQL") $(ARGS)
+	@$(PY) -m pydelta.ops.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
 
 .PHONY: test
 test: $(VENV)/.dev ## Tests that run every branch which any test runs, without containers (ARGS=… goes to pytest)
@@ -40,12 +49,12 @@ test-whole: $(VENV)/.dev ## Every test that needs no container: make test, and m
 
 ##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory
-	@scripts/stack-up
+up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka: with a Kafka broker)
+	@PROFILES="$(PROFILES)" scripts/stack-up
 
 .PHONY: down
 down: ## Stop the stack; its data stays
-	@docker compose --progress quiet --profile '*' down --remove-orphans && echo "Stopped; the data is still there: make up goes on with it."
+	@scripts/stack-down
 
 .PHONY: reset
 reset: ## Remove the stack with all its data (asks; CONFIRM=yes answers)
@@ -53,27 +62,35 @@ reset: ## Remove the stack with all its data (asks; CONFIRM=yes answers)
 
 .PHONY: status
 status: ## Health, memory and addresses
-	@scripts/stack-status
+	@PROFILES="$(PROFILES)" scripts/stack-status
 
 .PHONY: logs
 logs: ## What the services say (SERVICE=trino for one; ARGS=-f goes on)
-	@docker compose logs --tail 200 $(ARGS) $(SERVICE)
+	@SERVICE="$(SERVICE)" scripts/stack-logs
 
 .PHONY: submit
-submit: ## Run a job of jobs/ on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"
-	@scripts/stack-run submit "$(JOB)" $(ARGS)
+submit: ## Run a job of jobs/, or a script of yours, on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"; JOB=my/script.py
+	@scripts/stack-submit
+
+.PHONY: put
+put: ## Put a file of this machine into the stack's bucket: FILE=day.csv (TO=s3a://work/day.csv)
+	@scripts/stack-put
 
 .PHONY: pyspark
 pyspark: ## A Python prompt on the cluster, with the engine enabled
 	@scripts/stack-run prompt
 
+.PHONY: cluster-sql
+cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"
+	@scripts/stack-run pydelta sql $(if $(RAW_SQL),-e "$$RAW_SQL")
+
 .PHONY: trino
 trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
-	@docker compose exec $(if $(SQL),-T) trino trino $(if $(SQL),--execute "$(SQL)")
+	@scripts/stack-trino
 
 .PHONY: test-stack
-test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up
-	@scripts/test-stack
+test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka: Kafka too)
+	@PROFILES="$(PROFILES)" scripts/test-stack
 
 ##@ Work on the code
 .PHONY: test-peers

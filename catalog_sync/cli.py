@@ -205,7 +205,7 @@ def _each(
 
 def _failed(target: Target, error: DeltaError) -> dict[str, Any]:
     """Say what is wrong with a table, and what stands in its place among the results."""
-    print(f"Error: {error}", file=sys.stderr)
+    print(f"Error: {target.twin}: {error}", file=sys.stderr)
     return {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
 
 

@@ -255,12 +255,18 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def _verb(plan: SyncPlan) -> str:
+    """Without a comparison a partition that changed is sent like a new one: the metastore adds what it lacks."""
+    is_new = plan.full or plan.table in (TableAction.CREATE, TableAction.RECREATE)
+    return "add" if is_new else "publish"
+
+
 def described(plan: SyncPlan) -> Sequence[str]:
     """Return the plan as lines for people."""
     lines = []
     if plan.table is not TableAction.NONE:
         lines.append(f"{plan.table.name.lower()} the table" + (f" ({plan.reason})" if plan.reason else ""))
-    for verb, names in (("add", plan.add), ("move", plan.move), ("drop", plan.drop)):
+    for verb, names in ((_verb(plan), plan.add), ("move", plan.move), ("drop", plan.drop)):
         lines += [f"{verb} partition {name}" for name in names]
     lines += [f"found {drift.partition}: {drift.what}" for drift in plan.drift]
     if plan.stamp:

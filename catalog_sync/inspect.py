@@ -16,7 +16,7 @@ from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
 from catalog_sync.thrift.client import Metastore, found_table
-from catalog_sync.twin import ID_KEY, LOCATION_KEY, twin_of
+from catalog_sync.twin import ID_KEY, LOCATION_KEY, WITHDRAWN_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import ManifestReport, ManifestState, manifests_of, read_state, verify_manifests
@@ -27,6 +27,8 @@ from pydelta.storage import open_store
 __all__ = ["SyncReport", "SyncState", "SyncStatus", "preview", "sync_status", "verify_sync"]
 
 _READERS: Final = 16
+
+_WITHDRAWN: Final = "(The twin is withdrawn: Trino and Presto say this in the place of old rows.)"
 
 
 class SyncState(enum.Enum):
@@ -82,8 +84,10 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
     state = read_state(log.store)
     entry = metastore.table(twin.database, twin.name)
     synced = None
+    is_withdrawn = False
     if entry is not None:
         found = found_table(entry)
+        is_withdrawn = WITHDRAWN_KEY in found.parameters
         if found.parameters.get(LOCATION_KEY) == log.uri:
             synced = found.version
     published = state.version if state is not None else None
@@ -114,7 +118,7 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
         lag_versions=lag,
         lag_seconds=waiting,
         partitions=len(state.partitions) if state is not None else 0,
-        problem=problem,
+        problem=f"{problem} {_WITHDRAWN}" if problem and is_withdrawn else problem,
     )
 
 

@@ -44,8 +44,9 @@ from catalog_sync.thrift.client import (
     table_entry,
 )
 from catalog_sync.twin import GENERATOR, GENERATOR_KEY, SCHEMA_KEY, VERSION_KEY, Twin, twin_of
+from catalog_sync.withdrawal import withdraw
 from pydelta.deadline import Deadline
-from pydelta.errors import TableNotFoundError, VersionNotFoundError
+from pydelta.errors import SchemaError, TableNotFoundError, UnsupportedFeatureError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests import (
     EMPTY_DIR,
@@ -135,8 +136,9 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
 
     Raises:
         TableNotFoundError: There is no table.
-        SchemaError: Columns that Hive cannot have. Nothing was changed.
-        UnsupportedFeatureError: Deletion vectors, or columns with other names in the files. Nothing was changed.
+        SchemaError: Columns that Hive cannot have. The twin is withdrawn: its readers get that as an error.
+        UnsupportedFeatureError: Columns with other names in the files: the twin is withdrawn. Or deletion vectors:
+            nothing was changed.
         PartitionTooLongError: The metastore cannot hold a partition. Nothing was changed.
         NotOursError: The metastore has something else of that name. Nothing was changed.
         ColumnsRefusedError: The metastore does not take the columns. Partitions are those of the newest version.
@@ -145,7 +147,12 @@ def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: Sy
     options = options or SyncOptions()
     before = len(metastore.calls)
     snapshot = _newest(log)
-    wanted = twin_of(snapshot)
+    try:
+        wanted = twin_of(snapshot)
+    except (SchemaError, UnsupportedFeatureError) as error:
+        if not options.dry_run:
+            withdraw(metastore, twin, snapshot, error)
+        raise
     entry = _entry(metastore, twin, wanted, options)  # first: nobody waits for a lease of ours while it does not answer
     if options.dry_run:
         check_partitions(snapshot, value_length=log.settings.sync_partition_value_length)

@@ -22,8 +22,10 @@ __all__ = [
     "GENERATOR_KEY",
     "ID_KEY",
     "LOCATION_KEY",
+    "NOT_READABLE_KEY",
     "SCHEMA_KEY",
     "VERSION_KEY",
+    "WITHDRAWN_KEY",
     "HiveColumn",
     "Twin",
     "twin_of",
@@ -31,6 +33,10 @@ __all__ = [
 
 VERSION_KEY: Final = "pydelta.sync.version"
 GENERATOR_KEY: Final = "pydelta.sync.generator"
+WITHDRAWN_KEY: Final = "pydelta.sync.withdrawn"
+"""Why the table cannot be published, for as long as its readers get that as an error."""
+NOT_READABLE_KEY: Final = "object_not_readable"
+"""Trino and Presto refuse to read a table with this parameter, and say its text."""
 GENERATOR: Final = "2"
 """Raised when what this package writes changes: entries of an older one are brought up to date in full."""
 

@@ -87,7 +87,10 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
 
 
 def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
+
+    from pydelta.spark.away import store_failure
 
     reader = spark.read.format(options.format).options(**_pairs(options.option, "--option"))
     try:
@@ -109,6 +112,8 @@ def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
             f"The input cannot be read: {str(error).strip().splitlines()[0]}",
             hint="Check --input, --format, --schema and --cast.",
         ) from error
+    except Py4JJavaError as error:
+        raise store_failure(error, "The input cannot be read") from None
     return rows
 
 

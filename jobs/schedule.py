@@ -4,6 +4,9 @@ A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning)
 ``never COMMAND``. ``&&`` joins commands of which each runs if the one before it ended with 0; ``$NAME`` and
 ``${NAME:-default}`` are taken from the environment; ``#`` begins a comment. A command that is still running when its
 time comes again is left to run. What commands print goes on; how they ended is one line of JSON.
+
+With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that, and ends with 1
+where the last run of a line failed, does not come to an end or did not begin, saying which and why.
 """
 
 from __future__ import annotations
@@ -17,16 +20,32 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any, Final
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.ops.job_entry import JobParser
 
-__all__ = ["Entry", "Scheduler", "main", "parse_schedule"]
+__all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems"]
 
 Command = tuple[str, ...]
+
+_STUCK: Final = dt.timedelta(hours=6)
+"""A run that takes longer is told as one that does not come to an end."""
+
+_LATE: Final = dt.timedelta(minutes=10)
+"""How much later than ten times its interval a line may have run last, before it is told as one that does not run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended: its exit code, and the last of what it said."""
+
+    code: int
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +128,74 @@ def _entry(words: Sequence[str]) -> Entry:
     return Entry(commands=tuple(map(tuple, commands)), every=every, at=at)
 
 
+@dataclass(slots=True)
+class StatusFile:
+    """How each entry fares, in a file of JSON that is whole at any time; nowhere if there is no path."""
+
+    path: Path | None = None
+    _rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, number: int, **facts: Any) -> None:
+        """Add facts about an entry, or put them in the place of older ones of the same name."""
+        if self.path is None:
+            return
+        with self._lock:
+            self._rows.setdefault(number, {}).update(facts)
+            fresh = self.path.with_name(f"{self.path.name}.new")
+            fresh.write_text(json.dumps([self._rows[key] for key in sorted(self._rows)]))
+            fresh.replace(self.path)
+
+
+def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
+    """Say what is wrong with entries.
+
+    Args:
+        rows: What a ``StatusFile`` holds.
+        now: The time, in UTC.
+    """
+    found = []
+    for row in rows:
+        name, since, ended = row["commands"], _time(row.get("since")), _time(row.get("ended"))
+        if row.get("code"):
+            found.append(
+                f"{row['command']} ended with exit code {row['code']} at {row['ended']}\n{row['said']}".strip()
+            )
+        if since is not None and now - since > _STUCK:
+            found.append(f"{name} has been running since {row['since']} and does not come to an end")
+        waits = dt.timedelta(seconds=10 * (row.get("every") or 0)) + _LATE
+        if since is None and row.get("every") and ended is not None and now - ended > waits:
+            found.append(f"{name} has not run since {row['ended']}, and should every {row['every']} s")
+    return found
+
+
+def _time(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text) if text else None
+
+
 class Scheduler:
     """Starts entries when they are due, each in a thread of its own, never twice at once.
 
     Args:
         entries: The schedule.
-        execute: Runs one command; its exit code.
+        execute: Runs one command; how it ended.
         clock: The time in UTC.
+        status: Where it is noted how entries fare.
     """
 
     def __init__(
-        self, entries: Sequence[Entry], execute: Callable[[Command], int], clock: Callable[[], dt.datetime]
+        self,
+        entries: Sequence[Entry],
+        execute: Callable[[Command], Ended],
+        clock: Callable[[], dt.datetime],
+        status: StatusFile | None = None,
     ) -> None:
         self._entries = entries
         self._execute = execute
         self._clock = clock
+        self._status = status or StatusFile()
+        for number, entry in enumerate(entries):
+            self._status.note(number, commands=" && ".join(map(" ".join, entry.commands)), every=entry.every)
         self._last: dict[int, dt.datetime] = {}
         self._next = {number: entry.next_run(clock(), None) for number, entry in enumerate(entries)}
         self._running: dict[int, threading.Thread] = {}
@@ -139,7 +211,7 @@ class Scheduler:
             self._next[number] = entry.next_run(now, now)
             thread = self._running.get(number)
             if thread is None or not thread.is_alive():
-                self._running[number] = threading.Thread(target=self._run, args=(entry,), daemon=True)
+                self._running[number] = threading.Thread(target=self._run, args=(number, entry), daemon=True)
                 self._running[number].start()
         times = [due for due in self._next.values() if due is not None]
         return max((min(times) - now).total_seconds(), 0.0) if times else None
@@ -149,14 +221,40 @@ class Scheduler:
         for thread in self._running.values():
             thread.join()
 
-    def _run(self, entry: Entry) -> None:
+    def _run(self, number: int, entry: Entry) -> None:
+        self._status.note(number, since=_shown(self._clock()))
         for command in entry.commands:
-            began = self._clock()
-            code = self._execute(command)
-            took = round((self._clock() - began).total_seconds(), 1)
-            print(json.dumps({"command": " ".join(command), "exit_code": code, "seconds": took}), flush=True)
-            if code:
-                return
+            began, name = self._clock(), " ".join(command)
+            ended = self._execute(command)
+            now = self._clock()
+            took = round((now - began).total_seconds(), 1)
+            print(json.dumps({"command": name, "exit_code": ended.code, "seconds": took}), flush=True)
+            if ended.code:
+                break
+        self._status.note(number, since=None, ended=_shown(now), command=name, code=ended.code, said=ended.said)
+
+
+def _shown(time: dt.datetime) -> str:
+    return time.isoformat(timespec="seconds")
+
+
+_LINES: Final = 12
+
+
+def _pump(source: IO[bytes], target: IO[str], last: deque[str]) -> None:
+    """Pass lines on as they come, and keep the last ones."""
+    for line in source:
+        text = line.decode(errors="replace").rstrip("\n")
+        print(text, file=target, flush=True)
+        if text.strip():
+            last.append(text[:500])
+
+
+def _last_words(answers: Sequence[str], errors: Sequence[str]) -> str:
+    """A job says in its line of JSON what went wrong, a command in its messages."""
+    if any('"error":' in answer for answer in answers) or not errors:
+        return "\n".join(answers)
+    return "\n".join(errors)
 
 
 class _Children:
@@ -166,19 +264,32 @@ class _Children:
         self.stop = threading.Event()
         self._children: set[subprocess.Popen[bytes]] = set()
 
-    def execute(self, command: Command) -> int:
+    def execute(self, command: Command) -> Ended:
         """Run one to its end; 127 for one that cannot be started."""
         if self.stop.is_set():
-            return 143
+            return Ended(code=143)
         try:
-            child = subprocess.Popen(command)
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
-            print(f"{command[0]}: {error.strerror}", file=sys.stderr, flush=True)
-            return 127
+            said = f"{command[0]}: {error.strerror}"
+            print(said, file=sys.stderr, flush=True)
+            return Ended(code=127, said=said)
         self._children.add(child)
+        assert child.stdout is not None
+        assert child.stderr is not None
+        answers: deque[str] = deque(maxlen=1)
+        errors: deque[str] = deque(maxlen=_LINES)
+        pumps = [
+            threading.Thread(target=_pump, args=(child.stdout, sys.stdout, answers), daemon=True),
+            threading.Thread(target=_pump, args=(child.stderr, sys.stderr, errors), daemon=True),
+        ]
+        for pump in pumps:
+            pump.start()
         code = child.wait()
+        for pump in pumps:
+            pump.join()
         self._children.discard(child)
-        return code
+        return Ended(code=code, said=_last_words(answers, errors))
 
     def end(self, *_: object) -> None:
         """For a signal."""
@@ -187,13 +298,31 @@ class _Children:
             child.terminate()
 
 
+def _healthy(status: Path | None) -> int:
+    """Print what is wrong; the exit code.
+
+    Raises:
+        InvalidArgumentError: No file was named.
+        OSError: There is none yet.
+    """
+    if status is None:
+        raise InvalidArgumentError("--healthy reads a status.", hint="Give --status FILE, as the scheduler has it.")
+    found = problems(json.loads(status.read_text()), dt.datetime.now(dt.UTC))
+    print("\n".join(found) if found else "every run that was due ended well")
+    return 1 if found else 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the schedule until told to end."""
     parser = JobParser(prog="schedule.py", description=__doc__)
     parser.add_argument("schedule", type=Path, help="the file")
     parser.add_argument("--check", action="store_true", help="only read it")
+    parser.add_argument("--status", type=Path, metavar="FILE", help="where it is noted how each line fares")
+    parser.add_argument("--healthy", action="store_true", help="only read the status: 1 where something is wrong")
     try:
         options = parser.parse_args(argv)
+        if options.healthy:
+            return _healthy(options.status)
         entries = parse_schedule(options.schedule.read_text(), os.environ)
     except (DeltaError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -206,7 +335,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     children = _Children()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, children.end)
-    scheduler = Scheduler(entries, children.execute, lambda: dt.datetime.now(dt.UTC))
+    scheduler = Scheduler(entries, children.execute, lambda: dt.datetime.now(dt.UTC), StatusFile(options.status))
     while not children.stop.is_set():
         children.stop.wait(scheduler.start_due())
     scheduler.join()

@@ -179,7 +179,7 @@ VERBS = """
     Measure Merge Move Name Normalise Note Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge
     Put Raise Re-export Read Rebase Record Refresh Refuse Register Release Remember Remove Rename Render Repair
     Replace Replay Report Resolve Restore Rewrite Route Run Scan Send Serve Set Show Simulate Sort Spell Split Start
-    Stop Store Sync Talk Tell Test Time Track Translate Turn Update Upload Vacuum Verify Wait Watch Write
+    Stop Store Sync Talk Tell Test Time Track Translate Turn Update Upload Vacuum Verify Wait Watch Withdraw Write
 """
 
 

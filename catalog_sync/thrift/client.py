@@ -17,7 +17,7 @@ from catalog_sync.thrift.address import ENVIRONMENT, MetastoreAddress
 from catalog_sync.thrift.sasl import KerberosRefusal
 from catalog_sync.thrift.transport import transport_to
 from catalog_sync.thrift.unanswered import has_entry, has_partitions
-from catalog_sync.twin import VERSION_KEY, HiveColumn, Twin
+from catalog_sync.twin import NOT_READABLE_KEY, VERSION_KEY, WITHDRAWN_KEY, HiveColumn, Twin
 from pydelta.backoff import Backoff
 from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError
@@ -483,6 +483,8 @@ def table_entry(twin: Twin, database: str, name: str, *, parameters: Mapping[str
         for key, value in ((before.parameters or {}) if before is not None else {}).items()
         if not key.startswith("pydelta.") and key not in ("comment", "transient_lastDdlTime")
     }
+    if before is not None and WITHDRAWN_KEY in (before.parameters or {}) and WITHDRAWN_KEY not in parameters:
+        kept.pop(NOT_READABLE_KEY, None)
     fixed = {"EXTERNAL": "TRUE", "external.table.purge": "false"} | ({"comment": twin.comment} if twin.comment else {})
     return types.Table(
         tableName=name,

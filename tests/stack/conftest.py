@@ -15,6 +15,10 @@ from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol import TBinaryProtocol
 from thrift.transport import TSocket, TTransport
 
+from catalog_sync.names import TableName
+from catalog_sync.native import sync_native
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from pydelta.log import DeltaLog
 from pydelta.storage import Store, open_store
 
 DATABASE = "stack_tests"
@@ -93,6 +97,19 @@ def submit():
         lines = done.stdout.strip().splitlines()
         result = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
         return Submitted(done.returncode, result, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def register():
+    """Makes the entry of a Delta table of the tests' database, by which Trino finds it."""
+
+    def run(name: str) -> None:
+        location = f"{ROOT}/{name}"
+        with Metastore(MetastoreAddress.parse(None)) as client:
+            table = TableName(database=DATABASE, name=name)
+            sync_native(client, table, DeltaLog.for_table(location, options=S3_OPTIONS).update())
 
     return run
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.before_submit
 SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
 
 
-def test_many_small_files_are_compacted_and_rows_deleted(s3, submit, sql):
+def test_many_small_files_are_compacted_and_rows_deleted(s3, submit, sql, register):
     lines = ["id,customer,amount,at,day", *(",".join(map(str, row)) for row in ORDERS)]
     location = f"{ROOT}/maintained"
     parts = 3
@@ -36,7 +36,7 @@ def test_many_small_files_are_compacted_and_rows_deleted(s3, submit, sql):
     assert deleted.code == 0, deleted.errors
     assert submit("delete", "--table", location, "--where", "customer = 'customer 3'").code == 0
     left = sorted(row for row in ORDERS if row[1] != "customer 3")
-    sql(f"CALL delta.system.register_table('{DATABASE}', 'maintained', 's3://warehouse/{DATABASE}/maintained')")
+    register("maintained")
     assert trino_rows(sql(f"SELECT * FROM delta.{DATABASE}.maintained")) == left
 
 

@@ -7,7 +7,6 @@ from conftest import DATABASE, ROOT
 
 import pydelta
 from pydelta.spark.catalog.entries import drop_table
-from pydelta.tables import DeltaTable
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
 
@@ -51,17 +50,10 @@ def test_a_table_saved_with_a_path_and_widened_by_it(spark, sql):
     assert sql(f"SELECT count(note), count(*) FROM delta.{EXTERNAL}") == [[2, 5]]
 
 
-def test_what_trino_registers_spark_reads(spark, sql):
-    location = f"s3://warehouse/{DATABASE}/elsewhere"
-    sql(f"CALL delta.system.register_table('{DATABASE}', 'named_by_trino', '{location}')")
-    assert spark.table(f"{DATABASE}.named_by_trino").count() == 5
-    assert DeltaTable.forName(spark, f"{DATABASE}.named_by_trino").history().count() == 2
-
-
 def test_a_dropped_table_is_gone_for_trino_and_only_managed_files_with_it(spark, sql, s3):
-    for name in (MADE, EXTERNAL, f"{DATABASE}.named_by_trino"):
+    for name in (MADE, EXTERNAL):
         assert drop_table(spark, tuple(name.split(".")))
     listed = {row[0] for row in sql(f"SHOW TABLES FROM delta.{DATABASE}")}
-    assert not listed & {"named", "named_external", "named_by_trino"}
+    assert not listed & {"named", "named_external"}
     assert list(s3(f"{ROOT}/named").list_all()) == []
     assert list(s3(f"{ROOT}/elsewhere").list_all()) != []

@@ -14,12 +14,9 @@ COLUMNS = {"id": "bigint", "customer": "string", "amount": "decimal(10,2)", "at"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _registered(sql):
-    known = {row[0] for row in sql(f"SHOW TABLES FROM delta.{DATABASE}")}
+def _registered(register):
     for name in ("orders", "by_make"):
-        if name not in known:
-            location = f"s3://warehouse/{DATABASE}/{name}"
-            sql(f"CALL delta.system.register_table('{DATABASE}', '{name}', '{location}')")
+        register(name)
 
 
 def test_the_delta_catalog_reads_equal_rows(sql):
@@ -80,3 +77,35 @@ def test_the_hive_catalog_reads_just_the_files_of_hand_made_manifests(sql, s3, m
 def test_the_hive_catalog_is_read_only(sql):
     with pytest.raises(Exception, match=r"(?i)access denied"):
         sql(f"CREATE TABLE hive.{DATABASE}.refused (id bigint)")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE delta.{0}.orders",
+        "DELETE FROM delta.{0}.orders",
+        "INSERT INTO delta.{0}.orders SELECT * FROM delta.{0}.orders",
+        "CREATE TABLE delta.{0}.refused (id bigint)",
+        "CALL delta.system.register_table('{0}', 'refused', 's3://warehouse/{0}/orders')",
+        "CALL delta.system.unregister_table('{0}', 'orders')",
+        "CALL delta.system.vacuum('{0}', 'orders', '7d')",
+        "ALTER TABLE delta.{0}.orders EXECUTE optimize",
+        "DROP SCHEMA delta.{0} CASCADE",
+    ],
+)
+def test_the_delta_catalog_is_read_only_unless_it_is_told_otherwise(sql, statement):
+    with pytest.raises(Exception, match=r"(?i)access denied"):
+        sql(statement.format(DATABASE))
+    assert sql(f"SELECT count(*) FROM delta.{DATABASE}.orders") == [[len(ORDERS)]]
+
+
+@pytest.mark.parametrize("catalog", ["delta", "hive"])
+def test_column_indexes_are_not_used(sql, catalog):
+    settings = {row[0]: row[1] for row in sql(f"SHOW SESSION LIKE '{catalog}.parquet_use_column_index'")}
+    assert settings == {f"{catalog}.parquet_use_column_index": "false"}
+
+
+def test_many_different_values_are_counted_with_what_memory_there_is(sql):
+    """More than a query may keep in memory: what does not fit is spilled."""
+    ids = "UNNEST(sequence(1, 4000)) a(high) CROSS JOIN UNNEST(sequence(1, 10000)) b(low)"
+    assert sql(f"SELECT count(DISTINCT high * 10000 + low) FROM {ids}") == [[40_000_000]]

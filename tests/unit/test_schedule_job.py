@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from jobs import schedule
-from jobs.schedule import Entry, Scheduler, parse_schedule
+from jobs.schedule import Ended, Entry, Scheduler, StatusFile, parse_schedule, problems
 from pydelta.errors import InvalidArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +71,7 @@ def test_entries_run_at_their_times_and_a_failure_ends_the_chain():
 
     def execute(command):
         ran.append(command[0])
-        return int(command[0] == "fails")
+        return Ended(code=int(command[0] == "fails"))
 
     scheduler = Scheduler(parse_schedule(text, {}), execute, lambda: now[0])
 
@@ -91,7 +96,7 @@ def test_what_is_still_running_is_not_started_again():
     def execute(command):
         started.append(command)
         release.wait(30)
-        return 0
+        return Ended(code=0)
 
     scheduler = Scheduler(parse_schedule("every 1 slow", {}), execute, lambda: now[0])
     for _ in range(3):
@@ -100,3 +105,82 @@ def test_what_is_still_running_is_not_started_again():
     release.set()
     scheduler.join()
     assert len(started) == 1
+
+
+def test_the_status_says_which_run_failed_and_why_until_it_runs_well(tmp_path):
+    now, codes = [MORNING], {"sync": 0, "load": 4}
+    file = tmp_path / "status.json"
+
+    def execute(command):
+        return Ended(code=codes[command[0]], said=f"{command[0]} said so")
+
+    text = "every 60 sync\ndaily 00:40 load --all && sync\nnever vacuum"
+    scheduler = Scheduler(parse_schedule(text, {}), execute, lambda: now[0], StatusFile(file))
+
+    def found(minutes):
+        now[0] = MORNING + dt.timedelta(minutes=minutes)
+        scheduler.start_due()
+        scheduler.join()
+        return problems(json.loads(file.read_text()), now[0])
+
+    assert found(0) == []
+    assert found(10) == ["load --all ended with exit code 4 at 2026-03-10T00:40:00+00:00\nload said so"]
+    codes["load"] = 0
+    assert found(11) != []
+    assert found(24 * 60 + 10) == []
+
+
+def test_a_run_without_an_end_and_one_that_does_not_begin_are_told():
+    hours = [MORNING + dt.timedelta(hours=number) for number in range(8)]
+    running = {"commands": "sync", "every": 60, "since": hours[0].isoformat(), "ended": hours[0].isoformat(), "code": 0}
+    assert problems([running], hours[6]) == []
+    assert "does not come to an end" in problems([running], hours[7])[0]
+    waiting = running | {"since": None}
+    assert problems([waiting], hours[0] + dt.timedelta(minutes=19)) == []
+    assert "sync has not run since" in problems([waiting], hours[1])[0]
+    assert (
+        problems(
+            [{"commands": "load", "every": None, "since": None, "ended": hours[0].isoformat(), "code": 0}], hours[7]
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "python3 -c \"import sys; print('working'); print('no such table', file=sys.stderr); sys.exit(4)\"",
+            "no such table",
+        ),
+        (
+            "python3 -c \"import sys; print('{\\\"error\\\": 1}'); print('WARN', file=sys.stderr); sys.exit(1)\"",
+            '{"error": 1}',
+        ),
+        ("/no/such/program", "No such file"),
+    ],
+)
+def test_the_scheduler_is_not_healthy_after_a_job_that_failed(tmp_path, command, said):
+    """The process itself, and the check that the stack makes of it."""
+    plan, status = tmp_path / "plan.conf", tmp_path / "status.json"
+    plan.write_text(f"every 3600 {command}\n")
+    run = [sys.executable, str(ROOT / "jobs" / "schedule.py"), str(plan), "--status", str(status)]
+
+    def check():
+        return subprocess.run([*run, "--healthy"], capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert check().returncode == 1
+    process = subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        while not (status.exists() and "ended" in json.loads(status.read_text())[0]):
+            assert process.poll() is None
+            time.sleep(0.05)
+        done = check()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert done.returncode == 1
+    first, *rest = done.stdout.splitlines()
+    assert "ended with exit code" in first
+    assert said in "\n".join(rest)
+    assert "working" not in rest

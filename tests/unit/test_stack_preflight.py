@@ -45,7 +45,9 @@ def preflight(tmp_path):
             stand_in = folder / "docker"
             stand_in.write_text(STAND_IN.format(info=told, compose=compose, ports=ports, no_images=no_images))
             stand_in.chmod(0o755)
-        ports_free = {f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI")}
+        ports_free = {
+            f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA")
+        }
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
         done = subprocess.run(
@@ -152,3 +154,21 @@ def test_one_port_for_two_services(preflight):
     code, said = preflight(MINIO_PORT=port, TRINO_PORT=port)
     assert code == 1
     assert f"Port {port} is set for two services" in said
+
+
+def test_a_profile_that_there_is_not_is_named_with_those_there_are(preflight):
+    code, said = preflight(PROFILES="kafak")
+    assert code == 1
+    assert "There is no profile kafak" in said
+    assert "kafka" in said.replace("kafak", "")
+
+
+def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert preflight(KAFKA_PORT=port) == (0, "")
+        code, said = preflight(KAFKA_PORT=port, PROFILES="kafka")
+    assert code == 1
+    assert f"Port {port} of 127.0.0.1 (KAFKA_PORT) is taken" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -107,3 +108,17 @@ def test_exit_codes_tell_what_may_be_run_again(spark, csv, tmp_path, monkeypatch
 def test_errors_are_what_spark_users_catch(spark, tmp_path):
     with pytest.raises(AnalysisException):
         spark.read.format("delta").load(str(tmp_path / "none"))
+
+
+def test_a_store_that_is_away_is_one_line_and_worth_another_try(spark, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    quick = ["--option", "ipc.client.connect.max.retries=0", "--option", "ipc.client.connect.timeout=2000"]
+    where = ["--input", f"hdfs://127.0.0.1:{port}/day.csv", "--format", "csv", "--table", str(tmp_path / "t"), *quick]
+    with pytest.raises(StorageError, match="The input cannot be read, since the store does not answer") as caught:
+        ingest.run(spark, where)
+    assert caught.value.exit_code == 2
+    assert "Connection refused" in str(caught.value)
+    assert "\tat " not in str(caught.value)
+    assert not (tmp_path / "t").exists()

@@ -1,0 +1,27 @@
+"""Trino with TRINO_DELTA_SECURITY=allow-all: what it registers and writes, Spark reads."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import DATABASE, ORDERS
+
+import pydelta
+from pydelta.tables import DeltaTable
+
+pytestmark = [pytest.mark.trino_writes, pytest.mark.spark, pytest.mark.slow]
+
+NAME = f"{DATABASE}.named_by_trino"
+
+
+def test_spark_reads_what_trino_registered_and_changed(sql):
+    sql(f"CALL delta.system.register_table('{DATABASE}', 'named_by_trino', 's3://warehouse/{DATABASE}/maintained')")
+    before = [row for row in ORDERS if row[1] != "customer 3"]
+    sql(f"DELETE FROM delta.{NAME} WHERE id < 100")
+    left = sorted(row[0] for row in before if row[0] >= 100)
+    spark = pydelta.session("trino-writes", conf={"spark.sql.session.timeZone": "UTC"})
+    try:
+        assert sorted(row[0] for row in spark.table(NAME).select("id").collect()) == left
+        assert DeltaTable.forName(spark, NAME).history(1).collect()[0].userName == "tests"
+    finally:
+        spark.stop()
+    sql(f"CALL delta.system.unregister_table('{DATABASE}', 'named_by_trino')")

@@ -1,0 +1,146 @@
+"""What the stack's scripts hand to Docker, and what they say; Docker is a stand-in that notes what it was given."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STAND_IN = """#!/bin/sh
+case "$*" in
+  "compose ps --format"*) echo "${HEALTH-healthy}" ;;
+  "ps -aq"*) echo "${CONTAINERS-one}" ;;
+  "volume ls"*) echo "${VOLUMES:-}" ;;
+  *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Runs a command in a copy of what the scripts need, with its own ``.env``: code, output, Docker's words."""
+    folder = tmp_path / "project"
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    shutil.copy(ROOT / "Makefile", folder)
+    (folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried\n")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text(STAND_IN)
+    (tools / "docker").chmod(0o755)
+    noted = tmp_path / "noted"
+
+    def run(*command, **env):
+        noted.unlink(missing_ok=True)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={"PATH": f"{tools}:{os.environ['PATH']}", "NOTED": str(noted)} | env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        words = noted.read_text().split("\0")[:-1] if noted.exists() else []
+        return done.returncode, done.stdout + done.stderr, words
+
+    run.folder = folder
+    return run
+
+
+HARD = """SELECT "a", `b`, '$5', $(touch made), '$$' FROM t WHERE x <> 'it''s; * ' -- \\n"""
+
+
+def test_a_statement_reaches_trino_as_it_was_typed(project):
+    code, said, words = project("make", "-s", "trino", f"SQL={HARD}")
+    assert (code, said) == (0, "")
+    assert words == ["compose", "exec", "-T", "trino", "trino", "--execute", HARD]
+    assert not (project.folder / "made").exists()
+
+
+def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
+    assert project("make", "-s", "cluster-sql", f"SQL={HARD}")[2][-4:] == ["pydelta", "sql", "-e", HARD]
+
+
+def test_arguments_of_a_job_are_grouped_by_quotes_and_nothing_in_them_is_run(project):
+    given = """--where 'name = "x"' --input s3a://work/*.csv --text "$(touch made) `touch made` $HOME" --empty ''"""
+    code, _, words = project("make", "-s", "submit", "JOB=delete", f"ARGS={given}")
+    assert code == 0
+    assert words[words.index("submit") :] == [
+        "submit", "delete", "--where", 'name = "x"', "--input", "s3a://work/*.csv",
+        "--text", "$(touch made) `touch made` $HOME", "--empty", "",
+    ]  # fmt: skip
+    assert not (project.folder / "made").exists()
+
+
+def test_a_job_without_arguments_gets_none(project):
+    assert project("make", "-s", "submit", "JOB=compact")[2][-2:] == ["submit", "compact"]
+
+
+def test_a_quote_without_an_end_is_said(project):
+    code, said, words = project("scripts/stack-submit", RAW_JOB="delete", RAW_ARGS="--where 'name = 1")
+    assert (code, words) == (1, [])
+    assert "a quote without its end" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"), [(1, "has to change first"), (2, "run it again"), (3, "outcome is unknown")]
+)
+def test_the_code_of_a_job_passes_and_is_said_last(project, code, meaning):
+    found, said, _ = project("scripts/stack-submit", RAW_JOB="delete", CODE=str(code))
+    assert found == code
+    last = said.splitlines()[-1]
+    assert last.startswith(f"delete ended with exit code {code}: ")
+    assert meaning in last
+    assert project("scripts/stack-run", "submit", "delete", CODE=str(code))[0] == code
+
+
+def test_a_script_from_elsewhere_is_seen_in_the_container_with_what_lies_beside_it(project, tmp_path):
+    script = tmp_path / "my jobs" / "load.py"
+    script.parent.mkdir()
+    script.write_text("")
+    code, _, words = project("scripts/stack-submit", RAW_JOB=str(script), RAW_ARGS="--day 1")
+    assert code == 0
+    assert f"{script.parent}:/opt/scripts:ro" in words
+    assert words[-4:] == ["submit", "/opt/scripts/load.py", "--day", "1"]
+    code, said, words = project("scripts/stack-submit", RAW_JOB="no/such.py")
+    assert (code, words) == (1, [])
+    assert "There is no file no/such.py" in said
+
+
+@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino"])
+def test_without_env_a_command_says_so_and_runs_nothing(project, script):
+    (project.folder / ".env").unlink()
+    code, said, words = project(f"scripts/{script}", RAW_JOB="delete", RAW_SQL="SELECT 1")
+    assert (code, words) == (1, [])
+    assert ".env, with the stack's secrets and ports, is not here" in said
+    assert "make up" in said
+
+
+def test_without_env_the_stack_can_be_stopped(project):
+    (project.folder / ".env").unlink()
+    code, said, words = project("scripts/stack-down")
+    assert code == 0
+    assert "Stopped" in said
+    assert "down" in words
+    code, said, words = project("scripts/stack-down", CONTAINERS="")
+    assert (code, words) == (0, [])
+    assert "nothing was stopped" in said
+
+
+def test_a_stack_that_is_down_and_one_that_is_ill_are_told_apart(project):
+    assert "is not up. Next: make up" in project("scripts/stack-trino", HEALTH="", CONTAINERS="")[1]
+    assert "trino is not healthy (starting)" in project("scripts/stack-trino", HEALTH="starting")[1]
+
+
+def test_a_lost_env_is_written_again_and_data_of_before_is_said(project):
+    (project.folder / ".env").unlink()
+    code, said, _ = project("scripts/make-env", VOLUMES="tried_minio-data")
+    assert code == 0
+    assert "has data from before and goes on with it" in said
+    assert (project.folder / ".env").stat().st_mode & 0o077 == 0
+    assert project("scripts/make-env") == (0, "", [])
