@@ -11,6 +11,7 @@ from pydelta.commands.stream.tracking import open_tracking
 from pydelta.errors import error_context
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.travel import TimeTravel, epoch_ms, open_snapshot
+from pydelta.spark.stream.connections import close_ended
 from pydelta.spark.stream.source import DeltaSource, stream_frame
 from pydelta.storage import normalize_uri, open_store
 
@@ -36,6 +37,7 @@ def open_stream(spark: SparkSession, log: DeltaLog, given: Mapping[str, str], *,
         TableNotFoundError: There is no table.
         StreamStoppedError: Its schema log cannot be used.
     """
+    close_ended(spark)
     with error_context(table=shown):
         options = SourceOptions.parse(given)
         starting_ms = None

@@ -14,6 +14,7 @@ from pydelta.errors import InvalidArgumentError, SchemaError
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm, scala_object
 from pydelta.spark.logs import log_for_path, settings_of
+from pydelta.spark.stream.connections import close_ended, note_caller
 from pydelta.spark.stream.failures import noting
 from pydelta.spark.stream.source import QUERY_ID
 from pydelta.spark.types import from_spark
@@ -66,6 +67,7 @@ class DeltaSink:
 
     def addBatch(self, batch_id: int, data: Any) -> None:
         """Write one batch, unless the table has it already."""
+        note_caller(self._spark)
         query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID))
         with noting(query, table=self._location):
             session = self._session_of(data)
@@ -150,6 +152,7 @@ def start_query(writer: DataStreamWriter, sink: DeltaSink) -> Any:
             "This version of Spark starts its queries in a way that is not known here.",
             hint="Write the stream with foreachBatch and the options txnAppId and txnVersion.",
         )
+    close_ended(writer._spark)
     start.setAccessible(True)
     arguments = jvm.new_list()
     for argument in (sink, private_field(writer._jwrite, "extraOptions"), True, jvm.none, jvm.none):

@@ -27,6 +27,7 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import settings_of
 from pydelta.spark.scan.refresh import transform
+from pydelta.spark.stream.connections import note_caller
 from pydelta.spark.stream.failures import noting
 from pydelta.spark.stream.rows import batch_frame, stream_schema
 from pydelta.storage import normalize_uri
@@ -151,6 +152,7 @@ class DeltaSource:
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         """Return where the next batch ends; the one before it when nothing has come."""
+        note_caller(self._spark)
         with noting(self._query(), table=self._log.uri):
             everything = str(limit.getClass().getSimpleName()) == "ReadAllAvailable"
             budget = Budget() if everything else self._options.budget()

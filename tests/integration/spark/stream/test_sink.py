@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import dying_copy
 import pytest
@@ -17,6 +19,7 @@ from pyspark.sql import functions as F
 
 from pydelta.errors import DeltaError, InvalidArgumentError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
+from pydelta.spark.stream.connections import close_ended
 from pydelta.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -190,6 +193,23 @@ def test_merge_in_foreach_batch_counts_once(spark, source, tmp_path):
     assert ids(spark, target) == list(range(20))
     assert DeltaLog.for_table(target).update().version == 2
     assert spark.read.format("delta").load(target).agg(F.sum("v")).first()[0] == 20
+
+
+def test_a_query_that_has_ended_leaves_no_thread(spark, source, tmp_path):
+    def threads():
+        return {thread for thread in threading.enumerate() if "connection" in repr(thread._target).lower()}
+
+    run(read(spark, source), tmp_path / "t0", tmp_path / "c0")
+    before = threads()
+    for number in (1, 2, 3):
+        run(read(spark, source), tmp_path / f"t{number}", tmp_path / f"c{number}")
+    more = threads() - before
+    assert more, "queries are served by threads"
+    give_up = time.monotonic() + 120
+    while len(threads() & (before | more)) > len(before):  # all but the last query's, which the next one closes
+        close_ended(spark)
+        assert time.monotonic() < give_up, f"{len(more)} threads stay"
+        time.sleep(0.1)
 
 
 def test_killed_in_every_phase_of_a_batch_nothing_is_lost_or_doubled(spark, tmp_path):
