@@ -38,12 +38,12 @@ sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one sta
 	@$(PY) -m pydelta.ops.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev ## Tests that run every branch which any test runs, without containers (ARGS=… goes to pytest)
+test: $(VENV)/.dev ## Every test that needs no container, in the cases that run something new (ARGS=… goes to pytest)
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(ARGS)
 
 .PHONY: test-whole
-test-whole: $(VENV)/.dev ## Every test that needs no container: make test, and more cases of the same code
+test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
@@ -104,7 +104,7 @@ test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
 
 .PHONY: selection
-selection: $(VENV)/.dev ## Choose the tests of make test anew: runs every test, noting branches and time
+selection: $(VENV)/.dev ## Choose the cases of make test anew: runs all, noting branches and time
 	@scripts/check-java
 	@mkdir -p build/selection && rm -f build/selection/*
 	@CPU_SECONDS=$(CURDIR)/build/selection/cpu.jsonl COVERAGE_FILE=$(CURDIR)/build/selection/tests.cov PYTHONPATH=tests \

@@ -56,7 +56,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection", "which tests run (tests/selection)")
-    group.addoption("--selected", action="store_true", help="leave out tests that run no branch which others do not")
+    group.addoption("--selected", action="store_true", help="leave out cases that run no branch which others do not")
     group.addoption("--and-part", metavar="K/N", help="with --selected: and the K-th of N parts of those left out")
 
 
@@ -75,9 +75,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     part = config.getoption("--and-part")
     more = f", but for part {part} of them" if part else ""
-    return (
-        f"tests that run no branch which others do not are left out{more} (tests/selection); make test-whole runs all"
-    )
+    return f"cases of a test that run no branch which others do not are left out{more}; make test-whole runs all"
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-"""Choose the tests of ``make test``: each branch of the code that any test runs, at the least cost of the processor."""
+"""Choose the cases of ``make test``: one of each test, and all that run a branch of the code which no other runs."""

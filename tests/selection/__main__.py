@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.selection.choosing import FILE, Branches, chosen, folded
+from tests.selection.choosing import FILE, Branches, chosen
 
 ALWAYS = ("tests/unit/", "tests/contracts/", "tests/property/", "tests/test_")  # start no Spark session
 
@@ -31,11 +31,11 @@ def main(folder: Path) -> None:
     candidates = {name: by_test.get(name, nothing) for name in seconds if not name.startswith(ALWAYS)}
     always = [numbers for name, numbers in by_test.items() if name.startswith(ALWAYS)]
     taken = chosen(candidates, seconds, np.unique(np.concatenate([nothing, *always])), len(branches))
-    lines = folded(candidates.keys() - taken, candidates)
-    FILE.write_text("".join(f"{line}\n" for line in lines))
+    left_out = sorted(candidates.keys() - taken)
+    FILE.write_text("".join(f"{name}\n" for name in left_out))
     spent = [sum(seconds[name] for name in names) for names in (taken, candidates)]
     print(f"{len(taken)} of {len(candidates)} tests, {spent[0]:.0f} of {spent[1]:.0f} s of the processor, run")
-    print(f"all of {len(branches)} branches; {FILE.name} has {len(lines)} lines")
+    print(f"all of {len(branches)} branches; {FILE.name} has {len(left_out)} lines")
 
 
 class _Branches:
