@@ -19,18 +19,18 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
-_FILES, _KILLED_AFTER = 6, 2
+_FILES, _KILLED_AFTER = 6, 2  # of two months each; batches
 
 
 def run(stage: Stage) -> None:
     """A file is a batch; what the table has in the end is compared with Polars on the CSV alone."""
     incoming, path = stage.folder / "incoming", str(stage.folder / "followed")
     year = flights.all_flights()
-    with stage.step(f"Put {_FILES} files, of two months each, where the stream looks for them"):
+    with stage.step("Put six files of two months each where a stream looks"):
         _write_files(incoming, year)
     job = _Job(stage.folder, incoming, path)
 
-    with stage.step("Start the stream in a process of its own, and kill -9 it in the middle of a batch"):
+    with stage.step("Start the stream by itself; kill -9 it within a batch"):
         first = job.killed_after(_KILLED_AFTER)
     landed = _batches(stage, path)
     stage.check("batches that it had told are in the table", expected=True, found=set(first) <= set(landed))
