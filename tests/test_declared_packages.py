@@ -97,7 +97,9 @@ def test_what_is_optional_is_declared_by_the_extra_that_its_error_names():
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_tests_and_benchmarks_import_only_what_dev_declares(folder):
     allowed = _declared("dev", *(["stack-tests"] if folder == "tests" else [])) | {PART_OF_PYSPARK}
-    files = list((ROOT / folder).rglob("*.py"))
+    files = [
+        path for name in {folder, "tests"} for path in (ROOT / name).rglob("*.py")
+    ]  # benchmarks use tests' servers
     helpers = {path.stem for path in files} | {path.parent.name for path in files if path.stem == "__init__"}
     brought = {"cryptography", "werkzeug", "_pytest"}  # by moto[server]; by pytest itself
     undeclared = {}
