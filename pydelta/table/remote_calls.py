@@ -1,0 +1,83 @@
+"""Send the calls of a remote ``DeltaTable`` to the server, and give back what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, StructField
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.table.wire import COMMAND_URL, Call, Expression, Identity, Plan, Schema, packed
+
+__all__ = ["Chain", "is_remote"]
+
+
+def is_remote(spark: Any) -> bool:
+    """Tell whether a session is a client of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Calls that the server makes one after the other, each on what the one before gave.
+
+    Args:
+        spark: A session of a Spark Connect client.
+        calls: So far.
+    """
+
+    spark: Any
+    calls: tuple[Call, ...] = ()
+
+    def then(self, method: str, *arguments: Any, **named: Any) -> Chain:
+        """Add a call. Nothing is sent."""
+        given = tuple(self._sent(item) for item in arguments)
+        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named))))
+
+    def run(self) -> DataFrame | None:
+        """Send the calls in one command.
+
+        Returns:
+            The rows that the last of them told, if it told any.
+
+        Raises:
+            DeltaEnvironmentError: The server does not know such commands.
+            PySparkException: What it ran into; its condition is that of the engine's error.
+        """
+        from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
+        from pyspark.sql.connect.plan import CachedRelation
+        from pyspark.sql.connect.proto import commands_pb2
+
+        command = commands_pb2.Command()
+        command.extension.type_url = COMMAND_URL
+        command.extension.value = packed(self.calls)
+        try:
+            properties = self.spark.client.execute_command(command)[1]
+        except PySparkException as error:
+            if "extension" in str(error).lower() and "no handler" in str(error).lower():
+                raise DeltaEnvironmentError(
+                    "The server does not know DeltaTable: it is Spark Connect without this engine.",
+                    hint="Start it with pydelta serve, or use SQL that the server's own engine knows.",
+                ) from None
+            raise
+        told = properties.get("sql_command_result")
+        return None if told is None else ConnectFrame(CachedRelation(told), self.spark)
+
+    def _sent(self, value: Any) -> Any:
+        if isinstance(value, Column):
+            return Expression(value.to_plan(self.spark.client).SerializeToString())  # type: ignore[attr-defined]
+        if isinstance(value, DataFrame):
+            return Plan(value._plan.plan(self.spark.client).SerializeToString())  # type: ignore[attr-defined]
+        if isinstance(value, (DataType, StructField)):
+            return Schema(value.json())
+        if isinstance(value, Mapping):
+            return {name: self._sent(item) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._sent(item) for item in value]
+        if type(value).__name__ == "IdentityGenerator":
+            return Identity(value.start, value.step)
+        return value

@@ -1,0 +1,162 @@
+"""Write the calls of a remote ``DeltaTable`` into a message, and read them again on the server.
+
+::
+
+    forName("t").alias("a").merge(frame, condition).whenMatchedDelete().execute()
+    --> [Call("forName", …), Call("alias", …), Call("merge", …), …] --> JSON, plans and expressions as Spark's messages
+
+Expressions travel as Spark Connect's own messages: never as text that somebody parses again.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+__all__ = ["COMMAND_URL", "Call", "Expression", "Identity", "Plan", "Schema", "packed", "rewritten", "unpacked"]
+
+COMMAND_URL: Final = "type.googleapis.com/pydelta.Command"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A DataFrame: ``spark.connect.Relation``, serialised."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A Column: ``spark.connect.Expression``, serialised."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A type of Spark's, as JSON."""
+
+    json: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An ``IdentityGenerator``."""
+
+    start: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A method and what it is given.
+
+    Args:
+        method: Its name.
+        arguments: By position.
+        named: By name.
+    """
+
+    method: str
+    arguments: Sequence[Any] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+
+
+_Value = str | int | float | bool | None
+_BYTES: Final[Mapping[str, Callable[[bytes], Any]]] = {"plan": Plan, "expression": Expression}
+
+
+def packed(calls: Iterable[Call]) -> bytes:
+    """Write calls.
+
+    Raises:
+        TypeError: An argument cannot be sent; it is named.
+    """
+    listed = [[call.method, [_out(item) for item in call.arguments], _items(call.named)] for call in calls]
+    return json.dumps(listed).encode()
+
+
+def unpacked(data: bytes) -> list[Call]:
+    """Read calls.
+
+    Raises:
+        ValueError: They are not well formed.
+    """
+    try:
+        return [
+            Call(method, [_in(item) for item in arguments], {name: _in(value) for name, value in named})
+            for method, arguments, named in json.loads(data)
+        ]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not the calls of a remote DeltaTable: {error}") from error
+
+
+def rewritten(data: bytes, plan: Callable[[bytes], bytes], expression: Callable[[bytes], bytes]) -> bytes:
+    """Put other messages in the place of those in packed calls."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, list):
+            return [change(item) for item in value]
+        if isinstance(value, dict):
+            (kind, inner), *_ = value.items()
+            if kind in _BYTES:
+                other = plan if kind == "plan" else expression
+                return {kind: _text(other(base64.b64decode(inner)))}
+            return {kind: change(inner)}
+        return value
+
+    return json.dumps(change(json.loads(data))).encode()
+
+
+def _out(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Plan):
+        return {"plan": _text(value.data)}
+    if isinstance(value, Expression):
+        return {"expression": _text(value.data)}
+    if isinstance(value, Schema):
+        return {"schema": value.json}
+    if isinstance(value, Identity):
+        return {"identity": [value.start, value.step]}
+    if isinstance(value, dt.datetime):
+        return {"time": value.isoformat()}
+    if isinstance(value, Decimal):
+        return {"decimal": str(value)}
+    if isinstance(value, Mapping):
+        return {"items": _items(value)}
+    if isinstance(value, Iterable):
+        return {"list": [_out(item) for item in value]}
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be sent to the server.")
+
+
+def _items(values: Mapping[Any, Any]) -> list[Any]:
+    return [[_out(name), _out(value)] for name, value in values.items()]
+
+
+def _in(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind in _BYTES:
+        return _BYTES[kind](base64.b64decode(inner))
+    return _READ[kind](inner)
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "schema": Schema,
+    "identity": lambda numbers: Identity(*numbers),
+    "time": dt.datetime.fromisoformat,
+    "decimal": Decimal,
+    "items": lambda pairs: {_in(name): _in(value) for name, value in pairs},
+    "list": lambda items: [_in(item) for item in items],
+}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
