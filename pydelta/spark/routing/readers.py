@@ -23,7 +23,7 @@ from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.reads import read_path
-from pydelta.spark.session.inside import inside
+from pydelta.spark.session.inside import inside_with_jvm
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.sql.dispatch import run_node, run_text
 from pydelta.spark.sql.relations import RelationResolver, named_tables
@@ -79,7 +79,7 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         formatter = SQLStringFormatter(self)
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
-            with inside():  # a session that is served has a parser of ours, too
+            with inside_with_jvm(self):  # a session that is served has a parser of ours, too
                 return _statement(self, text, args, original)
         finally:
             if kwargs:

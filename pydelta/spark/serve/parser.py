@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydelta.spark.java_objects import JavaObject, crossing, let_errors_cross
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.serve.plans import plan_of, view_plan
-from pydelta.spark.session.inside import is_inside
+from pydelta.spark.session.inside import is_inside, is_jvm_inside, watch_parsers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,7 @@ def install(sessions: Sessions) -> None:
         sessions: Of the server.
     """
     let_errors_cross(sessions.root.sparkContext._gateway)
+    watch_parsers(sessions.root)
     sessions.root._jsparkSession.extensions().injectParser(_Builder(sessions))
 
 
@@ -77,7 +78,7 @@ class _Parser(JavaObject):
 
     def parseQuery(self, text: str) -> Any:  # noqa: N802
         """Return the plan of a query: the text of a view."""
-        own = is_inside()
+        own = self._is_own()
         with crossing(self._jvm):
             if own:
                 return self._delegate.parseQuery(text)
@@ -88,7 +89,7 @@ class _Parser(JavaObject):
             raise AttributeError(name)
 
         def pass_on(*given: Any) -> Any:
-            own = is_inside() or self._seen
+            own = self._seen or is_inside()
             with crossing(self._jvm):
                 if not own:
                     self._spark()
@@ -97,13 +98,16 @@ class _Parser(JavaObject):
         return pass_on
 
     def _plan(self, text: str, parse: Callable[[], Any], has_values: Callable[[], bool] = lambda: False) -> Any:
-        own = is_inside()
+        own = self._is_own()
         with crossing(self._jvm):
             if own:
                 return parse()
             self._sessions.refuse_when_stopping()
             spark = self._spark()
             return plan_of(spark, text, parse, has_values=has_values, around=lambda: self._sessions.statement(spark))
+
+    def _is_own(self) -> bool:
+        return is_inside() or is_jvm_inside(self._sessions.root)
 
     def _spark(self) -> SparkSession:
         self._seen = True
