@@ -1,4 +1,4 @@
-"""Show and maintain a table from the command line, for people or as JSON. Only ``sql`` starts a JVM.
+"""Show and maintain a table from the command line, for people or as JSON. Only ``sql`` and ``serve`` start a JVM.
 
 ::
 
@@ -12,6 +12,7 @@
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
     pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
     pydelta sql               a SQL prompt over Spark, or a script
+    pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 app = make_app(
-    "pydelta", "Inspect and maintain Delta tables. Except for sql, no JVM is started, and no data file is read."
+    "pydelta",
+    "Inspect and maintain Delta tables. Only sql and serve start a JVM, and read data files.",
 )
 
 _Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
@@ -470,6 +472,56 @@ def sql(
         files=file or (),
         style=style.value,
         limit=limit,
+        master=master,
+        conf=settings,
+        warehouse=warehouse,
+        metastore=metastore,
+        verbose=verbose,
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def serve(
+    thrift: Annotated[
+        int | None, typer.Option("--thrift", metavar="PORT", help="Serve JDBC, ODBC and beeline on this port.")
+    ] = None,
+    connect: Annotated[
+        int | None, typer.Option("--connect", metavar="PORT", help="Serve Spark Connect on this port.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine only with TLS and a log-in.")
+    ] = "127.0.0.1",
+    master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
+    ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default."),
+    ] = None,
+    metastore: Annotated[
+        str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
+    ] = 60.0,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says.")] = False,
+) -> None:
+    """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
+    try:
+        from pydelta.spark.serve.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
+        from pydelta.spark.serve.command import run_server
+    except ModuleNotFoundError as error:
+        raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
+
+    if thrift is None and connect is None:
+        thrift, connect = THRIFT_PORT, CONNECT_PORT
+    settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
+    code = run_server(
+        Addresses(host=host, thrift=thrift, connect=connect),
+        grace=grace,
         master=master,
         conf=settings,
         warehouse=warehouse,

@@ -77,6 +77,7 @@ class Intention:
     is_blind_append: bool
     engine_info: str
     user_metadata: str | None = None
+    user_name: str | None = None
     tags: Mapping[str, str] | None = None
     stamped: bool = False
     stamping_begins: bool = False
@@ -265,7 +266,10 @@ def _commit_info(intention: Intention, *, now_ms: int, stamp: int | None) -> Com
         for name, value in operation.parameters.items()
     }
     fields: dict[str, Any] = {} if stamp is None else {"inCommitTimestamp": stamp}
-    fields |= {"timestamp": now_ms, "operation": operation.name, "operationParameters": parameters}
+    fields["timestamp"] = now_ms
+    if intention.user_name is not None:
+        fields["userName"] = intention.user_name
+    fields |= {"operation": operation.name, "operationParameters": parameters}
     if intention.read_version >= 0:
         fields["readVersion"] = intention.read_version
     fields |= {

@@ -39,6 +39,7 @@ from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
+from pydelta.txn.author import author
 from pydelta.txn.commit import Attempts, Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
@@ -390,6 +391,7 @@ class OptimisticTransaction:
             is_blind_append=blind_append,
             engine_info=engine_info(),
             user_metadata=self.log.settings.user_metadata if user_metadata is None else user_metadata,
+            user_name=author(),
             tags=tags,
             stamped=stamped,
             stamping_begins=stamped and self.table_exists and not self.snapshot.in_commit_timestamps_enabled,

@@ -12,10 +12,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +23,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from pydelta.errors import DeltaError, InvalidArgumentError, StorageError, StreamStoppedError, first_line
 from pydelta.spark.ingest.apply import Batch, BatchCounts
-from pydelta.spark.jvm import Jvm
+from pydelta.spark.stopping import Stopping
 from pydelta.spark.stream.source import QUERY_ID
 
 if TYPE_CHECKING:
@@ -76,42 +75,6 @@ def trigger_of(text: str) -> dict[str, Any]:
             f"--trigger is {text!r}.", hint="Write available-now, once, or the seconds between two batches, such as 10."
         )
     return {"processingTime": f"{round(seconds * 1000)} milliseconds"}
-
-
-class Stopping:
-    """Whether the job was asked to stop: by SIGTERM to this process, or to the JVM that spark-submit started it from.
-
-    Args:
-        spark: The session.
-    """
-
-    class Java:
-        """py4j: the interface this object implements for the JVM."""
-
-        implements = ("sun.misc.SignalHandler",)
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.asked = threading.Event()
-        self._jvm = Jvm.of(spark)
-
-    def handle(self, _: Any) -> None:
-        """Take the JVM's signal."""
-        self.asked.set()
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen for the signal, and leave both handlers as they were."""
-        signals = self._jvm.view.sun.misc.Signal
-        term = signals("TERM")
-        before = signals.handle(term, self)
-        main = threading.current_thread() is threading.main_thread()
-        own = signal.signal(signal.SIGTERM, lambda *_: self.asked.set()) if main else None
-        try:
-            yield
-        finally:
-            signals.handle(term, before)
-            if main:
-                signal.signal(signal.SIGTERM, own)
 
 
 class _StopAskedError(Exception):

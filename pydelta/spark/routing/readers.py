@@ -23,6 +23,7 @@ from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.reads import read_path
+from pydelta.spark.session.inside import inside_with_jvm
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.sql.dispatch import run_node, run_text
 from pydelta.spark.sql.relations import RelationResolver, named_tables
@@ -78,38 +79,43 @@ def _sql(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         formatter = SQLStringFormatter(self)
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
-            jvm = Jvm.of(self)
-            with user_errors():
-                frame = _own(self, text, args)
-            if frame is not None:
-                return frame
-            try:
-                parsed = jvm.parse(text)
-            except ParseException:
-                with user_errors():
-                    frame = _own(self, text, args, spark_refuses=True)
-                return original(self, text, args) if frame is None else frame
-            with user_errors():
-                parsed = named_tables(jvm, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
-                frame = run_node(self, parsed)
-                if frame is not None:
-                    return frame
-                plan = RelationResolver(self).statement(parsed)
-            if plan is not None:
-                frame = jvm.frame(plan)
-                with user_errors():
-                    return answered_frame(self, frame)
-            try:
-                return original(self, text, args)
-            except AnalysisException as error:
-                with user_errors():
-                    _raise_ours(error)
-                raise
+            with inside_with_jvm(self):  # a session that is served has a parser of ours, too
+                return _statement(self, text, args, original)
         finally:
             if kwargs:
                 formatter.clear()
 
     return sql
+
+
+def _statement(spark: SparkSession, text: str, args: Any, original: Callable[..., DataFrame]) -> DataFrame:
+    jvm = Jvm.of(spark)
+    with user_errors():
+        frame = _own(spark, text, args)
+    if frame is not None:
+        return frame
+    try:
+        parsed = jvm.parse(text)
+    except ParseException:
+        with user_errors():
+            frame = _own(spark, text, args, spark_refuses=True)
+        return original(spark, text, args) if frame is None else frame
+    with user_errors():
+        parsed = named_tables(jvm, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+        frame = run_node(spark, parsed)
+        if frame is not None:
+            return frame
+        plan = RelationResolver(spark).statement(parsed)
+    if plan is not None:
+        frame = jvm.frame(plan)
+        with user_errors():
+            return answered_frame(spark, frame)
+    try:
+        return original(spark, text, args)
+    except AnalysisException as error:
+        with user_errors():
+            _raise_ours(error)
+        raise
 
 
 def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["is_enabled", "mark", "patch", "restore_all", "unmark"]
+__all__ = ["is_enabled", "is_marked", "mark", "mark_like", "patch", "restore_all", "unmark"]
 
 _KEY_ATTRIBUTE: Final = "_pydelta_session_key"
 _SETTING: Final = "spark.sql.pydelta.enabledSession"
@@ -44,6 +44,16 @@ def mark(spark: Any) -> None:
     with _lock:
         _enabled.add(key)
     spark.conf.set(_SETTING, key)  # a stream's batches run in a clone of the session, which has its settings
+
+
+def mark_like(spark: Any, other: Any) -> None:
+    """Enable the session as long as another one is; nothing is kept of it here."""
+    spark.conf.set(_SETTING, _key(other))
+
+
+def is_marked(spark: Any) -> bool:
+    """Tell whether the JVM's session has been enabled before, by whatever Python object."""
+    return spark.conf.get(_SETTING, None) is not None
 
 
 def unmark(spark: Any) -> bool:

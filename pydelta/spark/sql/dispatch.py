@@ -13,6 +13,7 @@ Statements run when ``spark.sql`` is called, as Spark's own do; the frame that c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.spark.catalog.objects import copy_of
@@ -24,13 +25,14 @@ from pydelta.spark.sql import show as sql_show
 from pydelta.spark.sql.immediate import execute_immediate
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.spark.sql.own import run_own
-from pydelta.spark.sql.scripts import late_script
+from pydelta.spark.sql.relations import RelationResolver
+from pydelta.spark.sql.scripts import late_plan, late_script
 from pydelta.sql import is_ours, parse_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run_node", "run_text"]
+__all__ = ["is_effect", "run_node", "run_text", "script_plan"]
 
 _Handler = Callable[[Nodes, Any], "DataFrame | None"]
 
@@ -76,6 +78,17 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
 }  # fmt: skip
 
 _READS: Final = frozenset({"Union", "ExplainCommand"})
+_ALWAYS: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression", "InsertIntoDir"})
+"""A write into a folder is looked at whatever its target is: it may be where a Delta table is."""
+_MAKES: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(
+        ("CreateTable", "ReplaceTable", "CreateTableAsSelect", "ReplaceTableAsSelect"),
+        lambda node: node.tableSpec().provider(),
+    ),
+    "CreateTableLike": lambda node: node.provider(),
+    "CreateTableLikeCommand": lambda node: node.provider(),
+    "CreateTempViewUsing": lambda node: node.provider(),
+}
 
 
 def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> DataFrame | None:
@@ -117,10 +130,54 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
     return None if handler is None else handler(nodes, node)
 
 
+def script_plan(spark: SparkSession, script: Any, around: Callable[[], AbstractContextManager[None]]) -> Any:
+    """Return a parsed script as a plan that Spark runs, its statements about Delta tables by this engine.
+
+    Args:
+        spark: A classic session.
+        script: As Spark parsed it.
+        around: Entered for each statement that this engine runs.
+    """
+
+    def run(plan: Any) -> DataFrame | None:
+        with around():
+            return run_node(spark, plan)
+
+    return late_plan(Nodes(spark), script, run, is_command=_is_command)
+
+
+def is_effect(spark: SparkSession, node: Any) -> bool:
+    """Tell whether ``run_node`` may know a parsed statement that must run once, and not while it is parsed.
+
+    Names are looked up, nothing else is done.
+    """
+    kind = _statement_kind(node)
+    if kind == "ExplainCommand":
+        return str(node.logicalPlan().nodeName()) in sql_show.EXPLAINED
+    if kind == "Union":
+        nodes = Nodes(spark)
+        return all(str(item.nodeName()) in sql_insert.INSERTS for item in nodes.items(node.children()))
+    if kind in _ALWAYS:
+        return True
+    if kind in _MAKES:
+        provider = _MAKES[kind](_statement(node))
+        if not isinstance(provider, str):
+            provider = Nodes(spark).optional(provider)
+        return provider is None or str(provider).lower() == "delta"
+    return kind in _HANDLERS and RelationResolver(spark).concerns(node)
+
+
+def _statement(node: Any) -> Any:
+    """The statement under a WITH."""
+    return node.child() if str(node.nodeName()) == "UnresolvedWith" else node
+
+
+def _statement_kind(node: Any) -> str:
+    return str(_statement(node).nodeName())
+
+
 def _is_command(node: Any) -> bool:
-    name = str(node.nodeName())
-    if name == "UnresolvedWith":
-        name = str(node.child().nodeName())
+    name = _statement_kind(node)
     return name == "UnresolvedExecuteImmediate" or (name in _HANDLERS and name not in _READS)
 
 

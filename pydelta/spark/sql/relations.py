@@ -47,7 +47,7 @@ _ONLY_DESCRIBES = (
     "RefreshTable", "UncacheTable", "ExplainCommand",
 )  # fmt: skip
 _CTE_MARK = "pydelta.cte"
-_NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table) \[(.*?)\](?=,|$)", re.MULTILINE)
+_NAMED = re.compile(r"Unresolved(?:Relation|TableOrView|Table|Identifier) \[(.*?)\](?=,|$)", re.MULTILINE)
 _PLAIN = re.compile(r"\w+(, \w+)*")
 _ELSEWHERE = re.compile(r"ExplainCommand|CompoundBody|table_changes", re.IGNORECASE)
 _CHANGES = ("table_changes", "table_changes_by_path")
@@ -102,6 +102,16 @@ class RelationResolver:
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
 
+    def relation(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+        """Replace one parsed relation; None when it is not a Delta relation.
+
+        Args:
+            node: As parsed.
+            namespace: In which a name of one part is looked up; empty: in that of the session.
+        """
+        result = self._rewrite(node, frozenset(), namespace)
+        return result if self.replaced else None
+
     def late(self, plan: Any, relation: Callable[[Any, tuple[str, ...]], Any]) -> Any | None:
         """Put what is looked up later in the place of the relations of a query; None when it has none.
 
@@ -112,6 +122,10 @@ class RelationResolver:
         self._late = relation
         result = self._rewrite(plan, frozenset(), ())
         return result if self.replaced else None
+
+    def concerns(self, plan: Any) -> bool:
+        """Tell whether a parsed statement names a Delta table, a view, or what only running it tells."""
+        return not self._is_none_of_ours(plan)
 
     def _is_none_of_ours(self, plan: Any) -> bool:
         """Whether its text alone says that a statement names no Delta table and no view: walking over it costs more."""

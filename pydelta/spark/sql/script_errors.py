@@ -17,15 +17,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaError
+from pydelta.spark.java_objects import throwable
 
 if TYPE_CHECKING:
     from pydelta.spark.jvm import Jvm
 
 __all__ = ["ScriptErrors"]
 
-_THROWN: Final = "org.apache.spark.SparkRuntimeException"
 _CALLBACK: Final = "py4j.Py4JException"
-_ARGUMENTS: Final = 6
 
 
 class ScriptErrors:
@@ -47,7 +46,7 @@ class ScriptErrors:
     def raised_in_jvm(self, error: DeltaError) -> Any:
         """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE."""
         jvm, view = self._jvm, self._jvm.view
-        thrown = _throwable(jvm, error)
+        thrown = throwable(jvm, error)
         self._thrown.append((thrown, error))
         handles, name = view.java.lang.invoke, view.java.lang.Class.forName
         throwing = handles.MethodHandles.throwException(name("java.lang.Object"), name("java.lang.RuntimeException"))
@@ -66,24 +65,3 @@ class ScriptErrors:
                 return self._last
             cause = cause.getCause()
         return None
-
-
-def _throwable(jvm: Jvm, error: DeltaError) -> Any:
-    """Make the exception by its private constructor: the others look for the condition among Spark's own."""
-    view = jvm.view
-    kind = view.java.lang.Class.forName(_THROWN)
-    constructor = next(item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ARGUMENTS)
-    constructor.setAccessible(True)
-    parameters = view.java.util.HashMap()
-    for key, value in error.getMessageParameters().items():
-        parameters.put(key, value)
-    some = view.scala.Option.apply
-    given = [
-        str(error),
-        some(None),
-        some(error.getCondition()),
-        view.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters),
-        jvm.array(view.org.apache.spark.QueryContext, []),
-        some(error.getSqlState()),
-    ]
-    return constructor.newInstance(jvm.array(view.java.lang.Object, given))

@@ -12,17 +12,16 @@ resolved here: a table may not even exist before the script made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from pydelta.errors import DeltaError
-from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.objects import copy_of
+from pydelta.spark.java_objects import JavaObject, crossing
+from pydelta.spark.sql.late_relations import noted, with_late_relations
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.spark.sql.relations import RelationResolver, named_tables
 from pydelta.spark.sql.script_errors import ScriptErrors
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from pydelta.spark.jvm import Jvm
 
-__all__ = ["late_script"]
+__all__ = ["late_plan", "late_script"]
 
 _Run = Callable[[Any], "DataFrame | None"]
 
@@ -50,12 +49,7 @@ def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[A
         DeltaError: A statement failed; those before it have run.
     """
     late = _Late(nodes, run)
-
-    def statement(node: Any) -> Any:
-        plan = node.parsedPlan()
-        return copy_of(node, parsedPlan=late.call(plan) if is_command(plan) else late.read(plan))
-
-    plan = _rebuilt(nodes.jvm, script, statement)
+    plan = late.script(script, is_command)
     try:
         frame = nodes.jvm.frame(plan)
     except (Py4JError, PySparkException) as error:
@@ -65,6 +59,14 @@ def late_script(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[A
         raise behind from None
     late.keep(frame)
     return frame
+
+
+def late_plan(nodes: Nodes, script: Any, run: _Run, *, is_command: Callable[[Any], bool]) -> Any:
+    """Return the script that ``late_script`` would run, for Spark to run: see there.
+
+    Its errors come out of the JVM as they are where ``let_errors_cross`` was called.
+    """
+    return _Late(nodes, run).script(script, is_command)
 
 
 def _rebuilt(jvm: Jvm, node: Any, statement: Callable[[Any], Any]) -> Any:
@@ -92,14 +94,22 @@ class _Late:
         self._kept: list[Any] = []
         self.errors = ScriptErrors(nodes.jvm)
 
+    def script(self, script: Any, is_command: Callable[[Any], bool]) -> Any:
+        """The script with what is decided later in its statements."""
+
+        def statement(node: Any) -> Any:
+            plan = node.parsedPlan()
+            return copy_of(node, parsedPlan=self.call(plan) if is_command(plan) else self.read(plan))
+
+        return _rebuilt(self._nodes.jvm, script, statement)
+
     def keep(self, frame: DataFrame) -> None:
         """Keep all callbacks alive with the frame: the JVM does not."""
         frame._pydelta_script = self._kept  # type: ignore[attr-defined]
 
     def read(self, plan: Any) -> Any:
         """A query whose tables are looked up when it runs."""
-        late = RelationResolver(self._nodes.spark).late(plan, self._lookup)
-        return plan if late is None else late
+        return with_late_relations(self._nodes, plan, kept=self._kept, errors=self.errors)
 
     def call(self, plan: Any) -> Any:
         """A statement with an effect, as a call of a procedure."""
@@ -112,58 +122,8 @@ class _Late:
         resolved = catalyst.analysis.ResolvedProcedure(catalog, named, procedure)
         return catalyst.plans.logical.Call(resolved, jvm.seq([]), True)
 
-    def _lookup(self, node: Any, parts: tuple[str, ...]) -> Any:
-        """A relation that Spark asks for when it analyses the statement."""
-        jvm, catalyst = self._nodes.jvm, self._nodes.jvm.view.org.apache.spark.sql.catalyst
-        builder = _Relation(self._nodes, node, self.errors)
-        self._kept.append(builder)
-        name = jvm.expression(F.lit(quoted(*parts)))
-        return catalyst.analysis.PlanWithUnresolvedIdentifier(name, jvm.seq([]), builder)
 
-
-@contextmanager
-def _noted(errors: ScriptErrors) -> Iterator[None]:
-    """Note the error of a callback: it cannot cross the JVM as itself."""
-    try:
-        yield
-    except BaseException as error:
-        errors.note(error)
-        raise
-
-
-class _JavaObject:
-    def toString(self) -> str:  # noqa: N802
-        """Return a name for logs."""
-        return "pydelta"
-
-    def hashCode(self) -> int:  # noqa: N802
-        """Return the same number each time."""
-        return id(self) % (1 << 31)
-
-    def equals(self, other: Any) -> bool:
-        """Return false: the JVM does not hold one twice."""
-        return False
-
-
-class _Relation(_JavaObject):
-    """What a name stands for at the time of asking."""
-
-    class Java:
-        implements = ("scala.Function2",)
-
-    def __init__(self, nodes: Nodes, node: Any, errors: ScriptErrors) -> None:
-        self._nodes = nodes
-        self._node = node
-        self._errors = errors
-
-    def apply(self, parts: Any, children: Any) -> Any:
-        """Return the scan of a Delta table, or the name for Spark to resolve."""
-        with _noted(self._errors):
-            plan = RelationResolver(self._nodes.spark).statement(self._node)
-        return self._node if plan is None else plan
-
-
-class _Rows(_JavaObject):
+class _Rows(JavaObject):
     """What a statement tells, already here."""
 
     class Java:
@@ -185,7 +145,7 @@ class _Rows(_JavaObject):
         return "pydelta"
 
 
-class _Procedure(_JavaObject):
+class _Procedure(JavaObject):
     """A statement that Spark calls once, when it comes to it."""
 
     class Java:
@@ -218,7 +178,7 @@ class _Procedure(_JavaObject):
     def call(self, row: Any) -> Any:
         """Run the statement, by this engine or by Spark; an error of this engine is one that handlers catch."""
         jvm = self._nodes.jvm
-        with _noted(self._errors):
+        with crossing(jvm), noted(self._errors):
             plan = named_tables(jvm, self._plan)
             try:
                 frame = self._run(plan)
@@ -234,7 +194,7 @@ class _Procedure(_JavaObject):
         return scans.iterator()
 
 
-class _Catalog(_JavaObject):
+class _Catalog(JavaObject):
     """The catalog that the procedures seem to come from."""
 
     class Java:

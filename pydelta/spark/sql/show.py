@@ -14,7 +14,7 @@ from pydelta.spark.sql.nodes import Nodes, Target, text_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["describe", "explain", "nothing_to_do", "show"]
+__all__ = ["EXPLAINED", "describe", "explain", "nothing_to_do", "show"]
 
 _COMMANDS = {
     "DeleteFromTable": ("DELETE", "table"),
@@ -22,6 +22,8 @@ _COMMANDS = {
     "MergeIntoTable": ("MERGE", "targetTable"),
     "InsertIntoStatement": ("INSERT", "table"),
 }
+EXPLAINED = frozenset(_COMMANDS)
+"""Names of the statements that ``explain`` may know."""
 
 
 def _target(nodes: Nodes, node: Any) -> Target | None:

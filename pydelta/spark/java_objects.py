@@ -1,0 +1,127 @@
+"""Make Python objects that the JVM calls, and let them fail there as the JVM's own errors do.
+
+::
+
+    the JVM calls a method --> Python --DeltaError--------------> SparkRuntimeException: condition, SQLSTATE, parameters
+                                      --an error of the JVM's---> that same error
+                                      --anything else-----------> INTERNAL_ERROR, one line; the trace is logged here
+
+py4j keeps such an object alive as long as the JVM has its counterpart, and lets it go once the JVM has collected that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pydelta.errors import DeltaError
+from pydelta.spark.errors import raised_in
+from pydelta.spark.session.call_sites import without_call_sites
+from pydelta.spark.session.inside import inside
+
+if TYPE_CHECKING:
+    from pydelta.spark.jvm import Jvm
+
+__all__ = ["JavaObject", "crossing", "let_errors_cross", "throwable"]
+
+_log = logging.getLogger(__name__)
+_RUNTIME: Final = "org.apache.spark.SparkRuntimeException"
+_ARGUMENTS: Final = 6
+_INTERNAL: Final = "INTERNAL_ERROR"
+_INTERNAL_STATE: Final = "XX000"
+
+
+class JavaObject:
+    """What each object needs that the JVM holds: a name, a hash, equality."""
+
+    def toString(self) -> str:  # noqa: N802
+        """Return a name for logs."""
+        return "pydelta"
+
+    def hashCode(self) -> int:  # noqa: N802
+        """Return the same number each time."""
+        return id(self) % (1 << 31)
+
+    def equals(self, other: Any) -> bool:
+        """Return false: the JVM does not hold one twice."""
+        return False
+
+
+def let_errors_cross(gateway: Any) -> None:
+    """Let an error of the JVM's that a callback raises come out there as itself, for all callbacks of the process."""
+    gateway.callback_server_parameters.propagate_java_exceptions = True
+
+
+@contextmanager
+def crossing(jvm: Jvm) -> Iterator[None]:
+    """Around what the JVM calls: an error leaves it as one that the JVM can throw.
+
+    What the engine parses meanwhile is its own, and goes to Spark's parser alone.
+
+    Args:
+        jvm: Of any session of the process. Without ``let_errors_cross`` for its gateway, errors stay what they are.
+
+    Raises:
+        Py4JJavaError: With the exception that the JVM is to throw.
+    """
+    try:
+        with inside(), without_call_sites():
+            yield
+    except Py4JJavaError:
+        raise
+    except Exception as error:
+        if not jvm.gateway.callback_server_parameters.propagate_java_exceptions:
+            raise
+        raise Py4JJavaError(type(error).__name__, java_exception=_thrown(jvm, error)) from None
+
+
+def _thrown(jvm: Jvm, error: Exception) -> Any:
+    if isinstance(error, DeltaError):
+        return throwable(jvm, error)
+    if isinstance(error, PySparkException):
+        origin = getattr(error, "_origin", None)
+        ours = raised_in(str(error))
+        if ours is not None:
+            return throwable(jvm, ours)
+        if origin is not None and _may_be_thrown(jvm, origin):
+            return origin
+        given = error.getCondition(), error.getSqlState(), dict(error.getMessageParameters() or {})
+        return _make(jvm, str(error).strip(), *given)
+    _log.error("a statement failed on an error of the engine itself", exc_info=error)
+    text = f"[{_INTERNAL}] {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    return _make(jvm, f"{text}. The server's log has more.", _INTERNAL, _INTERNAL_STATE, {})
+
+
+def _may_be_thrown(jvm: Jvm, origin: Any) -> bool:
+    """Whether any method may throw it: Java wraps a checked exception that the method does not declare."""
+    unchecked = (jvm.view.java.lang.Class.forName(f"java.lang.{name}") for name in ("RuntimeException", "Error"))
+    parse = "org.apache.spark.sql.catalyst.parser.ParseException"
+    return str(origin.getClass().getName()) == parse or any(kind.isInstance(origin) for kind in unchecked)
+
+
+def throwable(jvm: Jvm, error: DeltaError) -> Any:
+    """Make the exception of the JVM that stands for an error: same message, condition, parameters, SQLSTATE."""
+    return _make(jvm, str(error), error.getCondition(), error.getSqlState(), error.getMessageParameters())
+
+
+def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, given: Mapping[str, str]) -> Any:
+    """By the private constructor: the others look for the condition among Spark's own."""
+    view = jvm.view
+    kind = view.java.lang.Class.forName(_RUNTIME)
+    constructor = next(item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ARGUMENTS)
+    constructor.setAccessible(True)
+    some = view.scala.Option.apply
+    arguments = [
+        message,
+        some(None),
+        some(condition),
+        jvm.scala_map(given),
+        jvm.array(view.org.apache.spark.QueryContext, []),
+        some(state),
+    ]
+    return constructor.newInstance(jvm.array(view.java.lang.Object, arguments))

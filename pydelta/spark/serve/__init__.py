@@ -1,0 +1,1 @@
+"""Answer clients of JDBC, ODBC and Spark Connect by this engine, from one process."""

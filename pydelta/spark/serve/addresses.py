@@ -1,0 +1,152 @@
+"""Decide where a server may listen: on the loopback, or elsewhere with encryption and authentication.
+
+::
+
+    host is the loopback                        -> yes
+    elsewhere, Thrift with TLS or Kerberos'
+    own encryption, and a kind of log-in        -> yes
+    elsewhere, anything else, or Spark Connect  -> an error that names the settings
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+
+__all__ = ["CONNECT_PORT", "OF_THE_ENVIRONMENT", "THRIFT_PORT", "Addresses", "check_exposed", "check_free"]
+
+THRIFT_PORT: Final = 10000
+CONNECT_PORT: Final = 15002
+OF_THE_ENVIRONMENT: Final = ("HIVE_SERVER2_THRIFT_BIND_HOST", "HIVE_SERVER2_THRIFT_PORT")
+"""Variables that Hive's server prefers to settings; ours says where it listens by options alone."""
+_MOST: Final = 65535
+_LOGINS: Final = ("LDAP", "KERBEROS", "CUSTOM", "PAM")
+_ENCRYPTED: Final = "auth-conf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where a server listens.
+
+    Args:
+        host: An address or name of this machine.
+        thrift: Port for JDBC, ODBC and beeline; None: not served.
+        connect: Port for Spark Connect; None: not served.
+    """
+
+    host: str = "127.0.0.1"
+    thrift: int | None = None
+    connect: int | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports by the option that chose them."""
+        given = {"--thrift": self.thrift, "--connect": self.connect}
+        return {option: port for option, port in given.items() if port is not None}
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine reach it."""
+        return all(ipaddress.ip_address(address).is_loopback for address in self._resolved())
+
+    def settings(self) -> dict[str, str]:
+        """Return the settings by which Spark's servers listen there."""
+        found = {}
+        if self.thrift is not None:
+            found["spark.hadoop.hive.server2.thrift.bind.host"] = self.host
+            found["spark.hadoop.hive.server2.thrift.port"] = str(self.thrift)
+            found["spark.hadoop.hive.server2.thrift.http.port"] = str(self.thrift)
+        if self.connect is not None:
+            found["spark.connect.grpc.binding.address"] = self.host
+            found["spark.connect.grpc.binding.port"] = str(self.connect)
+        return found
+
+    def _resolved(self) -> list[str]:
+        try:
+            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{self.host!r} is not an address of this machine: {error.strerror}.", hint="Give --host an address."
+            ) from error
+        return [str(item[4][0]).split("%")[0] for item in found]
+
+
+def check_free(addresses: Addresses) -> None:
+    """Refuse ports that cannot be listened on.
+
+    Raises:
+        InvalidArgumentError: A number that is not a port, or two servers on one.
+        DeltaEnvironmentError: A port that is taken, or that this user may not take.
+    """
+    ports = addresses.ports
+    for option, port in ports.items():
+        if not 0 < port <= _MOST:
+            raise InvalidArgumentError(f"{option} {port} is not a port.", hint=f"Give a number from 1 to {_MOST}.")
+    if len(set(ports.values())) < len(ports):
+        raise InvalidArgumentError(
+            f"--thrift and --connect both say {addresses.thrift}.", hint="Give each a port of its own."
+        )
+    for option, port in ports.items():
+        try:
+            with socket.create_server((addresses.host, port), family=_family(addresses.host)):
+                pass
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise DeltaEnvironmentError(
+                f"The server cannot listen on {addresses.host}:{port}: {reason}.",
+                hint=f"Choose another port with {option}, or stop what listens there.",
+            ) from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def check_exposed(addresses: Addresses, hadoop: Mapping[str, str]) -> None:
+    """Refuse to listen for other machines without encryption and authentication.
+
+    Args:
+        addresses: Where the server is to listen.
+        hadoop: The settings ``hive.server2.*`` that hold.
+
+    Raises:
+        DeltaEnvironmentError: What is missing, by the names of the settings.
+    """
+    if addresses.is_loopback:
+        return
+    if addresses.connect is not None:
+        raise DeltaEnvironmentError(
+            f"Spark Connect has no TLS of its own, and would be open to other machines on {addresses.host}.",
+            hint="Let it listen on 127.0.0.1, with spark.connect.authenticate.token set, and put a proxy that ends "
+            "TLS before it (Envoy, nginx, HAProxy); or leave out --connect.",
+        )
+    login = hadoop.get("hive.server2.authentication", "NONE").upper()
+    if login not in _LOGINS:
+        raise DeltaEnvironmentError(
+            f"The Thrift server would be open to other machines on {addresses.host} without a log-in: "
+            f"hive.server2.authentication is {login}.",
+            hint="Set --conf spark.hadoop.hive.server2.authentication to LDAP, KERBEROS, PAM or CUSTOM with what it "
+            "needs, or listen on 127.0.0.1.",
+        )
+    qop = hadoop.get("hive.server2.thrift.sasl.qop", "auth").lower()
+    if login == "KERBEROS" and qop == _ENCRYPTED:
+        return
+    if hadoop.get("hive.server2.use.SSL", "false").lower() != "true":
+        raise DeltaEnvironmentError(
+            f"The Thrift server would send passwords and rows in the clear on {addresses.host}: "
+            "hive.server2.use.SSL is not true.",
+            hint="Set --conf spark.hadoop.hive.server2.use.SSL=true, spark.hadoop.hive.server2.keystore.path and "
+            "spark.hadoop.hive.server2.keystore.password, or listen on 127.0.0.1.",
+        )
+    keystore = hadoop.get("hive.server2.keystore.path", "")
+    if not os.path.isfile(keystore):
+        raise DeltaEnvironmentError(
+            f"hive.server2.use.SSL is true, but there is no keystore at {keystore!r}.",
+            hint="Set spark.hadoop.hive.server2.keystore.path to a Java keystore with the server's key.",
+        )

@@ -1,0 +1,91 @@
+"""Run ``pydelta serve``: listen until the process is asked to stop, then let running commits end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.prompt.session import prompt_session
+from pydelta.spark.serve.addresses import OF_THE_ENVIRONMENT, Addresses, check_free
+from pydelta.spark.serve.server import Server
+from pydelta.spark.stopping import Stopping
+from pydelta.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["run_server"]
+
+_POLL_SECONDS: Final = 1.0
+_UNKNOWN: Final = 3
+
+
+def run_server(
+    addresses: Addresses, *, grace: float, conf: Mapping[str, str] | None = None, verbose: bool = False, **session: Any
+) -> int:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        addresses: Where to listen.
+        grace: Seconds that statements with an effect get to end, when the server stops.
+        conf: Spark settings.
+        verbose: Let Spark say what it says.
+        session: More for ``prompt_session``: master, warehouse, metastore.
+
+    Returns:
+        The exit code: 0, or 3 where statements were still running at the end.
+
+    Raises:
+        InvalidArgumentError, DeltaEnvironmentError: It cannot listen there, or Spark does not start.
+    """
+    check_free(addresses)
+    for name in OF_THE_ENVIRONMENT:
+        os.environ.pop(name, None)
+    settings = {**(conf or {}), **addresses.settings()}
+    out, err = Terminal(), Terminal(error=True)
+    with prompt_session(conf=settings, verbose=verbose, **session) as spark:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # what goes wrong is told to the client
+        logging.getLogger("pydelta").setLevel(logging.WARNING)
+        server = Server(spark, addresses)
+        stopping = Stopping(spark)
+        with stopping.listening():
+            server.start()
+            for line in _listening(addresses):
+                out.write(line)
+            sys.stdout.flush()
+            try:
+                _wait(spark, stopping)
+            except KeyboardInterrupt:
+                err.say()
+            out.write("Stopping: no new statements; those that are running may end.")
+            sys.stdout.flush()
+            left = server.stop(grace)
+        if left:
+            err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
+        return _UNKNOWN if left else 0
+
+
+def _listening(addresses: Addresses) -> list[str]:
+    host = f"[{addresses.host}]" if ":" in addresses.host else addresses.host
+    lines = []
+    if addresses.thrift is not None:
+        lines.append(f"JDBC, ODBC, beeline: jdbc:hive2://{host}:{addresses.thrift}")
+    if addresses.connect is not None:
+        lines.append(f"Spark Connect: sc://{host}:{addresses.connect}")
+    return lines
+
+
+def _wait(spark: SparkSession, stopping: Stopping) -> None:
+    """Until the process is asked to stop."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    while not stopping.asked.wait(_POLL_SECONDS):
+        if process is not None and process.poll() is not None:
+            raise DeltaEnvironmentError(
+                f"Spark's process ended by itself, with code {process.returncode}.",
+                hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
+                "told of are there.",
+            )

@@ -1,0 +1,138 @@
+"""Give each session of a client the PySpark object that the engine works with.
+
+::
+
+    first call of a session's parser --> prepare(): data source "delta", mark  --> the object, among the recent ones
+    a session that ends              --> nothing to do: only recent objects are kept, the JVM's session by nobody
+
+What else a session on the server needs belongs in ``prepare``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.routing.datasource import DeltaDataSource
+from pydelta.spark.session.inside import inside
+from pydelta.spark.session.patches import is_marked, mark_like
+from pydelta.txn.author import committing_for
+
+if TYPE_CHECKING:
+    from pydelta.spark.serve.users import UserOf
+
+__all__ = ["Sessions", "prepare"]
+
+_RECENT: Final = 64
+
+
+def prepare(spark: SparkSession, root: SparkSession) -> None:
+    """Prepare a client's session when it is seen for the first time.
+
+    Args:
+        spark: The session.
+        root: The server's own, which is enabled.
+    """
+    Jvm.of(spark).register_data_source(DeltaDataSource)
+    mark_like(spark, root)
+
+
+class Sessions:
+    """The sessions of a server's clients, and which statements run in them. Safe to use from several threads.
+
+    Args:
+        root: The server's own session, enabled.
+        user_of: Tells whose a statement is.
+        first_seen: Called once per session of the JVM.
+    """
+
+    def __init__(
+        self,
+        root: SparkSession,
+        user_of: UserOf,
+        first_seen: Callable[[SparkSession, SparkSession], None] = prepare,
+    ) -> None:
+        self.root = root
+        self._user_of = user_of
+        self._first_seen = first_seen
+        self._recent: OrderedDict[str, SparkSession] = OrderedDict()
+        self._condition = threading.Condition()
+        self._running = 0
+        self._stopping = False
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def of(self, key: str, jvm_session: Callable[[], Any]) -> SparkSession:
+        """Return the object for a session.
+
+        Args:
+            key: The session's id.
+            jvm_session: Returns the JVM's session.
+        """
+        with self._condition:
+            found = self._recent.get(key)
+            if found is not None:
+                self._recent.move_to_end(key)
+                return found
+        made = SparkSession(self.root.sparkContext, jvm_session())
+        if not is_marked(made):
+            with inside():
+                self._first_seen(made, self.root)
+        with self._condition:
+            found = self._recent.setdefault(key, made)
+            while len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+        return found
+
+    @contextmanager
+    def statement(self, spark: SparkSession) -> Iterator[None]:
+        """Around a statement with an effect: counted, and committed for the client's user.
+
+        Raises:
+            DeltaEnvironmentError: The server is stopping.
+        """
+        with self._condition:
+            self._refuse_when_stopping()
+            self._running += 1
+        try:
+            with committing_for(self._user_of(spark)):
+                yield
+        finally:
+            with self._condition:
+                self._running -= 1
+                self._condition.notify_all()
+
+    def refuse_when_stopping(self) -> None:
+        """Refuse a statement that begins after ``stop``.
+
+        Raises:
+            DeltaEnvironmentError: The server is stopping.
+        """
+        with self._condition:
+            self._refuse_when_stopping()
+
+    def stop(self, seconds: float) -> int:
+        """Take no more statements, and wait for those with an effect that are running.
+
+        Returns:
+            How many of them are still running after that time.
+        """
+        with self._condition:
+            self._stopping = True
+            self._condition.wait_for(lambda: self._running == 0, timeout=seconds)
+            return self._running
+
+    def _refuse_when_stopping(self) -> None:
+        if self._stopping:
+            raise DeltaEnvironmentError(
+                "The server is stopping and takes no more statements. Nothing was run.",
+                hint="Run it again when the server is back.",
+            )
