@@ -104,7 +104,9 @@ class _Parser(JavaObject):
                 return parse()
             self._sessions.refuse_when_stopping()
             spark = self._spark()
-            return plan_of(spark, text, parse, has_values=has_values, around=lambda: self._sessions.statement(spark))
+            around = lambda: self._sessions.statement(spark)  # noqa: E731
+            asked = self._sessions.texts(spark, text, around)
+            return plan_of(spark, text, parse, has_values=has_values, around=around) if asked is None else asked
 
     def _is_own(self) -> bool:
         return is_inside() or is_jvm_inside(self._sessions.root)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["Sessions", "prepare"]
 
 _RECENT: Final = 64
+_Around: TypeAlias = Callable[[], AbstractContextManager[None]]
+Texts: TypeAlias = Callable[[SparkSession, str, _Around], Any]
+
+
+def _no_texts(spark: SparkSession, text: str, around: _Around) -> None:
+    return None
 
 
 def prepare(spark: SparkSession, root: SparkSession) -> None:
@@ -63,6 +69,8 @@ class Sessions:
         self._user_of = user_of
         self._first_seen = first_seen
         self._recent: OrderedDict[str, SparkSession] = OrderedDict()
+        self.texts: Texts = _no_texts
+        """Asked before a statement is parsed; gives the plan of a text that is no SQL, or None."""
         self._condition = threading.Condition()
         self._running = 0
         self._stopping = False

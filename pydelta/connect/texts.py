@@ -1,0 +1,67 @@
+"""Answer the texts that stand for a remote client's reads and commands, when Spark asks the session's parser for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from pydelta.connect.commands import run_command
+from pydelta.connect.requests import Commands, RelationText, token_of
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.jvm import Jvm
+from pydelta.spark.serve.late import late_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Texts"]
+
+
+class Texts:
+    """What the parser of a client's session asks first.
+
+    Args:
+        commands: Those that wait.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def plan(self, spark: SparkSession, text: str, around: Callable[[], AbstractContextManager[None]]) -> Any | None:
+        """Return the plan that a text stands for; None for a statement of SQL.
+
+        Args:
+            spark: The client's session on the server.
+            text: As Spark's planner hands it to the parser.
+            around: Entered while a command runs.
+
+        Raises:
+            DeltaError, PySparkException: What is to be read cannot be.
+        """
+        asked = RelationText.of(text)
+        if asked is not None:
+            return _frame(spark, asked)._jdf.queryExecution().analyzed()
+        if token_of(text) is not None:
+            return late_statement(Jvm.of(spark), lambda: self._run(spark, text), around)
+        return None
+
+    def _run(self, spark: SparkSession, text: str) -> DataFrame:
+        command = self._commands.take(text)
+        if command is None:
+            raise DeltaEnvironmentError(
+                "The server no longer has this command. Nothing was run.", hint="Send it again."
+            )
+        told = run_command(spark, command)
+        return spark.createDataFrame([], "nothing string").select() if told is None else told
+
+
+def _frame(spark: SparkSession, asked: RelationText) -> DataFrame:
+    reader: Any = spark.readStream if asked.streaming else spark.read
+    for name, value in asked.options.items():
+        reader = reader.option(name, value)
+    if asked.table is not None:
+        return reader.table(asked.table)
+    if asked.schema:
+        reader = reader.schema("given string")  # refused with the engine's words
+    return reader.format("delta").load(asked.path)
