@@ -124,4 +124,6 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
         jvm.array(view.org.apache.spark.QueryContext, []),
         some(state),
     ]
-    return constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
+    made = constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
+    made.setStackTrace(jvm.array(view.java.lang.StackTraceElement, []))  # servers send it to clients
+    return made

@@ -122,7 +122,7 @@ class Server:
 
     def _start_thrift(self) -> Any:
         module = scala_object(self._jvm.view.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
-        return module.startWithContext(self._root._jsparkSession.newSession())
+        return module.startWithContext(self._root._jsparkSession.newSession().sqlContext())
 
     def _start_connect(self) -> Any:
         module = scala_object(self._jvm.view.org.apache.spark.sql.connect.service, "SparkConnectService")

@@ -43,7 +43,9 @@ def thrift_user(jvm: Jvm, server: Any, spark: SparkSession) -> str | None:
     known: str | None = getattr(spark, _KNOWN, None)
     if known is not None:
         return known
-    service = next(item for item in server.getServices() if str(item.getName()) == _CLI)
+    service = next((item for item in server.getServices() if str(item.getClass().getSimpleName()) == _CLI), None)
+    if service is None:
+        return None
     manager = service.getSessionManager()
     key = str(spark._jsparkSession.sessionUUID())
     for handle, session in manager.getOperationManager().sessionToContexts().items():
