@@ -12,10 +12,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
-from pydelta.errors import InvalidArgumentError
-from pydelta.table.wire import Expression, Identity, Plan, Schema, unpacked
 from pydelta.connect.plans import Planner
+from pydelta.connect.replies import QUERY
+from pydelta.errors import InvalidArgumentError
 from pydelta.spark.sql.dispatch import run_node
+from pydelta.table.wire import Expression, Identity, Plan, Schema, unpacked
 from pydelta.tables import (
     DeltaMergeBuilder,
     DeltaOptimizeBuilder,
@@ -33,6 +34,13 @@ __all__ = ["run_command"]
 
 _Write = commands_pb2.WriteOperation
 _WriteTo = commands_pb2.WriteOperationV2
+_TRIGGERS: Final = {
+    "processing_time_interval": "processingTime",
+    "available_now": "availableNow",
+    "once": "once",
+    "continuous_checkpoint_interval": "continuous",
+    "real_time_batch_duration": "realTime",
+}
 _MODES: Final = {
     _Write.SAVE_MODE_APPEND: "append",
     _Write.SAVE_MODE_OVERWRITE: "overwrite",
@@ -57,7 +65,10 @@ def run_command(spark: SparkSession, command: Command) -> DataFrame | None:
     """
     planner = Planner(spark, user=command.user, session=command.session)
     kind = command.message.WhichOneof("command_type")
-    return _RUN[str(kind)](planner, getattr(command.message, str(kind)))
+    message = getattr(command.message, str(kind))
+    if kind == "write_stream_operation_start":
+        return _start(planner, message, command.operation)
+    return _RUN[str(kind)](planner, message)
 
 
 def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
@@ -127,6 +138,31 @@ def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> 
     )
     frame = run_node(planner.spark, node)
     return jvm.frame(node) if frame is None else frame
+
+
+def _start(planner: Planner, start: commands_pb2.WriteStreamOperationStart, operation: str) -> DataFrame:
+    """Start a stream, and hand it to Spark Connect, which answers its client's questions about it."""
+    writer = planner.frame(start.input).writeStream
+    for name, value in start.options.items():
+        writer = writer.option(name, value)
+    if start.format:
+        writer = writer.format(start.format)
+    if start.partitioning_column_names:
+        writer = writer.partitionBy(*start.partitioning_column_names)
+    if start.clustering_column_names:
+        writer = writer.clusterBy(*start.clustering_column_names)
+    if start.output_mode:
+        writer = writer.outputMode(start.output_mode)
+    if start.query_name:
+        writer = writer.queryName(start.query_name)
+    trigger = start.WhichOneof("trigger")
+    if trigger is not None:
+        writer = writer.trigger(**{_TRIGGERS[trigger]: getattr(start, trigger)})
+    named = start.WhichOneof("sink_destination") == "table_name"
+    query = writer.toTable(start.table_name) if named else writer.start(start.path or None)
+    planner.register(query, operation)
+    row = (str(query.id), str(query.runId), query.name)
+    return planner.spark.createDataFrame([row], ", ".join(f"{name} string" for name in QUERY))
 
 
 _METHODS: Final[Mapping[type, frozenset[str]]] = {

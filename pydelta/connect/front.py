@@ -18,13 +18,16 @@ from typing import Any, Final
 
 import grpc
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.connect.replies import error_metadata, execution_reply
 from pydelta.connect.requests import Commands, analysis, execution
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.java_objects import kinds
 
 __all__ = ["Front", "Guard"]
 
 _CALLS: Final = 256  # at a time; each holds a thread, also those that wait for a statement to end
 _SERVICE: Final = "/spark.connect.SparkConnectService/"
+_EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
 _LIMIT: Final = 128 << 20  # bytes of a message, as Spark Connect has it
 _AUTHORIZATION: Final = "authorization"
 _OPTIONS: Final = [
@@ -138,9 +141,9 @@ class _Passing(grpc.GenericRpcHandler):
         if not context.add_callback(call.cancel):
             call.cancel()
         try:
-            yield from call
+            yield from map(execution_reply, call) if method in _EXECUTIONS else call
         except grpc.RpcError as error:
-            context.set_trailing_metadata(error.trailing_metadata() or ())
+            context.set_trailing_metadata(error_metadata(error.trailing_metadata() or (), kinds.of))
             context.set_code(error.code())
             context.set_details(error.details() or "")
             return

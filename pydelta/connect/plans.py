@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 from pyspark.sql import Column, DataFrame
 
-from pydelta.spark.jvm import Jvm
+from pydelta.spark.jvm import Jvm, scala_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 __all__ = ["Planner"]
 
@@ -48,6 +49,17 @@ class Planner:
     def expression(self, expression: Message | bytes) -> Any:
         """Make a Catalyst expression of a ``spark.connect.Expression``."""
         return self._planner.transformExpression(self._message(self._proto.Expression, expression))
+
+    def register(self, query: StreamingQuery, operation: str) -> None:
+        """Let the client ask Spark Connect about a stream that was started for it.
+
+        Args:
+            query: The stream.
+            operation: The client's id of the command that started it.
+        """
+        service = scala_object(self.jvm.view.org.apache.spark.sql.connect.service, "SparkConnectService")
+        no_tags = self.jvm.seq([]).toSet()
+        service.streamingSessionManager().registerNewStreamingQuery(self.holder, query._jsq, no_tags, operation)
 
     def _message(self, kind: Any, given: Message | bytes) -> Any:
         data = given.SerializeToString() if isinstance(given, Message) else given

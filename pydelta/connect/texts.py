@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydelta.connect.commands import run_command
 from pydelta.connect.requests import Commands, RelationText, token_of
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Texts"]
 
+_Planner: TypeAlias = Callable[["SparkSession", Callable[[], AbstractContextManager[None]]], Any]
+
 
 class Texts:
     """What the parser of a client's session asks first.
@@ -28,22 +30,17 @@ class Texts:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    def plan(self, spark: SparkSession, text: str, around: Callable[[], AbstractContextManager[None]]) -> Any | None:
-        """Return the plan that a text stands for; None for a statement of SQL.
+    def planner_of(self, text: str) -> _Planner | None:
+        """Return what makes the plan that a text stands for; None for a statement of SQL.
 
         Args:
-            spark: The client's session on the server.
             text: As Spark's planner hands it to the parser.
-            around: Entered while a command runs.
-
-        Raises:
-            DeltaError, PySparkException: What is to be read cannot be.
         """
         asked = RelationText.of(text)
         if asked is not None:
-            return _frame(spark, asked)._jdf.queryExecution().analyzed()
+            return lambda spark, around: _frame(spark, asked)._jdf.queryExecution().analyzed()
         if token_of(text) is not None:
-            return late_statement(Jvm.of(spark), lambda: self._run(spark, text), around)
+            return lambda spark, around: late_statement(Jvm.of(spark), lambda: self._run(spark, text), around)
         return None
 
     def _run(self, spark: SparkSession, text: str) -> DataFrame:

@@ -12,6 +12,8 @@ py4j keeps such an object alive as long as the JVM has its counterpart, and lets
 from __future__ import annotations
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -20,18 +22,20 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaError
-from pydelta.spark.errors import raised_in
+from pydelta.spark.errors import raised_in, spark_class
 from pydelta.spark.session.call_sites import without_call_sites
 from pydelta.spark.session.inside import inside
 
 if TYPE_CHECKING:
     from pydelta.spark.jvm import Jvm
 
-__all__ = ["JavaObject", "crossing", "let_errors_cross", "throwable"]
+__all__ = ["JavaObject", "Kinds", "crossing", "kinds", "let_errors_cross", "throwable"]
 
 _log = logging.getLogger(__name__)
 _RUNTIME: Final = "org.apache.spark.SparkRuntimeException"
 _ARGUMENTS: Final = 6
+_TELLING: Final = 200
+"""Characters by which a message is known; Spark cuts it off at some 2,000."""
 _INTERNAL: Final = "INTERNAL_ERROR"
 _INTERNAL_STATE: Final = "XX000"
 
@@ -58,13 +62,14 @@ def let_errors_cross(gateway: Any) -> None:
 
 
 @contextmanager
-def crossing(jvm: Jvm) -> Iterator[None]:
+def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
     """Around what the JVM calls: an error leaves it as one that the JVM can throw.
 
     What the engine parses meanwhile is its own, and goes to Spark's parser alone.
 
     Args:
         jvm: Of any session of the process. Without ``let_errors_cross`` for its gateway, errors stay what they are.
+        parsing: Whether the method that is called declares a ``ParseException``.
 
     Raises:
         Py4JJavaError: With the exception that the JVM is to throw.
@@ -77,10 +82,10 @@ def crossing(jvm: Jvm) -> Iterator[None]:
     except Exception as error:
         if not jvm.gateway.callback_server_parameters.propagate_java_exceptions:
             raise
-        raise Py4JJavaError(type(error).__name__, java_exception=_thrown(jvm, error)) from None
+        raise Py4JJavaError(type(error).__name__, java_exception=_thrown(jvm, error, parsing)) from None
 
 
-def _thrown(jvm: Jvm, error: Exception) -> Any:
+def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:
     if isinstance(error, DeltaError):
         return throwable(jvm, error)
     if isinstance(error, PySparkException):
@@ -88,25 +93,54 @@ def _thrown(jvm: Jvm, error: Exception) -> Any:
         ours = raised_in(str(error))
         if ours is not None:
             return throwable(jvm, ours)
-        if origin is not None and _may_be_thrown(jvm, origin):
+        if origin is not None and _may_be_thrown(jvm, origin, parsing):
             return origin
         given = error.getCondition(), error.getSqlState(), dict(error.getMessageParameters() or {})
+        kinds.note(str(error).strip(), type(error).__name__)
         return _make(jvm, str(error).strip(), *given)
     _log.error("a statement failed on an error of the engine itself", exc_info=error)
     text = f"[{_INTERNAL}] {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
     return _make(jvm, f"{text}. The server's log has more.", _INTERNAL, _INTERNAL_STATE, {})
 
 
-def _may_be_thrown(jvm: Jvm, origin: Any) -> bool:
-    """Whether any method may throw it: Java wraps a checked exception that the method does not declare."""
+def _may_be_thrown(jvm: Jvm, origin: Any, parsing: bool) -> bool:
+    """Whether the method may throw it: Java wraps a checked exception that the method does not declare."""
     unchecked = (jvm.view.java.lang.Class.forName(f"java.lang.{name}") for name in ("RuntimeException", "Error"))
     parse = "org.apache.spark.sql.catalyst.parser.ParseException"
-    return str(origin.getClass().getName()) == parse or any(kind.isInstance(origin) for kind in unchecked)
+    return (parsing and str(origin.getClass().getName()) == parse) or any(kind.isInstance(origin) for kind in unchecked)
 
 
 def throwable(jvm: Jvm, error: DeltaError) -> Any:
     """Make the exception of the JVM that stands for an error: same message, condition, parameters, SQLSTATE."""
+    kinds.note(str(error), spark_class(error).__name__)
     return _make(jvm, str(error), error.getCondition(), error.getSqlState(), error.getMessageParameters())
+
+
+class Kinds:
+    """Which of PySpark's exceptions the last errors are: the JVM's, which any method may throw, does not tell.
+
+    Args:
+        most: How many are remembered.
+    """
+
+    def __init__(self, most: int = 1000) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._most = most
+        self._lock = threading.Lock()
+
+    def note(self, message: str, kind: str) -> None:
+        """Remember an error by its message."""
+        with self._lock:
+            self._known[message[:_TELLING]] = kind
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+    def of(self, message: str) -> str | None:
+        """Return the name of PySpark's exception for a message, which may have been cut."""
+        return self._known.get(message[:_TELLING])
+
+
+kinds = Kinds()
 
 
 def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, given: Mapping[str, str]) -> Any:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydelta.table.remote_calls import Chain
 from pydelta.table.arguments import check_columns, check_condition, check_source, check_type, given_values
+from pydelta.table.remote_calls import Chain
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -78,7 +78,7 @@ class RemoteDeltaTable:
     def toDF(self) -> DataFrame:
         """Return the table as a DataFrame of the client's session."""
         spark = self.chain.spark
-        frame = spark.table(self.name) if self.name else spark.read.format("delta").load(self.path)
+        frame: DataFrame = spark.table(self.name) if self.name else spark.read.format("delta").load(self.path)
         return frame.alias(self.label) if self.label else frame
 
     def alias(self, aliasName: str) -> RemoteDeltaTable:

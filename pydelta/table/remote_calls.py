@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,18 @@ from pyspark.sql.types import DataType, StructField
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.table.wire import COMMAND_URL, Call, Expression, Identity, Plan, Schema, packed
 
-__all__ = ["Chain", "is_remote"]
+__all__ = ["Chain", "active_remote", "is_remote"]
 
 
 def is_remote(spark: Any) -> bool:
     """Tell whether a session is a client of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def active_remote() -> Any:
+    """Return the active session of a Spark Connect client; None where this process has none."""
+    module = sys.modules.get("pyspark.sql.connect.session")
+    return None if module is None else module.SparkSession.getActiveSession()
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,11 @@ class Chain:
 
     def _sent(self, value: Any) -> Any:
         if isinstance(value, Column):
-            return Expression(value.to_plan(self.spark.client).SerializeToString())  # type: ignore[attr-defined]
+            column: Any = value
+            return Expression(column.to_plan(self.spark.client).SerializeToString())
         if isinstance(value, DataFrame):
-            return Plan(value._plan.plan(self.spark.client).SerializeToString())  # type: ignore[attr-defined]
+            frame: Any = value
+            return Plan(frame._plan.plan(self.spark.client).SerializeToString())
         if isinstance(value, (DataType, StructField)):
             return Schema(value.json())
         if isinstance(value, Mapping):

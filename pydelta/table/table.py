@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
 from pydelta.commands.alter.track_rows import enable_row_tracking
@@ -45,6 +45,8 @@ from pydelta.table.arguments import check_condition, check_source, given_values
 from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
 from pydelta.table.merge import DeltaMergeBuilder
 from pydelta.table.optimize import DeltaOptimizeBuilder
+from pydelta.table.remote import RemoteDeltaTable, RemoteTableBuilder
+from pydelta.table.remote_calls import active_remote, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,13 +71,15 @@ class DeltaTable:
         """Open the table at a location.
 
         Args:
-            sparkSession: A classic (not Connect) session.
+            sparkSession: A classic session, or that of a Spark Connect client of ``pydelta serve``.
             path: A URI or a local path.
             hadoopConf: ``fs.*`` settings for this table alone, over those of the session.
 
         Raises:
             TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
         """
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.forPath(sparkSession, path, hadoopConf))
         with user_errors():
             log = log_for_path(sparkSession, path, hadoopConf)
             if not log.table_exists():
@@ -93,12 +97,16 @@ class DeltaTable:
         Raises:
             TableNotFoundError: No such table, or it is not a Delta table.
         """
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.forName(sparkSession, tableOrViewName))
         with user_errors():
             return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Tell whether a Delta table is at the path ``identifier``."""
+        if is_remote(sparkSession):
+            return RemoteDeltaTable.isDeltaTable(sparkSession, identifier)
         with user_errors():
             return log_for_path(sparkSession, identifier).table_exists()
 
@@ -120,6 +128,8 @@ class DeltaTable:
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
             StorageError: A file is not a Parquet file.
         """
+        if is_remote(sparkSession):
+            return cast("DeltaTable", RemoteDeltaTable.convertToDelta(sparkSession, identifier, partitionSchema))
         with user_errors():
             parts = parse_identifier(sparkSession, identifier)
             log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
@@ -128,22 +138,29 @@ class DeltaTable:
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """Start a builder whose ``execute`` creates a table, and refuses where there is one."""
-        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE, cls)
+        return cls._builder(sparkSession, "create", CreateMode.CREATE)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """Start a builder whose ``execute`` creates a table, and leaves an existing one as it is."""
-        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_IF_NOT_EXISTS, cls)
+        return cls._builder(sparkSession, "createIfNotExists", CreateMode.CREATE_IF_NOT_EXISTS)
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """Start a builder whose ``execute`` replaces a table, and refuses where there is none."""
-        return DeltaTableBuilder(active_session(sparkSession), CreateMode.REPLACE, cls)
+        return cls._builder(sparkSession, "replace", CreateMode.REPLACE)
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
         """Start a builder whose ``execute`` replaces the table, or creates it where there is none."""
-        return DeltaTableBuilder(active_session(sparkSession), CreateMode.CREATE_OR_REPLACE, cls)
+        return cls._builder(sparkSession, "createOrReplace", CreateMode.CREATE_OR_REPLACE)
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
+        remote = spark if spark is not None else active_remote()
+        if is_remote(remote):
+            return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start))
+        return DeltaTableBuilder(active_session(spark), mode, cls)
 
     def toDF(self) -> DataFrame:
         """Return the newest version as a DataFrame; it stays at that version, a later call sees later ones."""

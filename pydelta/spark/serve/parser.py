@@ -79,7 +79,7 @@ class _Parser(JavaObject):
     def parseQuery(self, text: str) -> Any:  # noqa: N802
         """Return the plan of a query: the text of a view."""
         own = self._is_own()
-        with crossing(self._jvm):
+        with crossing(self._jvm, parsing=True):
             if own:
                 return self._delegate.parseQuery(text)
             return view_plan(self._spark(), lambda: self._delegate.parseQuery(text))
@@ -90,7 +90,7 @@ class _Parser(JavaObject):
 
         def pass_on(*given: Any) -> Any:
             own = self._seen or is_inside()
-            with crossing(self._jvm):
+            with crossing(self._jvm, parsing=True):
                 if not own:
                     self._spark()
                 return getattr(self._delegate, name)(*given)
@@ -99,14 +99,16 @@ class _Parser(JavaObject):
 
     def _plan(self, text: str, parse: Callable[[], Any], has_values: Callable[[], bool] = lambda: False) -> Any:
         own = self._is_own()
-        with crossing(self._jvm):
+        with crossing(self._jvm, parsing=True):
+            asked = self._sessions.texts(text)
+            if asked is not None:
+                spark = self._spark()
+                return asked(spark, lambda: self._sessions.statement(spark))
             if own:
                 return parse()
             self._sessions.refuse_when_stopping()
             spark = self._spark()
-            around = lambda: self._sessions.statement(spark)  # noqa: E731
-            asked = self._sessions.texts(spark, text, around)
-            return plan_of(spark, text, parse, has_values=has_values, around=around) if asked is None else asked
+            return plan_of(spark, text, parse, has_values=has_values, around=lambda: self._sessions.statement(spark))
 
     def _is_own(self) -> bool:
         return is_inside() or is_jvm_inside(self._sessions.root)

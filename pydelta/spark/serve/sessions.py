@@ -32,10 +32,10 @@ __all__ = ["Sessions", "prepare"]
 
 _RECENT: Final = 64
 _Around: TypeAlias = Callable[[], AbstractContextManager[None]]
-Texts: TypeAlias = Callable[[SparkSession, str, _Around], Any]
+Texts: TypeAlias = Callable[[str], Callable[[SparkSession, _Around], Any] | None]
 
 
-def _no_texts(spark: SparkSession, text: str, around: _Around) -> None:
+def _no_texts(text: str) -> None:
     return None
 
 
@@ -70,7 +70,7 @@ class Sessions:
         self._first_seen = first_seen
         self._recent: OrderedDict[str, SparkSession] = OrderedDict()
         self.texts: Texts = _no_texts
-        """Asked before a statement is parsed; gives the plan of a text that is no SQL, or None."""
+        """Asked about each text; gives what makes the plan of one that is no SQL, or None."""
         self._condition = threading.Condition()
         self._running = 0
         self._stopping = False
