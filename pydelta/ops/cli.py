@@ -493,6 +493,13 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="Where to listen; beyond this machine only with TLS and a log-in.")
     ] = "127.0.0.1",
+    users: Annotated[
+        str | None, typer.Option("--users", metavar="FILE", help="Who may use Spark Connect: lines of name:token.")
+    ] = None,
+    certificate: Annotated[
+        str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
     master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
@@ -511,8 +518,9 @@ def serve(
 ) -> None:
     """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
     try:
+        from pydelta.serve.command import run_server
+        from pydelta.serve.guard import Guard
         from pydelta.spark.serve.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
-        from pydelta.spark.serve.command import run_server
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 
@@ -521,6 +529,7 @@ def serve(
     settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
     code = run_server(
         Addresses(host=host, thrift=thrift, connect=connect),
+        Guard.read(users, certificate, key),
         grace=grace,
         master=master,
         conf=settings,

@@ -5,7 +5,9 @@
     host is the loopback                        -> yes
     elsewhere, Thrift with TLS or Kerberos'
     own encryption, and a kind of log-in        -> yes
-    elsewhere, anything else, or Spark Connect  -> an error that names the settings
+    elsewhere, Spark Connect with a certificate
+    and users with tokens                       -> yes
+    elsewhere, anything else                    -> an error that names what is missing
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from typing import Final
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
-__all__ = ["CONNECT_PORT", "OF_THE_ENVIRONMENT", "THRIFT_PORT", "Addresses", "check_exposed", "check_free"]
+__all__ = ["CONNECT_PORT", "LOOPBACK", "OF_THE_ENVIRONMENT", "THRIFT_PORT", "Addresses", "check_exposed", "check_free"]
 
+LOOPBACK: Final = "127.0.0.1"
 THRIFT_PORT: Final = 10000
 CONNECT_PORT: Final = 15002
 OF_THE_ENVIRONMENT: Final = ("HIVE_SERVER2_THRIFT_BIND_HOST", "HIVE_SERVER2_THRIFT_PORT")
@@ -38,11 +41,13 @@ class Addresses:
         host: An address or name of this machine.
         thrift: Port for JDBC, ODBC and beeline; None: not served.
         connect: Port for Spark Connect; None: not served.
+        behind: Port of Spark's own server behind that one, on the loopback.
     """
 
     host: str = "127.0.0.1"
     thrift: int | None = None
     connect: int | None = None
+    behind: int | None = None
 
     @property
     def ports(self) -> dict[str, int]:
@@ -63,8 +68,8 @@ class Addresses:
             found["spark.hadoop.hive.server2.thrift.port"] = str(self.thrift)
             found["spark.hadoop.hive.server2.thrift.http.port"] = str(self.thrift)
         if self.connect is not None:
-            found["spark.connect.grpc.binding.address"] = self.host
-            found["spark.connect.grpc.binding.port"] = str(self.connect)
+            found["spark.connect.grpc.binding.address"] = LOOPBACK
+            found["spark.connect.grpc.binding.port"] = str(self.behind)
         return found
 
     def _resolved(self) -> list[str]:
@@ -108,24 +113,26 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def check_exposed(addresses: Addresses, hadoop: Mapping[str, str]) -> None:
+def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bool) -> None:
     """Refuse to listen for other machines without encryption and authentication.
 
     Args:
         addresses: Where the server is to listen.
         hadoop: The settings ``hive.server2.*`` that hold.
+        closed: Whether Spark Connect has a certificate and users with tokens.
 
     Raises:
         DeltaEnvironmentError: What is missing, by the names of the settings.
     """
     if addresses.is_loopback:
         return
-    if addresses.connect is not None:
+    if addresses.connect is not None and not closed:
         raise DeltaEnvironmentError(
-            f"Spark Connect has no TLS of its own, and would be open to other machines on {addresses.host}.",
-            hint="Let it listen on 127.0.0.1, with spark.connect.authenticate.token set, and put a proxy that ends "
-            "TLS before it (Envoy, nginx, HAProxy); or leave out --connect.",
+            f"Spark Connect would be open to other machines on {addresses.host}: it has no certificate, or no users.",
+            hint="Give --certificate, --key and --users, or listen on 127.0.0.1.",
         )
+    if addresses.thrift is None:
+        return
     login = hadoop.get("hive.server2.authentication", "NONE").upper()
     if login not in _LOGINS:
         raise DeltaEnvironmentError(

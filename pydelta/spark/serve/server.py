@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.jvm import Jvm, scala_object
-from pydelta.spark.serve.addresses import Addresses, check_exposed
+from pydelta.spark.serve.addresses import LOOPBACK, Addresses, check_exposed
 from pydelta.spark.serve.parser import install
 from pydelta.spark.serve.sessions import Sessions
 from pydelta.spark.serve.users import connect_user, thrift_user
@@ -40,10 +40,12 @@ class Server:
 
     Args:
         root: An enabled session that nobody works with.
-        addresses: Where to listen.
+        addresses: Where to listen; Spark Connect's own server listens behind a front that others reach.
+        closed: Whether that front has a certificate and users with tokens.
     """
 
-    def __init__(self, root: SparkSession, addresses: Addresses) -> None:
+    def __init__(self, root: SparkSession, addresses: Addresses, *, closed: bool = False) -> None:
+        self._closed = closed
         self._root = root
         self._jvm = Jvm.of(root)
         self._addresses = addresses
@@ -63,7 +65,8 @@ class Server:
                 hint="Unset PYSPARK_PIN_THREAD.",
             )
         found = self._jvm.to_dict(self._jvm.hadoop_conf().getPropsWithPrefix("hive.server2."))
-        check_exposed(self._addresses, {f"hive.server2.{name}": str(value) for name, value in found.items()})
+        hive = {f"hive.server2.{name}": str(value) for name, value in found.items()}
+        check_exposed(self._addresses, hive, closed=self._closed)
         if self._addresses.thrift is not None:
             self._require(_THRIFT, "spark-hive-thriftserver", "--thrift")
         if self._addresses.connect is not None:
@@ -71,10 +74,11 @@ class Server:
         install(self.sessions)
         if self._addresses.thrift is not None:
             self._thrift = self._started("Thrift", self._start_thrift)
-            self._wait("Thrift", self._addresses.thrift)
+            self._wait("Thrift", self._addresses.host, self._addresses.thrift)
         if self._addresses.connect is not None:
             self._connect = self._started("Spark Connect", self._start_connect)
-            self._wait("Spark Connect", self._addresses.connect)
+            assert self._addresses.behind is not None
+            self._wait("Spark Connect", LOOPBACK, self._addresses.behind)
 
     def stop(self, seconds: float) -> int:
         """Take no more statements, let those with an effect end, and stop.
@@ -137,16 +141,16 @@ class Server:
         if self._connect is not None:
             self._connect.stop(self._jvm.none, self._jvm.none)
 
-    def _wait(self, what: str, port: int) -> None:
+    def _wait(self, what: str, host: str, port: int) -> None:
         give_up = time.monotonic() + _PATIENCE
         while True:
             try:
-                with socket.create_connection((self._addresses.host, port), timeout=1):
+                with socket.create_connection((host, port), timeout=1):
                     return
             except OSError as error:
                 if time.monotonic() > give_up:
                     raise DeltaEnvironmentError(
-                        f"The {what} server takes no connections on {self._addresses.host}:{port}.",
+                        f"The {what} server takes no connections on {host}:{port}.",
                         hint="Start it with --verbose, which shows what it says.",
                     ) from error
             time.sleep(0.1)

@@ -64,7 +64,7 @@ def error_metadata(
 
 
 def _details(value: str | bytes, kind_of: Callable[[str], str | None]) -> str | bytes:
-    status = status_pb2.Status.FromString(value)  # type: ignore[arg-type]
+    status = status_pb2.Status.FromString(value)
     for detail in status.details:
         if not detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
             continue

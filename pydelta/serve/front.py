@@ -10,26 +10,33 @@ that every method of the service passes, known or not. Only requests that carry 
 
 from __future__ import annotations
 
+import secrets
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from hmac import compare_digest
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from pydelta.connect.replies import error_metadata, execution_reply
-from pydelta.connect.requests import Commands, analysis, execution
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.serve.guard import Guard
+from pydelta.serve.replies import error_metadata, execution_reply
+from pydelta.serve.requests import Commands, analysis, execution, with_user
+from pydelta.serve.texts import Texts
 from pydelta.spark.java_objects import kinds
+from pydelta.spark.serve.addresses import LOOPBACK
 
-__all__ = ["Front", "Guard"]
+if TYPE_CHECKING:
+    from pydelta.spark.serve.sessions import Sessions
+
+__all__ = ["Front"]
 
 _CALLS: Final = 256  # at a time; each holds a thread, also those that wait for a statement to end
 _SERVICE: Final = "/spark.connect.SparkConnectService/"
 _EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
 _LIMIT: Final = 128 << 20  # bytes of a message, as Spark Connect has it
 _AUTHORIZATION: Final = "authorization"
+_LAST_WORDS: Final = 2.0  # seconds for answers that are on their way
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", _LIMIT),
     ("grpc.max_send_message_length", _LIMIT),
@@ -37,47 +44,43 @@ _OPTIONS: Final = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Guard:
-    """Who may ask, and how.
-
-    Args:
-        token: What clients have to show (``sc://…;token=…``); None lets everybody in who reaches the port.
-        certificate: A PEM file; with ``key``, calls are encrypted.
-        key: A PEM file.
-    """
-
-    token: str | None = None
-    certificate: bytes | None = None
-    key: bytes | None = None
-
-
 class Front:
     """The server that clients of Spark Connect speak to.
 
     Args:
-        upstream: ``host:port`` of Spark Connect's own server.
-        upstream_token: What that server asks for.
-        commands: Where the commands of clients wait until Spark Connect runs them.
         guard: Who may ask.
     """
 
-    def __init__(self, *, upstream: str, upstream_token: str, commands: Commands, guard: Guard) -> None:
-        self._channel = grpc.insecure_channel(upstream, options=_OPTIONS)
-        self._passing = _Passing(self._channel, upstream_token, commands, guard.token)
+    def __init__(self, guard: Guard) -> None:
         self._guard = guard
+        self._token = secrets.token_urlsafe(32)
+        self._commands = Commands()
+        self.behind = _free_port()
+        """Where Spark Connect's own server listens, on the loopback."""
+        self._channel = grpc.insecure_channel(f"{LOOPBACK}:{self.behind}", options=_OPTIONS)
         self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="connect")
-        self._server = grpc.server(self._threads, handlers=(self._passing,), options=_OPTIONS)
+        passing = _Passing(self._channel, self._token, self._commands, guard)
+        self._server = grpc.server(self._threads, handlers=(passing,), options=_OPTIONS)
 
-    def start(self, host: str, port: int) -> int:
-        """Listen; port 0 takes a free one.
+    def settings(self) -> dict[str, str]:
+        """Return what Spark has to be started with; it holds a secret."""
+        return {"spark.connect.authenticate.token": self._token}
+
+    def start(self, sessions: Sessions, host: str, port: int) -> int:
+        """Listen, and let the sessions' parsers see what clients ask for; port 0 takes a free one.
+
+        Args:
+            sessions: Of Spark's server, which is running.
+            host: An address of this machine.
+            port: On it.
 
         Returns:
             The port.
 
         Raises:
-            DeltaEnvironmentError: The port is taken, or not this machine's.
+            DeltaEnvironmentError: The port is taken, the address is not this machine's, the certificate is none.
         """
+        sessions.texts = Texts(self._commands).planner_of
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         guard = self._guard
         try:
@@ -89,28 +92,33 @@ class Front:
         except RuntimeError as error:
             raise DeltaEnvironmentError(
                 f"Spark Connect cannot listen on {address}.",
-                hint="Another process may have the port: name another one with --connect.",
+                hint="Another process may have the port; or the certificate and the key are no pair of PEM files.",
             ) from error
         self._server.start()
         return int(bound)
 
-    def stop(self, seconds: float) -> None:
-        """Take no new calls, give those that run some time, then end them."""
-        self._server.stop(seconds).wait()
+    def stop(self) -> None:
+        """End what is still open."""
+        self._server.stop(_LAST_WORDS).wait()
         self._channel.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind((LOOPBACK, 0))
+        return int(found.getsockname()[1])
 
 
 class _Passing(grpc.GenericRpcHandler):
     """Every method of every service, as a stream of bytes to a stream of bytes."""
 
-    def __init__(self, channel: Any, upstream_token: str, commands: Commands, token: str | None) -> None:
+    def __init__(self, channel: Any, upstream_token: str, commands: Commands, guard: Guard) -> None:
         self._channel = channel
         self._bearer = f"Bearer {upstream_token}"
-        self._commands = commands
-        self._expected = f"Bearer {token}" if token is not None else None
+        self._guard = guard
         self._rewrites: Mapping[str, Callable[[bytes], bytes]] = {
-            _SERVICE + "ExecutePlan": self._execution,
+            _SERVICE + "ExecutePlan": lambda data: execution(data, commands),
             _SERVICE + "AnalyzePlan": analysis,
         }
 
@@ -123,16 +131,10 @@ class _Passing(grpc.GenericRpcHandler):
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _execution(self, data: bytes) -> bytes:
-        return execution(data, self._commands)[0]
-
     def _pass(self, method: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         metadata = [(name, value) for name, value in context.invocation_metadata() if name != _AUTHORIZATION]
-        if self._expected is not None and not self._is_known(context):
-            context.abort(
-                grpc.StatusCode.UNAUTHENTICATED,
-                "This server asks for a token: connect with sc://host:port/;token=…, as its operator gave it to you.",
-            )
+        if self._guard.users:
+            requests = map(self._signed(method, context), requests)
         rewrite = self._rewrites.get(method)
         sent = map(rewrite, requests) if rewrite is not None else requests
         call = self._channel.stream_stream(method)(
@@ -149,6 +151,16 @@ class _Passing(grpc.GenericRpcHandler):
             return
         context.set_trailing_metadata(call.trailing_metadata() or ())
 
-    def _is_known(self, context: Any) -> bool:
-        shown = dict(context.invocation_metadata()).get(_AUTHORIZATION, "")
-        return compare_digest(str(shown).encode(), str(self._expected).encode())
+    def _signed(self, method: str, context: Any) -> Callable[[bytes], bytes]:
+        """Return what puts the user whose token was shown into a request: sessions are kept by user."""
+        user = self._guard.user_of(str(dict(context.invocation_metadata()).get(_AUTHORIZATION, "")))
+        if user is None:
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "This server asks for a token: connect with sc://host:port/;token=…, as its operator gave it to you.",
+            )
+        try:
+            return with_user(method.removeprefix(_SERVICE), str(user))
+        except KeyError:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"This server has no method {method}.")
+            raise

@@ -6,9 +6,11 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.serve.guard import Guard
 from pydelta.spark.prompt.session import prompt_session
 from pydelta.spark.serve.addresses import OF_THE_ENVIRONMENT, Addresses, check_free
 from pydelta.spark.serve.server import Server
@@ -18,6 +20,8 @@ from pydelta.terminal import Terminal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pydelta.serve.front import Front
+
 __all__ = ["run_server"]
 
 _POLL_SECONDS: Final = 1.0
@@ -25,12 +29,19 @@ _UNKNOWN: Final = 3
 
 
 def run_server(
-    addresses: Addresses, *, grace: float, conf: Mapping[str, str] | None = None, verbose: bool = False, **session: Any
+    addresses: Addresses,
+    guard: Guard,
+    *,
+    grace: float,
+    conf: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    **session: Any,
 ) -> int:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         addresses: Where to listen.
+        guard: Who may use Spark Connect.
         grace: Seconds that statements with an effect get to end, when the server stops.
         conf: Spark settings.
         verbose: Let Spark say what it says.
@@ -45,15 +56,20 @@ def run_server(
     check_free(addresses)
     for name in OF_THE_ENVIRONMENT:
         os.environ.pop(name, None)
-    settings = {**(conf or {}), **addresses.settings()}
+    front = None if addresses.connect is None else _front(guard)
+    if front is not None:
+        addresses = replace(addresses, behind=front.behind)
+    settings = {**(conf or {}), **addresses.settings(), **(front.settings() if front else {})}
     out, err = Terminal(), Terminal(error=True)
     with prompt_session(conf=settings, verbose=verbose, **session) as spark:
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # what goes wrong is told to the client
         logging.getLogger("pydelta").setLevel(logging.WARNING)
-        server = Server(spark, addresses)
+        server = Server(spark, addresses, closed=guard.is_closed)
         stopping = Stopping(spark)
         with stopping.listening():
             server.start()
+            if front is not None and addresses.connect is not None:
+                front.start(server.sessions, addresses.host, addresses.connect)
             for line in _listening(addresses):
                 out.write(line)
             sys.stdout.flush()
@@ -64,9 +80,22 @@ def run_server(
             out.write("Stopping: no new statements; those that are running may end.")
             sys.stdout.flush()
             left = server.stop(grace)
+            if front is not None:
+                front.stop()
         if left:
             err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
         return _UNKNOWN if left else 0
+
+
+def _front(guard: Guard) -> Front:
+    try:
+        from pydelta.serve.front import Front
+    except ImportError as error:  # PySpark says so of its own, and names the package
+        raise DeltaEnvironmentError(
+            f"Spark Connect needs a package that is not installed: {str(error).strip().splitlines()[0]}",
+            hint="pip install 'pydelta-lakehouse[serve]', or leave out --connect.",
+        ) from error
+    return Front(guard)
 
 
 def _listening(addresses: Addresses) -> list[str]:

@@ -1,4 +1,4 @@
-"""Answer the texts that stand for a remote client's reads and commands, when Spark asks the session's parser for them."""
+"""Answer the texts that stand for a remote client's reads and commands, when Spark asks its parser for them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydelta.connect.commands import run_command
-from pydelta.connect.requests import Commands, RelationText, token_of
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.serve.commands import run_command
+from pydelta.serve.requests import Commands, RelationText, token_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.serve.late import late_statement
 

@@ -30,7 +30,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from pydelta.table.wire import COMMAND_URL, rewritten
 
-__all__ = ["Command", "Commands", "RelationText", "analysis", "execution", "token_of"]
+__all__ = ["Command", "Commands", "RelationText", "analysis", "execution", "token_of", "with_user"]
 
 _RELATION: Final = "PYDELTA RELATION "
 _COMMAND: Final = "PYDELTA COMMAND "
@@ -150,35 +150,29 @@ def token_of(text: str) -> str | None:
     return text.removeprefix(_COMMAND).strip() if text.startswith(_COMMAND) else None
 
 
-def execution(data: bytes, commands: Commands) -> tuple[bytes, str | None]:
+def execution(data: bytes, commands: Commands) -> bytes:
     """Rewrite an ``ExecutePlanRequest``.
 
     Args:
         data: As it came.
-        commands: Where commands wait.
-
-    Returns:
-        The request to send on, and the text of the command in it, if there is one.
+        commands: Where its command waits, if the engine is to run it.
     """
     request = base_pb2.ExecutePlanRequest.FromString(data)
     plan = request.plan
-    _inflate(plan)
-    if plan.WhichOneof("op_type") != "command":
-        return (request.SerializeToString(), None) if _relations(plan) else (data, None)
-    changed = _relations(plan)
-    text = None
-    if _is_ours(plan.command):
+    changed = _inflate(plan)
+    changed |= _relations(plan)
+    if plan.WhichOneof("op_type") == "command" and _is_ours(plan.command):
         kept = commands_pb2.Command()
         kept.CopyFrom(plan.command)
-        context = request.user_context
-        command = Command(
-            user=context.user_id, session=request.session_id, operation=request.operation_id, message=kept
+        context, session = request.user_context, request.session_id
+        text = commands.put(
+            Command(user=context.user_id, session=session, operation=request.operation_id, message=kept)
         )
-        text = commands.put(command)
         plan.command.Clear()
         plan.command.sql_command.input.sql.query = text
         plan.command.sql_command.sql = text
-    return (request.SerializeToString(), text) if changed or text else (data, None)
+        changed = True
+    return request.SerializeToString() if changed else data
 
 
 def analysis(data: bytes) -> bytes:
@@ -189,6 +183,23 @@ def analysis(data: bytes) -> bytes:
         if isinstance(message, base_pb2.Plan):
             changed |= _inflate(message)
     return request.SerializeToString() if _relations(request) or changed else data
+
+
+def with_user(method: str, user: str) -> Callable[[bytes], bytes]:
+    """Return what puts a user's name into the requests of a method.
+
+    Raises:
+        KeyError: Spark Connect has no such method.
+    """
+    kind = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name[method].input_type
+    make = getattr(base_pb2, kind.name)
+
+    def sign(data: bytes) -> bytes:
+        request = make.FromString(data)
+        request.user_context.user_id = request.user_context.user_name = user
+        return request.SerializeToString()
+
+    return sign
 
 
 def _is_ours(command: commands_pb2.Command) -> bool:

@@ -11,7 +11,7 @@ from pydelta.spark.jvm import Jvm, scala_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Planner"]
 

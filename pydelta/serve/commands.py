@@ -12,9 +12,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from pydelta.commands.change.delete import DeleteResult
 from pydelta.commands.change.update import UpdateResult
-from pydelta.connect.plans import Planner
-from pydelta.connect.replies import QUERY
 from pydelta.errors import InvalidArgumentError
+from pydelta.serve.plans import Planner
+from pydelta.serve.replies import QUERY
 from pydelta.spark.sql.dispatch import run_node
 from pydelta.table.wire import Expression, Identity, Plan, Schema, unpacked
 from pydelta.tables import (
@@ -28,7 +28,7 @@ from pydelta.tables import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pydelta.connect.requests import Command
+    from pydelta.serve.requests import Command
 
 __all__ = ["run_command"]
 
