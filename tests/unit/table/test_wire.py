@@ -1,0 +1,39 @@
+"""The calls of a remote DeltaTable, written and read again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from pydelta.table.wire import Call, Expression, Identity, Plan, Schema, packed, rewritten, unpacked
+
+VALUES = [
+    None, True, 0, -1, 1.5, "é `x`", Plan(b"\x00\xff"), Expression(b""), Schema('"long"'), Identity(5, -2),
+    dt.datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=dt.UTC), dt.datetime(1582, 10, 4), Decimal("1.20"),
+    ["a", [Plan(b"1")]], {"identity": Expression(b"1"), "plan": "text", 3: None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_every_kind_of_argument_comes_back_as_it_was(value):
+    calls = [Call("forName", ("t",)), Call("m", (value,), {"named": value})]
+    assert unpacked(packed(calls)) == [Call("forName", ["t"]), Call("m", [value], {"named": value})]
+
+
+def test_what_cannot_be_sent_is_named():
+    with pytest.raises(TypeError, match=r"object .* of type object cannot be sent"):
+        packed([Call("m", (object(),))])
+
+
+def test_messages_are_changed_wherever_they_are():
+    calls = [Call("m", (Plan(b"p"), [Expression(b"e")]), {"set": {"a": Expression(b"e")}})]
+    found = unpacked(rewritten(packed(calls), lambda data: data + b"!", lambda data: data + b"?"))
+    assert found == [Call("m", [Plan(b"p!"), [Expression(b"e?")]], {"set": {"a": Expression(b"e?")}})]
+
+
+def test_what_is_not_well_formed_is_a_value_error():
+    for data in (b"", b"[1]", b'[["m", [{"nope": 1}], []]]'):
+        with pytest.raises(ValueError, match=r"."):
+            unpacked(data)
