@@ -1,4 +1,4 @@
-"""Stand before Spark Connect's own server: check who asks, rewrite what the engine has to see, pass on the rest.
+"""Check who speaks to Spark Connect's server, rewrite what the engine has to see, pass on the rest.
 
 ::
 
