@@ -94,7 +94,7 @@ def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:
         if ours is not None:
             return throwable(jvm, ours)
         if origin is not None and _may_be_thrown(jvm, origin, parsing):
-            return origin
+            return _without_trace(jvm, origin)
         given = error.getCondition(), error.getSqlState(), dict(error.getMessageParameters() or {})
         kinds.note(str(error).strip(), type(error).__name__)
         return _make(jvm, str(error).strip(), *given)
@@ -159,5 +159,10 @@ def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, give
         some(state),
     ]
     made = constructor.newInstance(jvm.array(view.java.lang.Object, arguments))
-    made.setStackTrace(jvm.array(view.java.lang.StackTraceElement, []))  # servers send it to clients
-    return made
+    return _without_trace(jvm, made)
+
+
+def _without_trace(jvm: Jvm, error: Any) -> Any:
+    """The error without its stack, which is py4j's, and which servers send to clients; its cause keeps its own."""
+    error.setStackTrace(jvm.array(jvm.view.java.lang.StackTraceElement, []))
+    return error

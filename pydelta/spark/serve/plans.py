@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.routing.aggregates import answer_all
 from pydelta.spark.serve.late import late_statement
@@ -71,6 +71,7 @@ def plan_of(
         return late_statement(jvm, own, around)
     if str(node.nodeName()) == "CompoundBody":
         return script_plan(spark, node, around)
+    _refuse_hidden_effect(spark, node)
     if is_effect(spark, node):
         return late_statement(jvm, lambda: _run(spark, node), around)
     plan = RelationResolver(spark).statement(named_tables(jvm, node))
@@ -88,6 +89,30 @@ def _answered(spark: SparkSession, plan: Any) -> Any:
         return plan  # Spark will say it again, to the client
     found = answer_all(spark, analysed)
     return analysed if found is None else found
+
+
+def _refuse_hidden_effect(spark: SparkSession, node: Any) -> None:
+    """Keep Spark, which runs a text to explain it, from running one that changes something."""
+    if str(node.nodeName()) != "ExplainCommand":
+        return
+    inner = node.logicalPlan()
+    if str(inner.nodeName()) != "UnresolvedExecuteImmediate":
+        return
+    nodes = Nodes(spark)
+    text = nodes.evaluate(inner.sqlStmtStr())
+    if not isinstance(text, str):
+        return
+    effect = is_ours(text)
+    try:
+        effect = effect or is_effect(spark, nodes.jvm.parse(text))
+    except ParseException:
+        effect = is_ours(text, spark_refuses=True)
+    if effect:
+        raise UnsupportedFeatureError(
+            "EXPLAIN EXECUTE IMMEDIATE would have to run the statement, which changes a table.",
+            features=("EXPLAIN EXECUTE IMMEDIATE",),
+            hint="Write EXPLAIN before the statement itself.",
+        )
 
 
 def view_plan(spark: SparkSession, parse: Callable[[], Any]) -> Any:

@@ -33,6 +33,8 @@ _CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
 _PATIENCE: Final = 60.0
 """Seconds in which a server that has been started must take connections."""
 _AFTER_CANCEL: Final = 15.0
+_SETTLE: Final = 1.0
+"""Seconds in which clients can be told what their last statements did."""
 
 
 class Server:
@@ -93,6 +95,7 @@ class Server:
         if left:
             self._root.sparkContext.cancelAllJobs()
             left = self.sessions.stop(_AFTER_CANCEL)
+        time.sleep(_SETTLE)
         for stop in (self._stop_connect, self._stop_thrift):
             try:
                 stop()

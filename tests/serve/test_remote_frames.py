@@ -1,0 +1,211 @@
+"""The DataFrame API and DeltaTable of a remote PySpark session, which has no JVM, against ``pydelta serve``."""
+
+from __future__ import annotations
+
+import pytest
+from live_server import LiveServer
+
+from pydelta.log import DeltaLog
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    found = LiveServer(tmp_path_factory.mktemp("frames"))
+    yield found
+    found.stop()
+
+
+def log(live, name):
+    return DeltaLog.for_table(str(live.warehouse / name)).update()
+
+
+def test_frames_are_written_and_read_by_name_and_by_path(live, tmp_path):
+    told = live.remote(
+        f"""
+        from pyspark.sql import functions as F
+        ids = lambda frame: sorted(row[0] for row in frame.collect())
+        spark.range(3).write.format("delta").saveAsTable("framed")
+        spark.range(3, 5).write.mode("append").format("delta").saveAsTable("framed")
+        spark.range(5, 6).write.insertInto("framed")
+        tell(ids(spark.table("framed")))
+        tell(ids(spark.read.option("versionAsOf", 0).table("framed")))
+        tell(ids(spark.table("framed").join(spark.range(2, 9), "id").where(F.col("framed.id") > 2)))
+        path = "{tmp_path / 'by path'}"
+        frame = spark.range(4).withColumn("p", (F.col("id") % 2).cast("string"))
+        frame.write.format("delta").partitionBy("p").save(path)
+        frame.write.format("delta").mode("overwrite").option("replaceWhere", "p = '1'").save(path) if False else None
+        spark.range(7, 8).withColumn("p", F.lit("1")).write.format("delta").mode("overwrite").option(
+            "replaceWhere", "p = '1'").save(path)
+        tell(ids(spark.read.format("delta").load(path)))
+        tell(ids(spark.read.format("delta").option("versionAsOf", "0").load(path)))
+        spark.table("framed").write.format("delta").saveAsTable("copied")
+        tell(ids(spark.table("copied")))
+        spark.range(2).write.saveAsTable("other", format="parquet")
+        tell(ids(spark.table("other")))
+        """
+    )
+    assert told == [
+        [0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5], [0, 2, 7], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [0, 1],
+    ]  # fmt: skip
+    assert log(live, "framed").version == 2
+    partitioned = DeltaLog.for_table(str(tmp_path / "by path")).update()
+    assert partitioned.metadata.partition_columns == ("p",)
+    assert not DeltaLog.for_table(str(live.warehouse / "other")).table_exists()
+
+
+def test_the_second_writer_api_and_merge_into(live):
+    told = live.remote(
+        """
+        from pyspark.sql import functions as F
+        ids = lambda name: sorted(row[0] for row in spark.table(name).collect())
+        spark.range(4).writeTo("second").using("delta").tableProperty("delta.appendOnly", "false").create()
+        spark.range(4, 6).writeTo("second").append()
+        spark.range(10, 12).writeTo("second").overwrite(F.col("id") >= 4)
+        tell(ids("second"))
+        spark.range(1).writeTo("second").using("delta").createOrReplace()
+        tell(ids("second"))
+        source = spark.range(3).alias("s")
+        source.mergeInto("second", F.expr("second.id = s.id")).whenMatched(F.col("s.id") == 0).delete() \\
+            .whenNotMatched().insertAll().merge()
+        tell(ids("second"))
+        """
+    )
+    assert told == [[0, 1, 2, 3, 10, 11], [0], [1, 2]]
+    assert log(live, "second").version == 4
+
+
+def test_a_frame_reads_what_the_table_holds_when_it_is_asked(live):
+    told = live.remote(
+        """
+        spark.range(2).write.format("delta").saveAsTable("fresh")
+        frame = spark.table("fresh")
+        tell(frame.count())
+        frame.createOrReplaceTempView("seen")
+        spark.range(2, 5).write.insertInto("fresh")
+        tell([spark.table("fresh").count(), spark.sql("SELECT count(*) FROM seen").first()[0]])
+        """
+    )
+    assert told == [2, [5, 5]]
+
+
+def test_a_plan_of_three_hundred_steps_runs(live):
+    told = live.remote(
+        """
+        from pyspark.sql import functions as F
+        spark.range(1).write.format("delta").saveAsTable("deep")
+        frame = spark.table("deep")
+        for step in range(300):
+            frame = frame.where(F.col("id") >= -step)
+        tell(frame.count())
+        """
+    )
+    assert told == [1]
+
+
+def test_delta_table_of_a_remote_session_does_what_the_classic_one_does(live):
+    told = live.remote(
+        """
+        from pyspark.sql import functions as F
+        from pydelta.tables import DeltaTable
+        rows = lambda frame: sorted(map(list, frame.collect()))
+        table = (DeltaTable.createIfNotExists(spark).tableName("remote").addColumn("id", "bigint")
+            .addColumn("n", "int", comment="a number").property("delta.enableChangeDataFeed", "true").execute())
+        spark.sql("INSERT INTO remote VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        tell(rows(table.delete(F.col("id") == 1)))
+        tell(rows(table.update("id = 2", {"n": F.col("n") + 10})))
+        source = spark.createDataFrame([(3, 30), (5, 50)], "id bigint, n int").alias("s")
+        merged = (table.alias("t").merge(source, F.col("t.id") == F.col("s.id"))
+            .whenMatchedUpdate(condition="s.n > 1", set={"n": "s.n"})
+            .whenNotMatchedInsert(values={"id": F.col("s.id"), "n": "s.n"})
+            .whenNotMatchedBySourceDelete(condition=F.col("t.id") == 4).execute())
+        tell(rows(merged))
+        tell(rows(table.toDF()))
+        tell([row.operation for row in table.history(2).collect()])
+        tell(table.detail().first()["numFiles"] > 0)
+        plus = F.udf(lambda value: value == 5, "boolean")
+        tell(rows(table.delete(plus(F.col("id")))))
+        tell(rows(table.optimize().executeCompaction().select("metrics.numFilesAdded")))
+        table.restoreToVersion(1)
+        tell(rows(table.toDF()))
+        clone = table.clone("cloned", isShallow=True)
+        tell(rows(clone.toDF()))
+        tell(rows(DeltaTable.forName(spark, "cloned").toDF()))
+        location = table.detail().first()["location"]
+        tell([DeltaTable.isDeltaTable(spark, location), DeltaTable.isDeltaTable(spark, location + "/none")])
+        tell(DeltaTable.forPath(spark, location).vacuum(dryRun=True).count() >= 0)
+        """
+    )
+    assert told == [
+        [[1]], [[1]], [[3, 1, 1, 1]], [[2, 12], [3, 30], [5, 50]], ["MERGE", "UPDATE"], True, [[1]], [[1]],
+        [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]],
+        [True, False], True,
+    ]  # fmt: skip
+
+
+def test_streams_of_a_remote_session_read_and_write_delta_tables(live, tmp_path):
+    told = live.remote(
+        f"""
+        spark.range(5).write.format("delta").saveAsTable("source")
+        query = (spark.readStream.table("source").writeStream.format("delta").queryName("copy")
+            .option("checkpointLocation", "{tmp_path}/one").trigger(availableNow=True).toTable("target"))
+        query.awaitTermination()
+        tell([query.name, len(query.id) > 30, query.lastProgress.numInputRows, spark.table("target").count()])
+        location = spark.sql("DESCRIBE DETAIL source").first()["location"]
+        query = (spark.readStream.format("delta").load(location).writeStream.format("delta")
+            .option("checkpointLocation", "{tmp_path}/two").start("{tmp_path}/out"))
+        spark.range(5, 8).write.insertInto("source")
+        query.processAllAvailable()
+        tell([query.isActive, spark.read.format("delta").load("{tmp_path}/out").count()])
+        query.stop()
+        tell([query.isActive, [item.id for item in spark.streams.active]])
+        """
+    )
+    assert told == [["copy", True, 5, 5], [True, 8], [False, []]]
+
+
+def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
+    told = live.remote(
+        """
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F
+        from pydelta.tables import DeltaTable
+        spark.range(2).write.format("delta").saveAsTable("strict")
+        table = DeltaTable.forName(spark, "strict")
+        tries = [
+            lambda: spark.table("none").collect(),
+            lambda: spark.read.format("delta").load("/none").collect(),
+            lambda: spark.read.format("delta").schema("a int").load("/none").collect(),
+            lambda: spark.range(1).write.format("delta").saveAsTable("strict"),
+            lambda: spark.range(1).select(F.lit("x").alias("z")).write.insertInto("nowhere"),
+            lambda: DeltaTable.forName(spark, "none"),
+            lambda: table.delete("nope = 1"),
+            lambda: table.vacuum(0),
+            lambda: spark.sql("VACUUM"),
+        ]
+        for action in tries:
+            try:
+                action()
+                tell("no error")
+            except PySparkException as error:
+                bad = [word for word in ("py4j", "Traceback", "Undeclared") if word in str(error)]
+                tell([type(error).__name__, error.getCondition(), bad])
+        try:
+            table.update("id = 1", {"id": 3})
+        except TypeError as error:
+            tell("TypeError")
+        tell(spark.table("strict").count())
+        """
+    )
+    assert told == [
+        ["AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", []],
+        ["AnalysisException", "PATH_NOT_FOUND", []],
+        ["UnsupportedOperationException", "DELTA_UNSUPPORTED_SCHEMA_DURING_READ", []],
+        ["AnalysisException", "TABLE_OR_VIEW_ALREADY_EXISTS", []],
+        ["AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", []],
+        ["AnalysisException", "DELTA_MISSING_DELTA_TABLE", []],
+        ["AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", []],
+        ["IllegalArgumentException", "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", []],
+        ["ParseException", "PARSE_SYNTAX_ERROR", []],
+        "TypeError",
+        2,
+    ]

@@ -1,0 +1,74 @@
+"""Where a server may listen."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.spark.serve.addresses import Addresses, check_exposed, check_free
+
+ANYWHERE = Addresses(host="0.0.0.0", thrift=10000)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "localhost", "::1"])
+def test_the_loopback_needs_nothing(host):
+    check_exposed(Addresses(host=host, thrift=1, connect=2), {})
+
+
+def test_a_host_that_does_not_exist_is_said():
+    with pytest.raises(InvalidArgumentError, match="not an address of this machine"):
+        check_exposed(Addresses(host="no such host", thrift=1), {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, "hive.server2.authentication is NONE"),
+        ({"hive.server2.authentication": "NOSASL"}, "hive.server2.authentication is NOSASL"),
+        ({"hive.server2.authentication": "LDAP"}, "hive.server2.use.SSL is not true"),
+        ({"hive.server2.authentication": "KERBEROS"}, "hive.server2.use.SSL is not true"),
+        ({"hive.server2.authentication": "LDAP", "hive.server2.use.SSL": "true"}, "no keystore at ''"),
+    ],
+)
+def test_another_address_needs_a_login_and_encryption(settings, missing):
+    with pytest.raises(DeltaEnvironmentError, match=missing) as refused:
+        check_exposed(ANYWHERE, settings)
+    assert refused.value.hint
+
+
+def test_another_address_is_taken_with_both(tmp_path):
+    keystore = tmp_path / "keys.jks"
+    keystore.write_bytes(b"keys")
+    tls = {"hive.server2.use.SSL": "true", "hive.server2.keystore.path": str(keystore)}
+    check_exposed(ANYWHERE, {"hive.server2.authentication": "ldap", **tls})
+    check_exposed(ANYWHERE, {"hive.server2.authentication": "KERBEROS", "hive.server2.thrift.sasl.qop": "auth-conf"})
+
+
+def test_spark_connect_is_for_the_loopback_alone():
+    with pytest.raises(DeltaEnvironmentError, match="no TLS of its own"):
+        check_exposed(Addresses(host="0.0.0.0", connect=15002), {"hive.server2.authentication": "LDAP"})
+
+
+def test_ports_that_cannot_be_are_refused():
+    with pytest.raises(InvalidArgumentError, match="--thrift 70000 is not a port"):
+        check_free(Addresses(thrift=70000))
+    with pytest.raises(InvalidArgumentError, match="both say 10000"):
+        check_free(Addresses(thrift=10000, connect=10000))
+
+
+def test_a_port_that_is_taken_is_said_with_its_option():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DeltaEnvironmentError, match=f"127.0.0.1:{port}") as refused:
+            check_free(Addresses(connect=port))
+    assert "--connect" in refused.value.hint
+    check_free(Addresses(connect=port))
+
+
+def test_settings_say_where_spark_s_servers_listen():
+    found = Addresses(host="127.0.0.1", thrift=1, connect=2).settings()
+    assert found["spark.hadoop.hive.server2.thrift.bind.host"] == "127.0.0.1"
+    assert found["spark.connect.grpc.binding.port"] == "2"
+    assert Addresses(thrift=1).settings().keys() & {"spark.connect.grpc.binding.port"} == set()
