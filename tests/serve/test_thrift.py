@@ -8,17 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from live_server import Failed, LiveServer, sleeping
+from live_server import Failed, sleeping
 from TCLIService.ttypes import TOperationState
 
 from pydelta.log import DeltaLog
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    found = LiveServer(tmp_path_factory.mktemp("live"), cores=3)
-    yield found
-    found.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Text of a client's statement in, a plan for Spark to run out.
+"""Turn the text of a client's statement into a plan for Spark to run.
 
 ::
 

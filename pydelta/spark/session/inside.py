@@ -58,7 +58,7 @@ def inside_with_jvm(spark: SparkSession) -> Iterator[None]:
         with inside():
             yield
     finally:
-        context.setLocalProperty(_MARK, None)  # type: ignore[arg-type]  as Spark takes it back
+        context.setLocalProperty(_MARK, None)  # type: ignore[arg-type]
 
 
 def is_jvm_inside(spark: SparkSession) -> bool:
