@@ -63,8 +63,8 @@ def test_statements_that_have_run_are_let_go(fresh, tmp_path):
     threads = threading.active_count()
     for _ in range(STATEMENTS):
         client.plan(f"DESCRIBE DETAIL delta.`{tmp_path}/t`")
-    found = settled(fresh, lambda item: item["_Statement"] == 0)
-    assert found["_Statement"] == 0
+    found = settled(fresh, lambda item: item["Procedure"] == 0)
+    assert found["Procedure"] == 0
     assert threading.active_count() <= threads + 1
 
 
