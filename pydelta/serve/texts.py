@@ -10,7 +10,7 @@ from pydelta.errors import DeltaEnvironmentError
 from pydelta.serve.commands import run_command
 from pydelta.serve.requests import Commands, RelationText, token_of
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.serve.late import late_statement
+from pydelta.spark.serve.plans import statement_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ class Texts:
         if asked is not None:
             return lambda spark, around: _frame(spark, asked)._jdf.queryExecution().analyzed()
         if token_of(text) is not None:
-            return lambda spark, around: late_statement(Jvm.of(spark), lambda: self._run(spark, text), around)
+            return lambda spark, around: statement_plan(Jvm.of(spark), lambda: self._run(spark, text), around)
         return None
 
     def _run(self, spark: SparkSession, text: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Listen for SIGTERM in this process and in its JVM, which would end at once otherwise, and take what runs along."""
+"""Watch for SIGTERM in this process and in its JVM, which would end at once otherwise, and take what runs along."""
 
 from __future__ import annotations
 

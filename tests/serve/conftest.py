@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from live_server import LiveServer
 from served import Served
 
 
@@ -12,6 +13,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +26,11 @@ def server(spark):
 @pytest.fixture
 def client(server):
     return server.client()
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory):
+    """One server with three cores for the tests that leave it as it was."""
+    found = LiveServer(tmp_path_factory.mktemp("live"), cores=3)
+    yield found
+    found.stop()

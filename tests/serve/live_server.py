@@ -28,6 +28,13 @@ SETTINGS = {
 }
 
 
+def sleeping(mark, ms=3_600_000):
+    """A query of one row that says in the server's JVM that it has begun, and takes its time."""
+    begun = f"java_method('java.lang.System', 'setProperty', '{mark}', 'begun')"
+    sleep = f"java_method('java.lang.Thread', 'sleep', {ms}L)"
+    return f"SELECT CAST(length(concat_ws('', {begun}, {sleep})) AS BIGINT) AS id"
+
+
 class Failed(Exception):
     """What the Thrift server answers instead of rows."""
 
@@ -156,6 +163,11 @@ class Client:
             rows = []
         self.columns = [item[0] for item in cursor.description or ()]
         return rows
+
+    def await_begin(self, mark):
+        """Wait until a query of ``sleeping`` has begun."""
+        while self.run(f"SELECT java_method('java.lang.System', 'getProperty', '{mark}')") != [("begun",)]:
+            time.sleep(0.2)
 
     def close(self):
         self.connection.close()

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import pydelta
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.serve.parser import install
-from pydelta.spark.serve.sessions import Sessions
+from pydelta.spark.serve.sessions import Sessions, prepare
 from pydelta.spark.serve.users import nobody
 
 
@@ -65,7 +65,7 @@ class Client:
 class Served:
     """A root session with extensions of its own, so that other tests' sessions keep Spark's parser."""
 
-    def __init__(self, spark, user_of=nobody):
+    def __init__(self, spark, user_of=nobody, first_seen=prepare):
         jvm = Jvm.of(spark)
         parent = spark._jsparkSession
         classes = jvm.view.org.apache.spark.sql
@@ -75,7 +75,7 @@ class Served:
             classes.SparkSessionExtensions(), empty, empty,
         )  # fmt: skip
         self.root = pydelta.enable(SparkSession(spark.sparkContext, made))
-        self.sessions = Sessions(self.root, user_of)
+        self.sessions = Sessions(self.root, user_of, first_seen)
         self._parameters = spark.sparkContext._gateway.callback_server_parameters
         self._before = self._parameters.propagate_java_exceptions
         install(self.sessions)

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from live_server import LiveServer
-
 from pydelta.log import DeltaLog
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    found = LiveServer(tmp_path_factory.mktemp("live"))
-    yield found
-    found.stop()
 
 
 def version(live, name):

@@ -7,12 +7,11 @@ import threading
 
 import deltalake
 import pytest
-from live_server import Failed, LiveServer, free_ports, serve
+from live_server import Failed, LiveServer, free_ports, serve, sleeping
 from thrift.transport.TTransport import TTransportException
 
 from pydelta.log import DeltaLog
 
-SLEEPS = "SELECT CAST(length(java_method('java.lang.Thread', 'sleep', {ms}L)) AS BIGINT) AS id"
 GONE = (Failed, TTransportException, OSError, EOFError)
 
 
@@ -33,7 +32,8 @@ def test_sigterm_lets_a_running_commit_end_and_takes_no_new_statement(live):
     server = live()
     client, other = server.client(), server.client()
     client.run("CREATE TABLE t (id BIGINT) USING delta")
-    running = client.start(f"INSERT INTO t {SLEEPS.format(ms=20_000)}")
+    running = client.start(f"INSERT INTO t {sleeping('ends', 20_000)}")
+    other.await_begin("ends")
     server.terminate()
     while "Stopping" not in server.said():
         assert server.process.poll() is None
@@ -43,14 +43,15 @@ def test_sigterm_lets_a_running_commit_end_and_takes_no_new_statement(live):
     assert server.wait() == 0
     rows = deltalake.DeltaTable(str(server.warehouse / "t")).to_pyarrow_table().num_rows
     assert (rows, DeltaLog.for_table(str(server.warehouse / "t")).update().version) == (1, 1)
-    del running
+    assert running is not None
 
 
 def test_sigterm_cancels_what_outlasts_the_grace(live):
     server = live("--grace", "0")
     client = server.client()
     client.run("CREATE TABLE t (id BIGINT) USING delta")
-    client.start(f"INSERT INTO t {SLEEPS.format(ms=3_600_000)}")
+    client.start(f"INSERT INTO t {sleeping('hangs')}")
+    server.client().await_begin("hangs")
     server.terminate()
     assert server.wait() == 0
     assert DeltaLog.for_table(str(server.warehouse / "t")).update().version == 0

@@ -8,19 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from live_server import Failed, LiveServer
+from live_server import Failed, sleeping
 from TCLIService.ttypes import TOperationState
 
 from pydelta.log import DeltaLog
-
-HANGS = "SELECT CAST(length(java_method('java.lang.Thread', 'sleep', 3600000L)) AS BIGINT) AS id"
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory):
-    found = LiveServer(tmp_path_factory.mktemp("live"))
-    yield found
-    found.stop()
 
 
 @pytest.fixture
@@ -52,8 +43,8 @@ def test_every_kind_of_statement_once_with_its_rows(live, hive_client):
         ("DELETE FROM all_kinds WHERE id = 1", [(1,)]),
         ("UPDATE all_kinds SET name = 'z' WHERE id = 2", [(1,)]),
         (
-            "MERGE INTO all_kinds AS t USING (SELECT 3L AS id, 'n' AS name UNION ALL SELECT 4, 'm') AS s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN INSERT *",
+            "MERGE INTO all_kinds AS t USING (SELECT 3L AS id, 'n' AS name UNION ALL SELECT 4, 'm') AS s "
+            "ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN INSERT *",
             [(2, 1, 0, 1)],
         ),
         ("INSERT OVERWRITE all_kinds SELECT id, name FROM all_kinds WHERE id > 2", []),
@@ -121,8 +112,8 @@ def test_errors_carry_sqlstate_and_condition_and_nothing_of_python(live, hive_cl
 
 def test_a_statement_that_hangs_holds_up_nobody_and_can_be_cancelled(live, hive_client):
     hive_client.run("CREATE TABLE slow (id BIGINT) USING delta")
-    hanging = live.client().start(f"INSERT INTO slow {HANGS}")
-    other = live.client()
+    hanging, other = live.client().start(f"INSERT INTO slow {sleeping('slow')}"), live.client()
+    other.await_begin("slow")
     assert other.run("SELECT count(*) FROM slow") == [(0,)]
     other.run("INSERT INTO slow VALUES (1)")
     assert other.run("DELETE FROM slow WHERE id = 1") == [(1,)]
@@ -138,20 +129,26 @@ def test_a_client_that_is_killed_leaves_nothing_running(live, hive_client):
     script = f"""
 import sys
 from pyhive import hive
-for _ in range(2):
+for query in {[sleeping(f"eve{number}") for number in range(2)]}:
     cursor = hive.connect("127.0.0.1", port={live.thrift}, username="eve").cursor()
     globals().setdefault("kept", []).append(cursor)
-    cursor.execute({f"INSERT INTO left_alone {HANGS}"!r}, async_=True)
+    cursor.execute("INSERT INTO left_alone " + query, async_=True)
 print("started", flush=True)
 sys.stdin.read()
 """
     process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"started\n"
+    hive_client.await_begin("eve0")
+    hive_client.await_begin("eve1")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    hive_client.run("INSERT INTO left_alone VALUES (1), (2)")  # a job: both cores hang until the server lets go of them
-    assert hive_client.run("SELECT sum(id) FROM left_alone") == [(3,)]
-    assert version(live, "left_alone") == 1
+    later = [live.client().start(f"INSERT INTO left_alone {sleeping(f'later{number}')}") for number in range(2)]
+    for number in range(2):  # it takes all three cores to see both: the server has let go of the two that hung
+        hive_client.await_begin(f"later{number}")
+    for cursor in later:
+        cursor.cancel()
+        ended(cursor)
+    assert version(live, "left_alone") == 0
 
 
 def test_beeline_shows_rows_and_errors(live, hive_client):

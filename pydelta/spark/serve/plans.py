@@ -1,8 +1,8 @@
-"""Text of a client's statement in, a plan for Spark to run out.
+"""Turn the text of a client's statement into a plan for Spark to run.
 
 ::
 
-    only ours knows it, or its top node is a command over a Delta table --> late.py: runs when Spark analyses it
+    only ours knows it, or its top node is a command over a Delta table --> procedures.py: runs when Spark analyses it
     BEGIN … END                                                         --> scripts.py: statement by statement
     Delta tables stand in a query                                       --> scans in their place, one version of each
     anything else                                                       --> what Spark's parser made of it, untouched
@@ -21,18 +21,18 @@ from pyspark.errors import AnalysisException, ParseException
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.routing.aggregates import answer_all
-from pydelta.spark.serve.late import late_statement
 from pydelta.spark.sql.dispatch import is_effect, run_node, script_plan
 from pydelta.spark.sql.late_relations import with_late_relations
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.spark.sql.own import run_own
+from pydelta.spark.sql.procedures import Procedure, call_of
 from pydelta.spark.sql.relations import RelationResolver, named_tables
 from pydelta.sql import is_ours, parse_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["plan_of", "view_plan"]
+__all__ = ["plan_of", "statement_plan", "view_plan"]
 
 _COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
 
@@ -68,14 +68,30 @@ def plan_of(
                 raise
     jvm = Jvm.of(spark)
     if own is not None:
-        return late_statement(jvm, own, around)
+        return statement_plan(jvm, own, around)
     if str(node.nodeName()) == "CompoundBody":
         return script_plan(spark, node, around)
     _refuse_hidden_effect(spark, node)
     if is_effect(spark, node):
-        return late_statement(jvm, lambda: _run(spark, node), around)
+        return statement_plan(jvm, lambda: _run(spark, node), around)
     plan = RelationResolver(spark).statement(named_tables(jvm, node))
     return node if plan is None else _answered(spark, plan)
+
+
+def statement_plan(jvm: Jvm, run: Callable[[], DataFrame], around: Callable[[], AbstractContextManager[None]]) -> Any:
+    """Return the plan of a statement that runs when Spark analyses it, and once.
+
+    Args:
+        jvm: Of the client's session.
+        run: Runs it, and returns what it tells.
+        around: Entered meanwhile.
+    """
+
+    def run_now() -> DataFrame:
+        with around():
+            return run()
+
+    return call_of(jvm, Procedure(jvm, run_now, once=True))
 
 
 def _answered(spark: SparkSession, plan: Any) -> Any:

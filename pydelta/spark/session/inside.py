@@ -1,6 +1,6 @@
 """Tell whether a thread is at work inside the engine: what it parses meanwhile is not a client's statement.
 
-A call back from the JVM comes to a thread of Python of its own, so work that begins in Python marks the JVM's thread, too.
+A call back from the JVM comes to a thread of Python of its own: work that begins in Python marks the JVM's thread, too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def inside_with_jvm(spark: SparkSession) -> Iterator[None]:
         with inside():
             yield
     finally:
-        context.setLocalProperty(_MARK, None)  # type: ignore[arg-type]  as Spark takes it back
+        context.setLocalProperty(_MARK, None)  # type: ignore[arg-type]
 
 
 def is_jvm_inside(spark: SparkSession) -> bool:

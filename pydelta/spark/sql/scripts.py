@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pydelta.errors import DeltaError
 from pydelta.spark.catalog.objects import copy_of
-from pydelta.spark.java_objects import JavaObject, crossing
 from pydelta.spark.sql.late_relations import noted, with_late_relations
 from pydelta.spark.sql.nodes import Nodes
+from pydelta.spark.sql.procedures import Procedure, call_of
 from pydelta.spark.sql.relations import RelationResolver, named_tables
 from pydelta.spark.sql.script_errors import ScriptErrors
 
@@ -113,93 +112,16 @@ class _Late:
 
     def call(self, plan: Any) -> Any:
         """A statement with an effect, as a call of a procedure."""
-        jvm, catalyst = self._nodes.jvm, self._nodes.jvm.view.org.apache.spark.sql.catalyst
-        procedure, catalog = _Procedure(self._nodes, plan, self._run, self.errors), _Catalog()
-        self._kept += [procedure, catalog]
-        named = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
-            jvm.array(jvm.view.java.lang.String, []), "statement"
-        )
-        resolved = catalyst.analysis.ResolvedProcedure(catalog, named, procedure)
-        return catalyst.plans.logical.Call(resolved, jvm.seq([]), True)
+        procedure = Procedure(self._nodes.jvm, lambda: self._frame(plan), thrown=self.errors.raised_in_jvm)
+        return call_of(self._nodes.jvm, procedure, kept=self._kept)
 
-
-class _Rows(JavaObject):
-    """What a statement tells, already here."""
-
-    class Java:
-        implements = ("org.apache.spark.sql.connector.read.LocalScan",)
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame: Any = frame._jdf
-
-    def readSchema(self) -> Any:  # noqa: N802
-        """Return the columns."""
-        return self._frame.schema()
-
-    def rows(self) -> Any:
-        """Return the rows, as Catalyst has them."""
-        return self._frame.queryExecution().executedPlan().executeCollect()
-
-    def description(self) -> str:
-        """Return a name for plans."""
-        return "pydelta"
-
-
-class _Procedure(JavaObject):
-    """A statement that Spark calls once, when it comes to it."""
-
-    class Java:
-        implements = ("org.apache.spark.sql.connector.catalog.procedures.BoundProcedure",)
-
-    def __init__(self, nodes: Nodes, plan: Any, run: _Run, errors: ScriptErrors) -> None:
-        self._nodes = nodes
-        self._plan = plan
-        self._run = run
-        self._errors = errors
-        self._told: list[_Rows] = []
-
-    def name(self) -> str:
-        """Return a name for plans."""
-        return "statement"
-
-    def description(self) -> str:
-        """Return a name for plans."""
-        return "statement"
-
-    def isDeterministic(self) -> bool:  # noqa: N802
-        """Return false: it has an effect."""
-        return False
-
-    def parameters(self) -> Any:
-        """Return none."""
-        jvm = self._nodes.jvm
-        return jvm.array(jvm.view.org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter, [])
-
-    def call(self, row: Any) -> Any:
-        """Run the statement, by this engine or by Spark; an error of this engine is one that handlers catch."""
-        jvm = self._nodes.jvm
-        with crossing(jvm), noted(self._errors):
-            plan = named_tables(jvm, self._plan)
-            try:
-                frame = self._run(plan)
-            except DeltaError as error:
-                return self._errors.raised_in_jvm(error)
+    def _frame(self, plan: Any) -> DataFrame:
+        """Run a statement, by this engine or by Spark."""
+        nodes = self._nodes
+        with noted(self.errors):
+            named = named_tables(nodes.jvm, plan)
+            frame = self._run(named)
             if frame is None:
-                resolved = RelationResolver(self._nodes.spark).statement(plan)
-                frame = jvm.frame(plan if resolved is None else resolved)
-        scans = jvm.view.java.util.ArrayList()
-        if frame.columns:
-            self._told.append(_Rows(frame))
-            scans.add(self._told[-1])
-        return scans.iterator()
-
-
-class _Catalog(JavaObject):
-    """The catalog that the procedures seem to come from."""
-
-    class Java:
-        implements = ("org.apache.spark.sql.connector.catalog.ProcedureCatalog",)
-
-    def name(self) -> str:
-        """Return its name for plans."""
-        return "pydelta"
+                resolved = RelationResolver(nodes.spark).statement(named)
+                frame = nodes.jvm.frame(named if resolved is None else resolved)
+            return frame
