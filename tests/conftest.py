@@ -63,8 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--selected"):
         return
-    left_out = LeftOut.read(config.getoption("--and-part"))
-    left = [item for item in items if item.nodeid in left_out]
+    part = config.getoption("--and-part")
+    left_out = LeftOut.read(part)
+    left = [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
     config.hook.pytest_deselected(items=left)
     out = set(left)
     items[:] = [item for item in items if item not in out]
@@ -74,7 +75,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if not config.getoption("--selected"):
         return None
     part = config.getoption("--and-part")
-    more = f", but for part {part} of them" if part else ""
+    more = f", but for part {part} of them" if part else ", and tests marked ci"
     return f"cases of a test that run no branch which others do not are left out{more}; make test-whole runs all"
 
 

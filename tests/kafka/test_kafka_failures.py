@@ -18,6 +18,7 @@ def ids(stream):
     return sorted(row["id"] for row in stream.rows())
 
 
+@pytest.mark.ci
 def test_a_broker_that_is_killed_and_comes_back_costs_no_row(stream, broker):
     stream.send(*records(0, 12))
     running = stream.session.begin(
@@ -87,6 +88,7 @@ def test_sigterm_ends_the_job_after_the_batch_under_way(stream):
     assert ids(stream) == list(range(5))
 
 
+@pytest.mark.ci
 def test_a_job_that_is_killed_after_its_commit_goes_on_with_the_next_record(stream):
     stream.send(*records(0, 6), "bad", *records(6, 8))
     code, lines = stream.session.job("ingest_stream", *stream.arguments, *SCHEMA, "--max-per-trigger", "4", die_after=1)

@@ -31,6 +31,7 @@ def found(metastore_server, tmp_path_factory):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("way", ["by_sql", "selected", "replaced", "cloned"])
 def test_a_table_without_a_location_is_the_catalogs_own_and_its_files_go_with_it(found, way):
     kind, external, rows, has_twin, there, dropped, left, kind_again, rows_again = found[way]

@@ -53,6 +53,7 @@ def entries(found, metastore):
     return lambda name: metastore.table(DATABASE, name)
 
 
+@pytest.mark.ci
 def test_what_one_session_makes_the_other_reads(found):
     assert found["second"]["seen"] == {
         "managed": [["Id", "Day", "at", "s"], 0],

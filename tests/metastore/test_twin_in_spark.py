@@ -36,6 +36,7 @@ def found(metastore_server, tmp_path_factory):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.ci
 def test_every_way_to_read_gives_the_rows_of_the_table(found):
     assert len(found["expected"]) == 40
     for way, rows in found["read"].items():

@@ -64,6 +64,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "most_files"), [("sorted", 5_010), ("shuffled", 15_000)])
 def test_five_thousand_partitions_stay_under_a_gigabyte(tmp_path, order, most_files):

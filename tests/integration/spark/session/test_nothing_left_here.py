@@ -54,6 +54,7 @@ def _kept(here: Path) -> list[str]:
     return sorted(path.name for path in found)
 
 
+@pytest.mark.ci
 def test_a_prompt_keeps_names_and_leaves_nothing(here):
     prompt = ("-m", "pydelta.ops.cli", "sql", "-c", "spark.driver.memory=600m", "--format", "csv", "-e")
     _run(here, *prompt, "CREATE TABLE kept USING delta AS SELECT 7 AS id")
@@ -63,6 +64,7 @@ def test_a_prompt_keeps_names_and_leaves_nothing(here):
     assert _kept(here) == ["_catalog", "_catalog.lock", "kept"]
 
 
+@pytest.mark.ci
 def test_a_session_with_hives_catalog_keeps_names_and_leaves_nothing(here):
     conf = {**SMALL, "spark.sql.catalogImplementation": "hive"}
     for write in (True, False):
@@ -71,12 +73,14 @@ def test_a_session_with_hives_catalog_keeps_names_and_leaves_nothing(here):
     assert _kept(here) == ["_catalog", "kept"]
 
 
+@pytest.mark.ci
 def test_a_session_with_managed_tables_leaves_nothing(here):
     assert "tables: ['kept'] rows: 5" in _run(here, "-c", SESSION.format(conf=SMALL, write=True))
     assert list(here.iterdir()) == []
     assert _kept(here) == ["kept"]
 
 
+@pytest.mark.ci
 def test_a_job_leaves_its_table_alone(here):
     (here / "day.csv").write_text("id\n1\n2\n")
     done = _run(

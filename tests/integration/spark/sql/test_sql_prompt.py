@@ -121,6 +121,7 @@ def environment(home) -> dict[str, str]:
 COMMAND = [sys.executable, "-m", "pydelta.ops.cli", "sql", "--warehouse", "w", "--conf", "spark.driver.memory=600m"]
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_typed_at_a_terminal_names_outlive_it_and_scripts_have_exit_codes(tmp_path):

@@ -212,6 +212,7 @@ def test_a_query_that_has_ended_leaves_no_thread(spark, source, tmp_path):
         time.sleep(0.1)
 
 
+@pytest.mark.ci
 def test_killed_in_every_phase_of_a_batch_nothing_is_lost_or_doubled(spark, tmp_path):
     source, target, checkpoint = (str(tmp_path / name) for name in "stc")
     files = 2 * len(PHASES) + 1

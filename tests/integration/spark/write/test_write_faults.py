@@ -30,6 +30,7 @@ def outcome(tmp_path_factory):
     return json.loads(lines[0].removeprefix("RESULT "))
 
 
+@pytest.mark.ci
 def test_a_retried_task_adds_no_row(outcome):
     assert outcome["rows"] is True
     assert outcome["files_of_the_version"] == 20

@@ -121,6 +121,7 @@ def test_plans_of_every_kind_are_counted_once(spark, tmp_path):
     cached.unpersist()
 
 
+@pytest.mark.ci
 def test_attempts_that_fail_or_come_second_are_not_counted(tmp_path):
     """Executors of their own: a task that is retried, one that two attempts finish, an executor that dies."""
     program = Path(__file__).with_name("write_attempts_job.py")
