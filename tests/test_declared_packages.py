@@ -14,7 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = ("pydelta", "catalog_sync", "jobs", "benchmarks", "tests")
-IMPORT_NAMES = {"grpcio": "grpc", "protobuf": "google", "moto": "moto", "import-linter": "importlinter", "pytest-xdist": "xdist"}
+IMPORT_NAMES = {
+    "grpcio": "grpc",
+    "protobuf": "google",
+    "moto": "moto",
+    "import-linter": "importlinter",
+    "pytest-xdist": "xdist",
+}
 PART_OF_PYSPARK = "py4j"  # PySpark asks for the one version that fits
 OPTIONAL = {"hdfs_native": "hdfs", "gssapi": "kerberos", "grpc": "serve", "google": "serve", "zstandard": "serve"}
 """For a place or a service that not everybody has: without them an error says which extra to install."""

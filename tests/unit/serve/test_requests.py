@@ -45,7 +45,9 @@ def asked(relation, user="ann", session="s1"):
 
 
 def sent(request, commands=None):
-    return base_pb2.ExecutePlanRequest.FromString(execution(request.SerializeToString(), Commands() if commands is None else commands))
+    return base_pb2.ExecutePlanRequest.FromString(
+        execution(request.SerializeToString(), Commands() if commands is None else commands)
+    )
 
 
 def text_of(relation):
@@ -60,7 +62,7 @@ READS = [
         RelationText(table="t", path=None, options={"versionAsOf": "3"}, streaming=True),
     ),
     (
-        loaded("DELTA", "/a b", **{"x": "é"}),
+        loaded("DELTA", "/a b", x="é"),
         RelationText(table=None, path="/a b", options={"x": "é"}, streaming=False),
     ),
     (
