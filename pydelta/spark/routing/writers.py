@@ -1,4 +1,4 @@
-"""Route ``df.write`` and ``df.writeTo``: Delta tables to this engine, all else to Spark."""
+"""Route ``df.write``, ``df.writeTo`` and ``df.mergeInto``: Delta tables to this engine, all else to Spark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from pydelta.commands.write.command import WriteMode
@@ -18,6 +19,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.session.patches import is_enabled, patch
+from pydelta.spark.sql.dispatch import run_node
 from pydelta.spark.write.command import (
     WriteRequest,
     condition_given,
@@ -50,6 +52,7 @@ def install(spark: SparkSession | None = None) -> None:
     patch(DataFrameWriterV2, "append", _append)
     patch(DataFrameWriterV2, "overwrite", _overwrite)
     patch(DataFrameWriterV2, "overwritePartitions", _overwrite_partitions)
+    patch(MergeIntoWriter, "merge", _merge_into)
 
 
 def uninstall(spark: SparkSession | None = None) -> None:
@@ -274,6 +277,19 @@ def _overwrite_partitions(original: Callable[..., None]) -> Callable[..., None]:
             original(self)
 
     return overwrite_partitions
+
+
+def _merge_into(original: Callable[..., None]) -> Callable[..., None]:
+    def merge(self: MergeIntoWriter) -> None:
+        if not is_enabled(self._spark):
+            return original(self)
+        command = self._jwriter.mergeCommand()
+        with user_errors():
+            if run_node(self._spark, command) is not None:
+                return None
+        return original(self)
+
+    return merge
 
 
 def _write_to(writer: DataFrameWriterV2, mode: WriteMode, **how: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from differ.programs import Corpus
+from pyspark.sql import functions as F
 
 corpus = Corpus("merge")
 
@@ -163,7 +164,6 @@ def every_clause(at):
 
 @corpus.python("by the API, columns")
 def columns(at):
-    from pyspark.sql import functions as F
 
     at.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
     at.sql("INSERT INTO {t} VALUES (1, 'a')")
@@ -195,3 +195,30 @@ refused("a number as column", lambda table, source: table.merge(source, "t.id = 
 refused("nothing to set", lambda table, source: table.merge(source, "t.id = s.id").whenMatchedUpdate())
 refused("no values", lambda table, source: table.merge(source, "t.id = s.id").whenNotMatchedInsert())
 refused("a number as clause's condition", lambda table, source: table.merge(source, "t.id = s.id").whenMatchedDelete(5))
+
+
+def merge_into(at, build, source="SELECT * FROM VALUES (1, 'z'), (9, 'n') AS s(id, v)"):
+    at.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
+    at.sql("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    frame = at.spark.sql(source).alias("s")
+    return build(frame.mergeInto(at.t, F.expr(f"{at.t}.id = s.id"))).merge()
+
+
+for name, build in {
+    "all": lambda merge: merge.whenMatched().updateAll().whenNotMatched().insertAll(),
+    "columns": lambda merge: (
+        merge.whenMatched().update({"v": F.expr("s.v")}).whenNotMatched().insert({"id": F.expr("s.id")})
+    ),
+    "conditions": lambda merge: (
+        merge.whenMatched(F.expr("s.v = 'z'")).delete().whenNotMatched(F.expr("s.id > 10")).insertAll()
+    ),
+    "by source": lambda merge: merge.whenNotMatchedBySource().delete().whenMatched().updateAll(),
+    "nothing": lambda merge: merge,
+    "a column that is not there": lambda merge: merge.whenMatched().update({"nope": F.expr("s.v")}),
+    "evolution": lambda merge: merge.withSchemaEvolution().whenNotMatched().insertAll(),
+}.items():
+    corpus.python(f"mergeInto {name}")(lambda at, build=build: merge_into(at, build))
+MORE = "SELECT 9 AS id, 'n' AS v, 1.5D AS extra"
+corpus.python("mergeInto more columns")(
+    lambda at: merge_into(at, lambda merge: merge.withSchemaEvolution().whenNotMatched().insertAll(), MORE)
+)
