@@ -31,6 +31,7 @@ def client(server):
 @pytest.fixture(scope="session")
 def live(tmp_path_factory):
     """One server with three cores for the tests that leave it as it was."""
-    found = LiveServer(tmp_path_factory.mktemp("live"), cores=3)
+    elsewhere = {"HIVE_SERVER2_THRIFT_PORT": "1", "HIVE_SERVER2_THRIFT_BIND_HOST": "0.0.0.0"}  # what Hive would obey
+    found = LiveServer(tmp_path_factory.mktemp("live"), cores=3, environment=elsewhere)
     yield found
     found.stop()

@@ -63,7 +63,7 @@ def serve(*arguments, environment=None):
 class LiveServer:
     """Started by the constructor; ``stop`` and ``kill`` end the processes that were started here, and no other."""
 
-    def __init__(self, folder, *options, cores=2):
+    def __init__(self, folder, *options, cores=2, environment=None):
         folder.mkdir(parents=True, exist_ok=True)
         self.warehouse = folder / "warehouse"
         self.thrift, self.connect = free_ports(2)
@@ -74,7 +74,12 @@ class LiveServer:
             command += ["--conf", f"{name}={value}"]
         with self._said.open("ab") as said:
             self.process = subprocess.Popen(
-                list(map(str, command)), stdout=said, stderr=said, cwd=ROOT, start_new_session=True
+                list(map(str, command)),
+                stdout=said,
+                stderr=said,
+                cwd=ROOT,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )
         give_up = time.monotonic() + START_SECONDS
         while f"sc://127.0.0.1:{self.connect}" not in self.said():

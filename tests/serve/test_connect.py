@@ -67,12 +67,12 @@ def test_errors_are_spark_s_own_kinds_with_condition_and_state(live):
     told = live.remote(
         """
         from pyspark.errors import PySparkException
-        spark.sql("CREATE TABLE wrong (id BIGINT) USING delta")
+        spark.sql("CREATE TABLE wrong_remote (id BIGINT) USING delta")
         for text in (
             "SELECT * FROM not_there",
-            "SELECT nope FROM wrong",
-            "DELETE FROM wrong WHERE nope = 1",
-            "SELECT * FROM wrong VERSION AS OF 9",
+            "SELECT nope FROM wrong_remote",
+            "DELETE FROM wrong_remote WHERE nope = 1",
+            "SELECT * FROM wrong_remote VERSION AS OF 9",
             "SELEC 1",
         ):
             try:

@@ -140,7 +140,9 @@ class Sessions:
 
     def _refuse_when_stopping(self) -> None:
         if self._stopping:
-            raise DeltaEnvironmentError(
+            stopping = DeltaEnvironmentError(
                 "The server is stopping and takes no more statements. Nothing was run.",
                 hint="Run it again when the server is back.",
             )
+            stopping.retryable = True
+            raise stopping

@@ -27,6 +27,7 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
+from pydelta.txn.author import author, committing_for
 from pydelta.txn.hooks import HookContext, run_hooks
 from pydelta.txn.transaction import engine_info
 
@@ -403,6 +404,19 @@ def test_every_line_of_a_commit_is_one_json_object(log, store):
     create_table(log, [add_file("1", [1])])
     lines = store.read("_delta_log/" + commit_file(0)).decode().splitlines()
     assert [len(json.loads(line)) for line in lines] == [1, 1, 1, 1]
+
+
+def test_a_commit_for_a_client_names_its_user_and_others_nobody(store):
+    log = DeltaLog(store)
+    create_table(log)
+    with committing_for("ada"):
+        begin(log).commit([], WRITE)
+        with committing_for(None):
+            begin(log).commit([], WRITE)
+        begin(log).commit([], WRITE)
+    begin(log).commit([], WRITE)
+    assert [info_of(store, version).get("userName") for version in range(1, 5)] == ["ada", None, "ada", None]
+    assert author() is None
 
 
 def test_the_sessions_user_metadata_is_the_default(store):
