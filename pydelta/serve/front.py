@@ -36,6 +36,7 @@ _SERVICE: Final = "/spark.connect.SparkConnectService/"
 _EXECUTIONS: Final = frozenset({_SERVICE + "ExecutePlan", _SERVICE + "ReattachExecute"})
 _LIMIT: Final = 128 << 20  # bytes of a message, as Spark Connect has it
 _AUTHORIZATION: Final = "authorization"
+_NEVER: Final = 365 * 86400.0  # seconds; gRPC tells centuries for a call without a deadline
 _LAST_WORDS: Final = 2.0  # seconds for answers that are on their way
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", _LIMIT),
@@ -137,8 +138,11 @@ class _Passing(grpc.GenericRpcHandler):
             requests = map(self._signed(method, context), requests)
         rewrite = self._rewrites.get(method)
         sent = map(rewrite, requests) if rewrite is not None else requests
+        left = context.time_remaining()
         call = self._channel.stream_stream(method)(
-            sent, metadata=[*metadata, (_AUTHORIZATION, self._bearer)], timeout=context.time_remaining()
+            sent,
+            metadata=[*metadata, (_AUTHORIZATION, self._bearer)],
+            timeout=None if left is None or left > _NEVER else left,
         )
         if not context.add_callback(call.cancel):
             call.cancel()

@@ -63,7 +63,8 @@ def opened(behind):
 
     def make(guard=None):
         front = Front(guard or Guard())
-        server = grpc.server(ThreadPoolExecutor(8), handlers=(behind,))
+        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        server = grpc.server(ThreadPoolExecutor(8), handlers=(behind,), options=options)
         assert server.add_insecure_port(f"127.0.0.1:{front.behind}")
         server.start()
         closing.extend([front.stop, lambda: server.stop(0).wait()])
@@ -88,6 +89,10 @@ def test_any_method_goes_through_with_its_messages_and_metadata(opened, behind):
     assert method == SERVICE + "Something"
     assert metadata["tag"] == "1"
     assert metadata["authorization"] == f"Bearer {behind.token}"
+
+
+def test_a_call_without_a_deadline_has_none_behind(opened):
+    assert list(call(opened(), SERVICE + "Config", b"a", timeout=None)) == [b"a"] * 3
 
 
 def test_an_error_comes_with_its_code_details_and_trailing_metadata(opened):
@@ -125,12 +130,12 @@ def test_plans_are_rewritten_on_their_way(opened):
     assert base_pb2.AnalyzePlanRequest.FromString(sent).schema.plan.root.sql.query.startswith("PYDELTA RELATION ")
 
 
-def test_a_message_of_a_hundred_megabytes_passes(opened):
+def test_a_message_larger_than_what_grpc_takes_by_itself_passes(opened):
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     port = opened()
     channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=options)
-    data = b"x" * (3 << 20)
-    assert [len(item) for item in call(port, SERVICE + "AddArtifacts", data, channel=channel)] == [3 << 20] * 3
+    data = b"x" * (20 << 20)
+    assert [len(item) for item in call(port, SERVICE + "AddArtifacts", data, channel=channel)] == [20 << 20] * 3
 
 
 GUARD = Guard(users={TOKEN: "ann"})
