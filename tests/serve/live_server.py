@@ -94,19 +94,25 @@ class LiveServer:
     def client(self, user="ada", **settings):
         return Client(self, user, settings)
 
-    def remote(self, body, user="bob"):
+    def remote(self, body, user="bob", url=None, environment=None):
         """Run a body in a process of its own, with ``spark`` a remote session; what it gives to ``tell`` comes back."""
+        url = url or f"sc://127.0.0.1:{self.connect}/;user_id={user}"
         script = textwrap.dedent(
             f"""
             import json, sys
             from pyspark.sql import SparkSession
-            spark = SparkSession.builder.remote("sc://127.0.0.1:{self.connect}/;user_id={user}").getOrCreate()
+            spark = SparkSession.builder.remote("{url}").getOrCreate()
             def tell(value):
                 print("told " + json.dumps(value), flush=True)
             """
         ) + textwrap.dedent(body)
         done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT, env=dict(os.environ)
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("told ")]
