@@ -58,10 +58,9 @@ class Front:
         self._commands = Commands()
         self.behind = _free_port()
         """Where Spark Connect's own server listens, on the loopback."""
-        self._channel = grpc.insecure_channel(f"{LOOPBACK}:{self.behind}", options=_OPTIONS)
         self._threads = ThreadPoolExecutor(_CALLS, thread_name_prefix="connect")
-        passing = _Passing(self._channel, self._token, self._commands, guard)
-        self._server = grpc.server(self._threads, handlers=(passing,), options=_OPTIONS)
+        self._channel: Any = None  # not before the JVM is there: gRPC's threads do not survive a fork
+        self._server: Any = None
 
     def settings(self) -> dict[str, str]:
         """Return what Spark has to be started with; it holds a secret."""
@@ -82,6 +81,9 @@ class Front:
             DeltaEnvironmentError: The port is taken, the address is not this machine's, the certificate is none.
         """
         sessions.texts = Texts(self._commands).planner_of
+        self._channel = grpc.insecure_channel(f"{LOOPBACK}:{self.behind}", options=_OPTIONS)
+        passing = _Passing(self._channel, self._token, self._commands, self._guard)
+        self._server = grpc.server(self._threads, handlers=(passing,), options=_OPTIONS)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         guard = self._guard
         try:
@@ -100,8 +102,9 @@ class Front:
 
     def stop(self) -> None:
         """End what is still open."""
-        self._server.stop(_LAST_WORDS).wait()
-        self._channel.close()
+        if self._server is not None:
+            self._server.stop(_LAST_WORDS).wait()
+            self._channel.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

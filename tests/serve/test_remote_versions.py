@@ -67,7 +67,7 @@ def test_users_have_tokens_and_sessions_of_their_own(tmp_path):
     users.write_text(f"ann:{TOKEN}-ann\nbob:{TOKEN}-bob\n".replace(" ", "_"))
     users.chmod(0o600)
     server = LiveServer(tmp_path / "closed", "--users", users)
-    ann, bob = (f"sc://127.0.0.1:{server.connect}/;token={TOKEN}-{name}".replace(" ", "_") for name in ("ann", "bob"))
+    ann, bob = (f"sc://localhost:{server.connect}/;token={TOKEN}-{name}".replace(" ", "_") for name in ("ann", "bob"))
     try:
         told = server.remote(
             """
