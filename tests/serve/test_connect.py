@@ -87,8 +87,8 @@ def test_errors_are_spark_s_own_kinds_with_condition_and_state(live):
     assert told == [
         ["AnalysisException", "TABLE_OR_VIEW_NOT_FOUND", "42P01", []],
         ["AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", []],
-        ["SparkRuntimeException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", []],
-        ["SparkRuntimeException", "DELTA_VERSION_NOT_FOUND", "22003", []],
+        ["AnalysisException", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", []],
+        ["AnalysisException", "DELTA_VERSION_NOT_FOUND", "22003", []],
         ["ParseException", "PARSE_SYNTAX_ERROR", "42601", []],
     ]
 
