@@ -117,7 +117,7 @@ def _may_be_thrown(jvm: Jvm, origin: Any) -> bool:
 def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
     """Return an iterator of Java that throws, at its first step, what Spark users catch as ``AnalysisException``.
 
-    ``scala.util.Failure.get`` throws what it holds, checked or not; a class that Java itself makes over it lets it pass.
+    ``scala.util.Failure.get`` throws what it holds, checked or not; what Java itself makes over it lets it pass.
 
     Raises:
         DeltaError, PySparkException: The error itself, which is of another kind, and crosses as what it is.
