@@ -6,6 +6,9 @@
                                       --an error of the JVM's---> that same error
                                       --anything else-----------> INTERNAL_ERROR, one line; the trace is logged here
 
+Java lets no method throw a checked exception that it does not declare, and Spark's ``AnalysisException`` is one. Where
+a method returns an iterator, ``throwing_iterator`` throws it all the same.
+
 py4j keeps such an object alive as long as the JVM has its counterpart, and lets it go once the JVM has collected that.
 """
 
@@ -19,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from pydelta.errors import DeltaError
 from pydelta.spark.errors import raised_in, spark_class
@@ -29,13 +32,17 @@ from pydelta.spark.session.inside import inside
 if TYPE_CHECKING:
     from pydelta.spark.jvm import Jvm
 
-__all__ = ["JavaObject", "Kinds", "crossing", "kinds", "let_errors_cross", "throwable"]
+__all__ = [
+    "JavaObject", "Kinds", "crossing", "errors_cross", "kinds", "let_errors_cross", "throwable", "throwing_iterator",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 _RUNTIME: Final = "org.apache.spark.SparkRuntimeException"
 _ARGUMENTS: Final = 6
 _TELLING: Final = 200
 """Characters by which a message is known; Spark cuts it off at some 2,000."""
+_ANALYSIS: Final = "org.apache.spark.sql.AnalysisException"
+_ANALYSIS_ARGUMENTS: Final = 9
 _INTERNAL: Final = "INTERNAL_ERROR"
 _INTERNAL_STATE: Final = "XX000"
 
@@ -61,6 +68,11 @@ def let_errors_cross(gateway: Any) -> None:
     gateway.callback_server_parameters.propagate_java_exceptions = True
 
 
+def errors_cross(jvm: Jvm) -> bool:
+    """Tell whether ``let_errors_cross`` was called for the process."""
+    return bool(jvm.gateway.callback_server_parameters.propagate_java_exceptions)
+
+
 @contextmanager
 def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
     """Around what the JVM calls: an error leaves it as one that the JVM can throw.
@@ -80,7 +92,7 @@ def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
     except Py4JJavaError:
         raise
     except Exception as error:
-        if not jvm.gateway.callback_server_parameters.propagate_java_exceptions:
+        if not errors_cross(jvm):
             raise
         raise Py4JJavaError(type(error).__name__, java_exception=_thrown(jvm, error, parsing)) from None
 
@@ -108,6 +120,35 @@ def _may_be_thrown(jvm: Jvm, origin: Any, parsing: bool) -> bool:
     unchecked = (jvm.view.java.lang.Class.forName(f"java.lang.{name}") for name in ("RuntimeException", "Error"))
     parse = "org.apache.spark.sql.catalyst.parser.ParseException"
     return (parsing and str(origin.getClass().getName()) == parse) or any(kind.isInstance(origin) for kind in unchecked)
+
+
+def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
+    """Return an iterator of Java that throws, at its first step, what Spark users catch as ``AnalysisException``.
+
+    ``scala.util.Failure.get`` throws what it holds, checked or not; what Java itself makes over it lets it pass.
+
+    Raises:
+        DeltaError, PySparkException: The error itself, which is of another kind, and crosses as what it is.
+    """
+    if isinstance(error, DeltaError):
+        if not issubclass(spark_class(error), AnalysisException):
+            raise error
+        thrown = _analysis_exception(jvm, error)
+    else:
+        thrown = getattr(error, "_origin", None)
+        if not isinstance(error, AnalysisException) or thrown is None:
+            raise error
+        _without_trace(jvm, thrown)
+    view = jvm.view
+    find, types = view.java.lang.Class.forName, view.java.lang.invoke.MethodType.methodType
+    anything, failed, supplies = map(find, ("java.lang.Object", "scala.util.Try", "java.util.function.Supplier"))
+    handles = view.java.lang.invoke.MethodHandles
+    get = handles.publicLookup().findVirtual(failed, "get", types(anything))
+    made = view.java.lang.invoke.LambdaMetafactory.metafactory(
+        handles.lookup(), "get", types(supplies, failed), types(anything), get, types(anything)
+    )
+    given = jvm.array(view.java.lang.Object, [view.scala.util.Failure(thrown)])
+    return view.java.util.stream.Stream.generate(made.getTarget().invokeWithArguments(given)).iterator()
 
 
 def throwable(jvm: Jvm, error: DeltaError) -> Any:
@@ -141,6 +182,20 @@ class Kinds:
 
 
 kinds = Kinds()
+
+
+def _analysis_exception(jvm: Jvm, error: DeltaError) -> Any:
+    view, some = jvm.view, jvm.view.scala.Option.apply
+    kind = view.java.lang.Class.forName(_ANALYSIS)
+    constructors = (item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ANALYSIS_ARGUMENTS)
+    constructor = next(constructors, None)
+    if constructor is None:  # another version of Spark
+        return throwable(jvm, error)
+    nothing, context = some(None), jvm.array(view.org.apache.spark.QueryContext, [])
+    given = jvm.scala_map(error.getMessageParameters())
+    arguments = [str(error), nothing, nothing, nothing, some(error.getCondition()), given, context]
+    arguments += [some(error.getSqlState()), nothing]
+    return _without_trace(jvm, constructor.newInstance(jvm.array(view.java.lang.Object, arguments)))
 
 
 def _make(jvm: Jvm, message: str, condition: str | None, state: str | None, given: Mapping[str, str]) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import DeltaError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.routing.aggregates import answer_all
 from pydelta.spark.sql.dispatch import is_effect, run_node, script_plan
@@ -54,10 +54,36 @@ def plan_of(
         has_values: Tells whether the client gave values for parameters.
         around: Entered for a statement with an effect, when its time has come.
 
+    Returns:
+        Also for a statement that cannot be: its plan says why when Spark analyses it.
+
     Raises:
-        ParseError: Neither Spark's parser nor ours knows it.
-        DeltaError: A table that a query names cannot be read.
+        ParseException: Spark's parser does not know it, and ours neither.
     """
+    try:
+        return _plan_of(spark, text, parse, has_values, around)
+    except ParseException as error:
+        if not isinstance(error, DeltaError):
+            raise
+        return _failing(spark, error)
+    except (DeltaError, AnalysisException) as error:
+        return _failing(spark, error)
+
+
+def _failing(spark: SparkSession, error: Exception) -> Any:
+    def fail() -> DataFrame:
+        raise error
+
+    return _late(Jvm.of(spark), fail, nullcontext)
+
+
+def _plan_of(
+    spark: SparkSession,
+    text: str,
+    parse: Callable[[], Any],
+    has_values: Callable[[], bool],
+    around: Callable[[], AbstractContextManager[None]],
+) -> Any:
     own = _own(spark, text, has_values)
     if own is None:
         try:

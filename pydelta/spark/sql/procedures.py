@@ -14,8 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from pydelta.errors import DeltaError
-from pydelta.spark.java_objects import JavaObject, crossing
+from pydelta.spark.java_objects import JavaObject, crossing, errors_cross, throwing_iterator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,10 +102,12 @@ class Procedure(JavaObject):
                 else:
                     assert self._run is not None
                     self._keep(self._run())
-            except DeltaError as error:
-                if self._thrown is None:
+            except (DeltaError, PySparkException) as error:
+                if self._thrown is not None and isinstance(error, DeltaError):
+                    return self._thrown(error)
+                if not errors_cross(self._jvm):
                     raise
-                return self._thrown(error)
+                return throwing_iterator(self._jvm, error)
             scans = self._jvm.view.java.util.ArrayList()
             if self._told is not None:
                 scans.add(self._told)
