@@ -74,7 +74,7 @@ def _failing(spark: SparkSession, error: Exception) -> Any:
     def fail() -> DataFrame:
         raise error
 
-    return _late(Jvm.of(spark), fail, nullcontext)
+    return statement_plan(Jvm.of(spark), fail, nullcontext)
 
 
 def _plan_of(

@@ -14,12 +14,12 @@ ANYWHERE = Addresses(host="0.0.0.0", thrift=10000)
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "localhost", "::1"])
 def test_the_loopback_needs_nothing(host):
-    check_exposed(Addresses(host=host, thrift=1, connect=2), {})
+    check_exposed(Addresses(host=host, thrift=1, connect=2), {}, closed=False)
 
 
 def test_a_host_that_does_not_exist_is_said():
     with pytest.raises(InvalidArgumentError, match="not an address of this machine"):
-        check_exposed(Addresses(host="no such host", thrift=1), {})
+        check_exposed(Addresses(host="no such host", thrift=1), {}, closed=False)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_host_that_does_not_exist_is_said():
 )
 def test_another_address_needs_a_login_and_encryption(settings, missing):
     with pytest.raises(DeltaEnvironmentError, match=missing) as refused:
-        check_exposed(ANYWHERE, settings)
+        check_exposed(ANYWHERE, settings, closed=False)
     assert refused.value.hint
 
 
@@ -42,13 +42,19 @@ def test_another_address_is_taken_with_both(tmp_path):
     keystore = tmp_path / "keys.jks"
     keystore.write_bytes(b"keys")
     tls = {"hive.server2.use.SSL": "true", "hive.server2.keystore.path": str(keystore)}
-    check_exposed(ANYWHERE, {"hive.server2.authentication": "ldap", **tls})
-    check_exposed(ANYWHERE, {"hive.server2.authentication": "KERBEROS", "hive.server2.thrift.sasl.qop": "auth-conf"})
+    check_exposed(ANYWHERE, {"hive.server2.authentication": "ldap", **tls}, closed=False)
+    check_exposed(
+        ANYWHERE, {"hive.server2.authentication": "KERBEROS", "hive.server2.thrift.sasl.qop": "auth-conf"}, closed=False
+    )
 
 
-def test_spark_connect_is_for_the_loopback_alone():
-    with pytest.raises(DeltaEnvironmentError, match="no TLS of its own"):
-        check_exposed(Addresses(host="0.0.0.0", connect=15002), {"hive.server2.authentication": "LDAP"})
+def test_spark_connect_needs_a_certificate_and_users_elsewhere():
+    connect = Addresses(host="0.0.0.0", connect=15002)
+    with pytest.raises(DeltaEnvironmentError, match="no certificate, or no users"):
+        check_exposed(connect, {"hive.server2.authentication": "LDAP"}, closed=False)
+    check_exposed(connect, {}, closed=True)
+    with pytest.raises(DeltaEnvironmentError, match="authentication is NONE"):
+        check_exposed(Addresses(host="0.0.0.0", connect=15002, thrift=10000), {}, closed=True)
 
 
 def test_ports_that_cannot_be_are_refused():
@@ -68,7 +74,8 @@ def test_a_port_that_is_taken_is_said_with_its_option():
 
 
 def test_settings_say_where_spark_s_servers_listen():
-    found = Addresses(host="127.0.0.1", thrift=1, connect=2).settings()
-    assert found["spark.hadoop.hive.server2.thrift.bind.host"] == "127.0.0.1"
-    assert found["spark.connect.grpc.binding.port"] == "2"
+    found = Addresses(host="0.0.0.0", thrift=1, connect=2, behind=3).settings()
+    assert found["spark.hadoop.hive.server2.thrift.bind.host"] == "0.0.0.0"
+    assert found["spark.connect.grpc.binding.port"] == "3"
+    assert found["spark.connect.grpc.binding.address"] == "127.0.0.1"  # its front is at port 2
     assert Addresses(thrift=1).settings().keys() & {"spark.connect.grpc.binding.port"} == set()
