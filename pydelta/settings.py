@@ -245,6 +245,8 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
     }
 )
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
+_PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD)}
+"""As they are written in lower case -> as the format spells them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +299,21 @@ class TableProperties:
         return cls(**values)
 
 
+def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Spell table properties as the format does: names of ``delta.*`` that are known ignore case.
+
+    Example:
+        >>> canonical_properties({"delta.APPENDONLY": "true", "Own": "1"})
+        {'delta.appendOnly': 'true', 'Own': '1'}
+    """
+    return {canonical_property(name): value for name, value in given.items()}
+
+
+def canonical_property(name: str) -> str:
+    """Spell the name of a table property as the format does; one that is not known stays as it is."""
+    return _PROPERTY_NAMES.get(name.lower(), name)
+
+
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Refuse a ``delta.*`` name that no one defines, and values that cannot be right, before they enter a log.
 
@@ -308,7 +325,7 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
         UnknownSettingError: With the nearest known name as a suggestion.
         InvalidArgumentError: A value that cannot be right.
     """
-    known = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD)}
+    known = _PROPERTY_NAMES
     for name in configuration:
         lower = name.lower()
         if not lower.startswith("delta.") or lower.startswith(tuple(prefix.lower() for prefix in _KNOWN_PREFIXES)):

@@ -39,7 +39,7 @@ from pydelta.protocol.actions import Protocol as ProtocolAction
 from pydelta.protocol.features import implied_features, required_protocol, upgrade
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
-from pydelta.settings import TableProperties, check_property_names, refuse_kept_properties
+from pydelta.settings import TableProperties, canonical_properties, check_property_names, refuse_kept_properties
 from pydelta.storage import Store, open_store
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
@@ -209,12 +209,13 @@ def clone_table(
         if not source.table_exists():
             raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
         snapshot = source.snapshot(version=request.version, timestamp_ms=request.timestamp_ms)
-        check_property_names(request.properties)
-        refuse_kept_properties(request.properties)
+        properties = canonical_properties(request.properties)
+        check_property_names(properties)
+        refuse_kept_properties(properties)
     with error_context(table=target.uri):
         txn = begin(target)
         _refuse_target(txn, target, replace=request.replace)
-        work = _Clone(txn, source, target, _Cloned.of(snapshot), request.properties, copier or ThreadCopier())
+        work = _Clone(txn, source, target, _Cloned.of(snapshot), properties, copier or ThreadCopier())
         result = work.run(shallow=request.shallow)
         if request.shallow:
             note_clone(source, target.uri, version=snapshot.version)
@@ -247,8 +248,9 @@ def clone_parquet(
                 "A folder of Parquet files has no versions to clone.",
                 hint="Leave VERSION or TIMESTAMP AS OF out.",
             )
-        check_property_names(request.properties)
-        refuse_kept_properties(request.properties)
+        properties = canonical_properties(request.properties)
+        check_property_names(properties)
+        refuse_kept_properties(properties)
     with error_context(table=target.uri):
         txn = start_transaction(target)
         _refuse_target(txn, target, replace=request.replace)
@@ -259,7 +261,7 @@ def clone_parquet(
             protocol=required_protocol(folder.metadata),
             adds=folder.adds,
         )
-        work = _Clone(txn, source, target, cloned, request.properties, copier or ThreadCopier())
+        work = _Clone(txn, source, target, cloned, properties, copier or ThreadCopier())
         return work.run(shallow=request.shallow)
 
 
@@ -422,7 +424,8 @@ class _Clone:
         parameters = {"source": f"{cloned.provider}.`{self.source.uri}`", "sourceVersion": cloned.version}
         actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
         actions += [*coming, *_domains(cloned.domains, txn.snapshot)]
-        committed = txn.commit(actions, Operation(name="CLONE", parameters=parameters, metrics=metrics))
+        operation = Operation(name="CLONE", parameters=parameters, metrics=metrics)
+        committed = txn.commit(actions, operation, blind_append=False)  # the rows are another table's
         return CloneResult(
             source_table_size=metrics["sourceTableSize"],
             source_num_of_files=metrics["sourceNumOfFiles"],

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
@@ -24,7 +24,7 @@ from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOp
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
-from pydelta.settings import Settings, check_property_names, refuse_kept_properties
+from pydelta.settings import Settings, canonical_properties, check_property_names, refuse_kept_properties
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
 
@@ -114,6 +114,7 @@ def plan_create(
         )
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
+    definition = replace(definition, properties=canonical_properties(definition.properties))
     check_columns(definition.schema)
     check_property_names(definition.properties)
     refuse_kept_properties(definition.properties)

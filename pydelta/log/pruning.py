@@ -92,7 +92,8 @@ def prune_by_statistics(
     on_data = {path: leaf for path, leaf in found.items() if path[0].lower() not in partitions}
     if not found:
         return frame
-    stats = files.stats_columns(frame, list(on_data.values()))
+    wanted = {stored: (stored, data_type) for stored, data_type in on_data.values()}  # once, however it is spelt
+    stats = files.stats_columns(frame, list(wanted.values()))
     if len(on_data) < len(found):
         stats = _with_partition_values(files, frame, stats, time_zone=time_zone)
     renamed = {path: leaf[0] for path, leaf in on_data.items()}

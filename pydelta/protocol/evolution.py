@@ -111,7 +111,7 @@ def _mismatch(table: StructType, data: StructType, differences: list[str]) -> Sc
     hint = "Cast the column to the table's type"
     if any("occurs twice" in text for text in differences):
         hint = "Drop one of the two columns, or rename it"
-    elif any("is not in the table" in text for text in differences):
+    elif any("not in the table" in text for text in differences):
         hint = "Set the option mergeSchema to true to add the new columns"
     listed = "\n".join(f"  - {text}" for text in differences)
     return SchemaMismatchError(
@@ -146,12 +146,27 @@ def _differences(table: StructType, data: StructType, prefix: str) -> Iterator[s
             yield f"column {name!r} ({item.data_type}) is not in the table"
         elif isinstance(target.data_type, StructType) and isinstance(item.data_type, StructType):
             yield from _differences(target.data_type, item.data_type, f"{name}.")
-        elif not can_store(item.data_type, target.data_type):
+        elif can_store(item.data_type, target.data_type):
+            continue
+        elif _brings_fields_alone(target, item):
+            yield f"column {name!r} is {item.data_type}, with fields that are not in the table: {target.data_type}"
+        else:
             yield f"column {name!r} is {item.data_type} in the data and {target.data_type} in the table"
+    yield from _left_out(table, seen, prefix)
+
+
+def _left_out(table: StructType, seen: Collection[str], prefix: str) -> Iterator[str]:
     for target in table.fields:
         computed = not target.metadata.keys().isdisjoint(_COMPUTED)
         if target.name.lower() not in seen and not target.nullable and not computed:
             yield f"column {prefix + target.name!r} is NOT NULL in the table and missing in the data"
+
+
+def _brings_fields_alone(target: StructField, item: StructField) -> bool:
+    """Whether types differ by fields that a merge of the schemas would add, inside arrays and maps too."""
+    problems: list[str] = []
+    _merge_type(target.data_type, item.data_type, item.name, False, problems)
+    return not problems
 
 
 def merge_schemas(

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pydelta.commands.optimize.command import OptimizeRequest, optimize
-from pydelta.errors import InvalidArgumentError
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import optimize_frame
 from pydelta.spark.logs import settings_of, user_errors
@@ -68,21 +67,17 @@ class DeltaOptimizeBuilder:
         """Order the rows of all files of the chosen partitions by several columns at once, in one commit.
 
         Args:
-            cols: Names, dotted for nested fields; also as one list.
+            cols: Names, dotted for nested fields; also as one list. Without any it is ``executeCompaction``.
 
         Returns:
             As ``executeCompaction``.
 
         Raises:
             BindError: The table has no such column.
-            InvalidArgumentError: No column, a partition column, or one without statistics.
+            InvalidArgumentError: A partition column, or one without statistics.
             ConcurrentDeleteReadException: As for ``executeCompaction``.
         """
-        names = check_columns(cols, "A Z-order column")
-        with user_errors(self._log):
-            if not names:
-                raise InvalidArgumentError("executeZOrderBy needs at least one column.", hint="Name at least one.")
-        return self._run(names)
+        return self._run(check_columns(cols, "A Z-order column"))
 
     def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
         with user_errors(self._log):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
-from pydelta.settings import Settings, TableProperties, check_property_names, parse_bytes, parse_interval_ms
+from pydelta.settings import (
+    Settings,
+    TableProperties,
+    canonical_properties,
+    check_property_names,
+    parse_bytes,
+    parse_interval_ms,
+)
 
 HOUR = 3_600_000
 
@@ -112,11 +119,17 @@ def test_snapshot_isolation_in_a_log_that_is_there_counts_as_the_default():
 def test_a_misspelt_property_is_refused_with_a_suggestion_and_a_user_s_own_is_not():
     with pytest.raises(UnknownSettingError, match=r"delta\.appendOnly"):
         check_property_names({"delta.appendonyl": "true"})
-    with pytest.raises(UnknownSettingError, match=r"delta\.checkpointInterval"):
-        check_property_names({"delta.CheckpointInterval": "5"})
     check_property_names(
         {"team": "x", "pydelta.sync.enabled": "true", "delta.constraints.c": "id > 0", "delta.feature.x": "supported"}
     )
+
+
+def test_names_of_properties_that_are_known_ignore_case():
+    given = {"DELTA.appendonly": "true", "delta.feature.appendOnly": "supported", "Own": "1", "delta.Nope": "2"}
+    assert canonical_properties(given) == {
+        "delta.appendOnly": "true",
+        **{name: given[name] for name in list(given)[1:]},
+    }
 
 
 def test_session_goes_before_alias_before_environment_before_default():

@@ -14,6 +14,7 @@ from pydelta.commands.alter.dependants import GENERATION, IDENTITY, dependants, 
 from pydelta.commands.alter.requests import (
     AddColumns,
     ChangeColumn,
+    ChangeColumns,
     DropColumns,
     MustHold,
     NewColumn,
@@ -48,7 +49,7 @@ from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
 from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
 from pydelta.txn import Operation
 
-__all__ = ["add", "change", "drop", "new_field", "rename", "replace", "sync_identity"]
+__all__ = ["add", "change", "change_together", "drop", "new_field", "rename", "replace", "sync_identity"]
 
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
 _STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
@@ -163,28 +164,50 @@ def rename(snapshot: Snapshot, change: RenameColumn) -> Plan:
 
 def change(snapshot: Snapshot, change: ChangeColumn) -> Plan:
     """Change type, nullability, comment, default or place of one column."""
-    schema, metadata = snapshot.schema, _metadata(snapshot)
+    schema, rules, path = _changed(snapshot, snapshot.schema, change)
+    logged = _logged(path, field_at(schema, path), change.position)
+    return _changed_plan(snapshot, schema, rules, Operation(name="CHANGE COLUMN", parameters=logged))
+
+
+def change_together(snapshot: Snapshot, change: ChangeColumns) -> Plan:
+    """Change several columns, in one version or not at all."""
+    schema = snapshot.schema
+    rules: list[MustHold] = []
+    paths = []
+    for one in change.changes:
+        schema, rule, path = _changed(snapshot, schema, one)
+        rules += rule
+        paths.append(path)
+    logged = [_logged(path, field_at(schema, path), None)["column"] for path in paths]
+    return _changed_plan(snapshot, schema, rules, Operation(name="CHANGE COLUMNS", parameters={"columns": logged}))
+
+
+def _changed_plan(snapshot: Snapshot, schema: StructType, rules: Sequence[MustHold], operation: Operation) -> Plan:
+    if schema == snapshot.schema:
+        return Plan(metadata=_metadata(snapshot), operation=operation, changed=False)
+    return Plan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(rules))
+
+
+def _changed(
+    snapshot: Snapshot, schema: StructType, change: ChangeColumn
+) -> tuple[StructType, Sequence[MustHold], tuple[str, ...]]:
+    """The schema with a column changed, what rows must satisfy then, and the column's path."""
     path = resolve(schema, change.path)
-    must_hold: list[MustHold] = []
+    rules: Sequence[MustHold] = ()
     if change.data_type is not None:
-        schema = _retyped(snapshot, path, change.data_type)
+        schema = _retyped(snapshot, schema, path, change.data_type)
     others = (change.nullable, change.comment, change.position, change.default)
     if change.drop_default or any(item is not None for item in others):
         _require_field(schema, path, "changed but for its type")
     if change.nullable is not None:
-        schema, rule = _with_nullability(schema, path, change.nullable)
-        must_hold += rule
+        schema, rules = _with_nullability(schema, path, change.nullable)
     if change.comment is not None:
         schema = edit_field(schema, path, lambda field: _with(field, "comment", change.comment or None))
     if change.default is not None or change.drop_default:
         schema = _with_default(schema, path, None if change.drop_default else change.default)
     if change.position is not None:
         schema = move_field(schema, path, change.position)
-    logged = _logged(path, field_at(schema, path), change.position)
-    operation = Operation(name="CHANGE COLUMN", parameters=logged)
-    if schema == snapshot.schema:
-        return Plan(metadata=metadata, operation=operation, changed=False)
-    return Plan(metadata=_with_schema(snapshot, schema), operation=operation, must_hold=tuple(must_hold))
+    return schema, rules, path
 
 
 def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> Plan:
@@ -319,9 +342,8 @@ def _with(field: StructField, key: str, value: Any) -> StructField:
     return field.replace(metadata=rest if value is None else {**rest, key: value})
 
 
-def _retyped(snapshot: Snapshot, path: tuple[str, ...], data_type: DataType) -> StructType:
+def _retyped(snapshot: Snapshot, schema: StructType, path: tuple[str, ...], data_type: DataType) -> StructType:
     """The schema with a column of another type; texts may lose or raise their limit."""
-    schema = snapshot.schema
     there = field_at(schema, path)
     declared = there.metadata.get(LENGTH)
     wanted = data_type.name if isinstance(data_type, PrimitiveType) else ""

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from pydelta.commands.alter.plan import plan_alter
-from pydelta.commands.alter.requests import AddConstraint, Change, ChangeColumn, MustHold, Plan, SyncIdentity
+from pydelta.commands.alter.requests import (
+    AddConstraint,
+    Change,
+    ChangeColumn,
+    ChangeColumns,
+    MustHold,
+    Plan,
+    SyncIdentity,
+)
 from pydelta.commands.alter.track_rows import row_ids_for_all
 from pydelta.conditions import Condition
 from pydelta.errors import (
@@ -164,10 +172,12 @@ def _check_expressions(snapshot: Snapshot, change: Change, engine: SchemaEngine 
             _need(engine).check_condition(snapshot, change.expression)
         except DeltaError as error:
             raise error.called(_of_constraint(change, error)) from error.__cause__
-    if isinstance(change, ChangeColumn) and change.default is not None:
-        top = snapshot.schema.field(change.path[0])
-        if top is not None and len(change.path) == 1:
-            _need(engine).check_default(change.default, change.data_type or top.data_type)
+    changes = change.changes if isinstance(change, ChangeColumns) else (change,)
+    for one in changes:
+        if isinstance(one, ChangeColumn) and one.default is not None:
+            top = snapshot.schema.field(one.path[0])
+            if top is not None and len(one.path) == 1:
+                _need(engine).check_default(one.default, one.data_type or top.data_type)
 
 
 def _of_constraint(change: AddConstraint, error: DeltaError) -> Condition:

@@ -2,7 +2,7 @@
 
 ::
 
-    AddColumns DropColumns RenameColumn ChangeColumn ReplaceColumns     the schema: ``alter_columns``
+    AddColumns DropColumns RenameColumn ChangeColumn(s) ReplaceColumns  the schema: ``alter_columns``
     SyncIdentity                                                        an identity column's mark: ``alter_columns``
     SetProperties UnsetProperties SetComment                            ``alter_properties``
     AddConstraint DropConstraint                                        what rows must satisfy: ``alter_properties``
@@ -20,6 +20,7 @@ from pydelta.commands.alter.requests import (
     AddConstraint,
     Change,
     ChangeColumn,
+    ChangeColumns,
     ClusterBy,
     DropColumns,
     DropConstraint,
@@ -62,6 +63,8 @@ def plan_alter(snapshot: Snapshot, change: Change) -> Plan:
             return alter_columns.rename(snapshot, change)
         case ChangeColumn():
             return alter_columns.change(snapshot, change)
+        case ChangeColumns():
+            return alter_columns.change_together(snapshot, change)
         case ReplaceColumns():
             return alter_columns.replace(snapshot, change)
         case SetProperties():

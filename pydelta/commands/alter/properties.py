@@ -34,7 +34,14 @@ from pydelta.protocol.actions import Metadata, Protocol, encode_json
 from pydelta.protocol.column_mapping import MODE, check_mode_change, mapped_metadata, mode_of
 from pydelta.protocol.features import at_least, is_request, upgrade, with_feature
 from pydelta.protocol.schema_edits import suggestion
-from pydelta.settings import KEPT_PROPERTIES, TableProperties, check_property_names, refuse_kept_properties
+from pydelta.settings import (
+    KEPT_PROPERTIES,
+    TableProperties,
+    canonical_properties,
+    canonical_property,
+    check_property_names,
+    refuse_kept_properties,
+)
 from pydelta.txn import Operation
 
 __all__ = [
@@ -53,7 +60,7 @@ RESERVED_CONSTRAINT: Final = "__char_varchar_string_length_check__"
 
 def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     """Set properties, and add the features that they need."""
-    metadata, given = _metadata(snapshot), dict(change.properties)
+    metadata, given = _metadata(snapshot), canonical_properties(change.properties)
     for name in given:
         _refuse_constraint(name)
     refuse_kept_properties(given, metadata.configuration)
@@ -112,9 +119,10 @@ def _requested(protocol: Protocol, given: Mapping[str, str]) -> Protocol:
 def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
     """Remove properties; features stay in the protocol. A property that is not set counts as removed already."""
     metadata = _metadata(snapshot)
-    parameters = {"properties": encode_json(list(change.names)), "ifExists": change.if_exists}
+    names = [canonical_property(name) for name in change.names]
+    parameters = {"properties": encode_json(names), "ifExists": change.if_exists}
     operation = Operation(name="UNSET TBLPROPERTIES", parameters=parameters)
-    for name in change.names:
+    for name in names:
         _refuse_constraint(name)
         if name in KEPT_PROPERTIES and name in metadata.configuration:
             raise InvalidArgumentError(
@@ -124,8 +132,8 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
             )
         if name == MODE:
             check_mode_change(snapshot.column_mapping_mode, "none")
-    left = {key: value for key, value in metadata.configuration.items() if key not in change.names}
-    description = None if _COMMENT in change.names else metadata.description
+    left = {key: value for key, value in metadata.configuration.items() if key not in names}
+    description = None if _COMMENT in names else metadata.description
     made = metadata.replace(configuration=left, description=description)
     return Plan(metadata=made, operation=operation, changed=made != metadata)
 

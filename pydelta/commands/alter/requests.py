@@ -18,6 +18,7 @@ __all__ = [
     "After",
     "Change",
     "ChangeColumn",
+    "ChangeColumns",
     "ClusterBy",
     "DropColumns",
     "DropConstraint",
@@ -106,6 +107,13 @@ class ChangeColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeColumns:
+    """Several columns that change together, in one version."""
+
+    changes: tuple[ChangeColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceColumns:
     """The columns that the table is to have, all of them, in order."""
 
@@ -175,6 +183,7 @@ Change: TypeAlias = (
     | DropColumns
     | RenameColumn
     | ChangeColumn
+    | ChangeColumns
     | ReplaceColumns
     | SetProperties
     | UnsetProperties

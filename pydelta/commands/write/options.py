@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
-from pydelta.settings import Settings, check_property_names, parse_bool, refuse_kept_properties
+from pydelta.settings import Settings, canonical_properties, check_property_names, parse_bool, refuse_kept_properties
 
 __all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteOptions", "guide_table"]
 
@@ -168,6 +168,7 @@ class WriteOptions:
         storage: Storage settings given with this write; they may hold secrets.
         description: Comment on a table that this write creates.
         managed: Whether the files of a table that this write creates belong to the catalog; for the history.
+        by_save_as_table: ``saveAsTable`` says what the table is, new or not; for the history.
     """
 
     mode: WriteMode
@@ -194,6 +195,7 @@ class WriteOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     description: str | None = None
     managed: bool = False
+    by_save_as_table: bool = False
 
     @classmethod
     def parse(
@@ -233,6 +235,7 @@ class WriteOptions:
                 storage[name] = value
             elif key not in known:
                 _refuse_unknown(name, value)
+        table_properties = canonical_properties(table_properties)
         check_property_names(table_properties)
         refuse_kept_properties(table_properties)
         app_id, version = _transaction(given, settings)
@@ -304,6 +307,11 @@ class WriteOptions:
     def replaces_matches(self) -> bool:
         """Whether rows go because some row of the data matches them."""
         return self.replace_using is not None or self.replace_on is not None
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether no condition says which rows an overwrite replaces."""
+        return self.replace_where is None and not self.replaces_matches
 
     def _refuse_contradictions(self, *, explicit_dynamic: bool) -> None:
         self._refuse_contradicting_replace(explicit_dynamic=explicit_dynamic)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydelta.commands.alter.clustering import clustering_paths, path_text
 from pydelta.commands.alter.dependants import refuse_type_change
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.commands.write.matches import key_columns
@@ -204,31 +205,33 @@ def _plan(kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, option
 
 def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tuple[str, dict[str, Any]]:
     """Operation name and parameters, as Delta users read them in the history."""
-    names = {
-        WriteMode.CREATE: "CREATE TABLE AS SELECT",
-        WriteMode.REPLACE: "REPLACE TABLE AS SELECT",
-        WriteMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
-    }
-    if options.mode in names:
-        return names[options.mode], definition_parameters(
-            final, managed=options.managed, cluster_by=options.cluster_by or ()
-        )
-    parameters: dict[str, Any] = {"mode": options.mode.value}
+    mode = options.mode
+    narrows: dict[str, Any] = {}
     if options.replace_where is not None:
-        parameters["predicate"] = str(options.replace_where)
+        narrows["predicate"] = str(options.replace_where)
     if options.replace_using is not None:
-        parameters["replaceUsingCols"] = f"({','.join(options.replace_using)})"
+        narrows["replaceUsingCols"] = f"({','.join(options.replace_using)})"
     if options.replace_on is not None:
-        parameters["replaceOnCond"] = str(options.replace_on)
+        narrows["replaceOnCond"] = str(options.replace_on)
     if options.dynamic and snapshot.version >= 0:
-        parameters["isDynamicPartitionOverwrite"] = True
-    asked = options.partition_by if options.partition_by is not None else ()
-    parameters["partitionBy"] = list(final.partition_columns if snapshot.version < 0 else asked)
-    if options.merge_schema:
-        parameters["canMergeSchema"] = True
+        narrows["isDynamicPartitionOverwrite"] = True
+    changes: dict[str, Any] = {"canMergeSchema": True} if options.merge_schema else {}
     if options.overwrite_schema:
-        parameters["canOverwriteSchema"] = True
-    return "WRITE", parameters
+        changes["canOverwriteSchema"] = True
+    by_table = options.by_save_as_table
+    replaces = mode.replaces_table or (by_table and mode is WriteMode.OVERWRITE and options.replaces_all)
+    if replaces or mode is WriteMode.CREATE or (by_table and snapshot.version < 0):
+        clustered = options.cluster_by
+        if clustered is None:
+            clustered = () if mode.replaces_table else tuple(map(path_text, clustering_paths(snapshot)))
+        parameters = definition_parameters(final, managed=options.managed, cluster_by=clustered)
+        if replaces and not mode.replaces_table:
+            parameters |= {**narrows, **changes, "isV1SaveAsTableOverwrite": True}
+        verb = "CREATE" if not replaces else "REPLACE" if mode is WriteMode.REPLACE else "CREATE OR REPLACE"
+        return f"{verb} TABLE AS SELECT", parameters
+    asked = options.partition_by if options.partition_by is not None else ()
+    partitions = list(final.partition_columns if snapshot.version < 0 else asked)
+    return "WRITE", {"mode": mode.value, **narrows, "partitionBy": partitions, **changes}
 
 
 def definition_parameters(metadata: Metadata, *, managed: bool, cluster_by: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -31,6 +32,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.settings import canonical_properties
 from pydelta.spark.catalog.entries import create_entry, name_of, session_identifier
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
 from pydelta.spark.catalog.objects import default_place
@@ -43,7 +45,7 @@ from pydelta.storage.uris import normalize_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["define_table", "enter"]
+__all__ = ["as_a_statement", "define_table", "enter"]
 
 
 def define_table(
@@ -105,8 +107,9 @@ def define_table(
         )
     place, managed = _place(spark, parts, entry if isinstance(entry, DeltaEntry) else None, location)
     log = log_for_path(spark, place)
-    with error_context(table=log.uri), _as_a_statement():
+    with error_context(table=log.uri), as_a_statement():
         before = log.update()
+        definition = replace(definition, properties=canonical_properties(definition.properties))
         if before.version >= 0 and parts is not None and not replaces:
             if managed:
                 raise _place_taken(parts, log)
@@ -142,7 +145,7 @@ def _place_taken(parts: Sequence[str], log: DeltaLog) -> TableAlreadyExistsError
 
 
 @contextmanager
-def _as_a_statement() -> Iterator[None]:
+def as_a_statement() -> Iterator[None]:
     """Call what is wrong with columns by what Spark's analyser says of it in a definition."""
     try:
         yield

@@ -24,6 +24,7 @@ from pydelta.errors import (
     DuplicateInsertColumnError,
     InvalidArgumentError,
     ParseError,
+    SchemaMismatchError,
     UnsafeOperationError,
     first_line,
 )
@@ -169,10 +170,14 @@ def bind_assignments(
         items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
         types = _types_of(frame, items)
     assignment = StoreAssignment.of(frame.sparkSession)
-    stored = [
-        _stored(assignment, item, source, _type_at(schema, item.path), clause)
-        for item, source in zip(items, types, strict=True)
-    ]
+    stored = []
+    for item, source in zip(items, types, strict=True):
+        target = _type_at(schema, item.path)
+        try:
+            stored.append(_stored(assignment, item, source, target, clause))
+        except SchemaMismatchError as error:
+            named = Condition.of("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION", fromCatalog=source, toCatalog=target)
+            raise error.called(named) from None
     return BoundAssignments(items=tuple(_with_values(items, bind_values(moment, frame, stored))))
 
 

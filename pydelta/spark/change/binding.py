@@ -313,18 +313,18 @@ class TableColumns:
         for item in bound:
             for column in self._jvm.to_list(item.expression.references().toSeq()):
                 if self._own.contains(column):
-                    self._ids[str(column.name())] = column.exprId()
+                    self._ids[str(column.name()).lower()] = column.exprId()  # named as the user spelt it
 
     def over(self, scan: DataFrame) -> DataFrame:
         """A later scan of the same table whose columns are those that the expressions read.
 
         Args:
-            scan: Any frame that has them under the same names.
+            scan: Any frame that has them under the same names, ignoring case.
         """
         if not self._ids:
             return scan
         plan = scan._jdf.queryExecution().analyzed()
-        columns, places = plan.output(), {column: place for place, column in enumerate(scan.columns)}
+        columns, places = plan.output(), {column.lower(): place for place, column in enumerate(scan.columns)}
         for column, id_ in self._ids.items():
             place = places[column]
             columns = columns.updated(place, self._jvm.alias(columns.apply(place), id_))

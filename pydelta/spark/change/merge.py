@@ -256,8 +256,8 @@ class SparkMerge:
         assert self._changes is not None
         row = self._changes.filter(name("n") > 1).orderBy(FILE, ROW).first()
         assert row is not None
-        references = set(self._jvm.reference_names(self._bound.condition.expression))
-        keys = [field.name for field in self._snapshot.schema.fields if field.name in references]
+        references = {item.lower() for item in self._jvm.reference_names(self._bound.condition.expression)}
+        keys = [field.name for field in self._snapshot.schema.fields if field.name.lower() in references]
         one = self._scan(files).filter((name(FILE_ROW_COLUMN) == row[FILE]) & (name(ROW_INDEX_COLUMN) == row[ROW]))
         texts = [name(item).try_cast("string") for item in keys]  # Python has not all values that Spark has
         shown = one.select(*texts).first() if texts else ()

@@ -13,6 +13,7 @@ each later scan of the table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,10 @@ class _Binder:
         return bind_pairing(self.moment, frame, column, what, aliases="give table and source an alias")
 
     def clause(self, clause: MergeClause, frame: DataFrame) -> BoundClause:
+        with _named_as_in_merge(f"{clause.action.value.upper()} clause", frame):
+            return self._clause(clause, frame)
+
+    def _clause(self, clause: MergeClause, frame: DataFrame) -> BoundClause:
         where = f"{clause.on.value} {clause.action.value.upper()}"
         condition = None
         if clause.condition is not None:
@@ -191,7 +196,8 @@ def bind_merge(
     binder = _Binder(moment=moment, sides=sides, schema=schema)
     table, source = sides.table, sides.source
     both = table.join(source)
-    pairs = binder.condition(both, to_column(condition, "The condition of a merge"), "The merge condition")
+    with _named_as_in_merge("search condition", both):
+        pairs = binder.condition(both, to_column(condition, "The condition of a merge"), "The merge condition")
     frames = {ClauseOn.MATCHED: both, ClauseOn.NOT_MATCHED: source, ClauseOn.NOT_MATCHED_BY_SOURCE: table}
     bound = tuple(binder.clause(clause, frames[clause.on]) for clause in clauses)
     columns = TableColumns(table)
@@ -201,6 +207,18 @@ def bind_merge(
             *([item.condition] if item.condition else ()), *(item.values.expressions if item.values else ())
         )
     return BoundMerge(condition=pairs, clauses=bound, columns=columns)
+
+
+@contextmanager
+def _named_as_in_merge(clause: str, frame: DataFrame) -> Iterator[None]:
+    """Call a name that does not resolve by the condition that Delta has for it in a MERGE."""
+    try:
+        yield
+    except BindError as error:
+        if error.code.startswith("UNRESOLVED_COLUMN"):
+            named, columns = error.parameters.get("objectName", ""), error.parameters.get("proposal", frame.columns)
+            error.called(Condition.of("DELTA_MERGE_UNRESOLVED_EXPRESSION", sqlExpr=named, clause=clause, cols=columns))
+        raise
 
 
 def bind_pairing(moment: Moment, frame: DataFrame, column: Column, what: str, *, aliases: str) -> BoundExpression:

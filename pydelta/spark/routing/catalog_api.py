@@ -10,6 +10,8 @@ from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.conditions import Condition
+from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.define import define_table
@@ -39,7 +41,11 @@ def install() -> None:
 
 def read_table(spark: SparkSession, name: str, options: dict[str, str] | None = None) -> DataFrame | None:
     """Answer ``spark.table(name)``; None when the name stands for nothing of this engine's."""
-    plan = RelationResolver(spark).table(parse_identifier(spark, name), travel_from_options(options or {}))
+    try:
+        travel = travel_from_options(options or {})
+    except InvalidArgumentError as error:  # Spark itself reads these options of a table's name
+        raise error.called(Condition.of("INVALID_TIME_TRAVEL_SPEC")) from None
+    plan = RelationResolver(spark).table(parse_identifier(spark, name), travel)
     return None if plan is None else Jvm.of(spark).frame(plan)
 
 

@@ -337,11 +337,13 @@ class DeltaFileIndex:
     ) -> list[int]:
         """Positions of the partitions for which Spark finds all filters true."""
         by_name: dict[str, Any] = {}
+        lower = {name.lower(): other.lower() for name, other in names.items()}
         for item in filters:
-            for attribute in self._jvm.to_list(item.references().toSeq()):
-                by_name[names.get(str(attribute.name()), str(attribute.name()))] = attribute
+            for attribute in self._jvm.to_list(item.references().toSeq()):  # named as the user spelt them
+                named = str(attribute.name()).lower()
+                by_name[lower.get(named, named)] = attribute
         own = self._jvm.to_list(self._jvm.local_relation.apply(self._schema).output())[: len(self._columns())]
-        attributes = [by_name.get(str(attribute.name()), attribute) for attribute in own]
+        attributes = [by_name.get(str(attribute.name()).lower(), attribute) for attribute in own]
         if self._ordinal_attribute is None:
             schema = self._jvm.struct(Jvm.struct_json(pa.schema([(_ORDINAL, pa.int32())])))
             self._ordinal_attribute = self._jvm.local_relation.apply(schema).output().apply(0)

@@ -11,6 +11,7 @@ from pydelta.commands.alter.requests import (
     After,
     Change,
     ChangeColumn,
+    ChangeColumns,
     ClusterBy,
     DropColumns,
     DropConstraint,
@@ -90,7 +91,8 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
     if kind == "RenameColumn":
         return [RenameColumn(path=nodes.names(node.column().name()), name=str(node.newName()))]
     if kind == "AlterColumns":
-        return [_changed(nodes, item) for item in nodes.items(node.specs())]
+        changes = tuple(_changed(nodes, item) for item in nodes.items(node.specs()))
+        return [changes[0] if len(changes) == 1 else ChangeColumns(changes=changes)]
     if kind == "AlterColumn":  # Spark 4.0
         return [_changed(nodes, node)]
     if kind == "SetTableProperties":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from pydelta.errors import (
 from pydelta.protocol.evolution import can_store, widens_in_writes
 from pydelta.protocol.schema import DataType, StructField, StructType
 from pydelta.settings import Settings
-from pydelta.spark.catalog.define import enter
+from pydelta.spark.catalog.define import as_a_statement, enter
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
@@ -89,7 +90,13 @@ class WriteRequest:
 
 
 def write_path(
-    spark: SparkSession, df: DataFrame, location: str, request: WriteRequest, *, managed: bool = False
+    spark: SparkSession,
+    df: DataFrame,
+    location: str,
+    request: WriteRequest,
+    *,
+    managed: bool = False,
+    by_save_as_table: bool = False,
 ) -> WriteResult:
     """Write rows to the table at a location; see ``write_table`` for what can go wrong.
 
@@ -99,12 +106,14 @@ def write_path(
         location: A URI or a path.
         request: How.
         managed: Whether the files belong to the catalog; for the history.
+        by_save_as_table: Whether ``saveAsTable`` says what the table is; for the history.
     """
     settings = settings_of(spark)
     parsed = request.parsed(settings)
     log = log_for_path(spark, Jvm.of(spark).qualify(location), parsed.storage)
     source = DataFrameSource(spark, df, request.shape)
-    result = write_table(log, source, replace(parsed, managed=managed), SparkEngine(spark), settings)
+    final = replace(parsed, managed=managed, by_save_as_table=by_save_as_table)
+    result = write_table(log, source, final, SparkEngine(spark), settings)
     if (parsed.txn_app_id, parsed.txn_version) == (settings.txn_app_id, settings.txn_version):
         forget_version(spark, settings)
     return result
@@ -131,10 +140,12 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
         )
     if isinstance(entry, DeltaEntry):
-        if mode is WriteMode.CREATE:
+        if mode in (WriteMode.CREATE, WriteMode.ERROR_IF_EXISTS):
             raise TableAlreadyExistsError(
-                f"The table {table} exists.",
-                hint="Use replace, append or another name.",
+                f"The table {table} already exists, at {entry.location}.",
+                hint="Replace or append to it, or choose another name."
+                if mode is WriteMode.CREATE
+                else "Write with mode append, overwrite or ignore, or choose another name.",
                 condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=table),
             )
         if path is not None and normalize_uri(Jvm.of(spark).qualify(path)) != normalize_uri(entry.location):
@@ -163,7 +174,9 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
     wanted = replace(request, mode=mode, options=given)
     if mode is WriteMode.APPEND and isinstance(entry, DeltaEntry):
         wanted = _casting(spark, df, entry, wanted)
-    result = write_path(spark, df, location, wanted, managed=managed)
+    appends = mode is WriteMode.APPEND and entry is not None
+    with nullcontext() if appends else as_a_statement():
+        result = write_path(spark, df, location, wanted, managed=managed, by_save_as_table=True)
     if entry is None:
         enter(spark, parse_identifier(spark, table), log_for_path(spark, location).update(), managed=managed)
     return result

@@ -15,6 +15,7 @@ from pydelta.commands.alter.requests import (
     After,
     Change,
     ChangeColumn,
+    ChangeColumns,
     ClusterBy,
     DropColumns,
     DropConstraint,
@@ -183,6 +184,43 @@ def test_nested_columns_are_added_through_structs_arrays_and_maps() -> None:
         "position": "AFTER x",
     }
     assert columns[1]["column"]["name"] == "tags.element.z"
+
+
+def test_columns_that_change_together_make_one_version_or_none() -> None:
+    log, engine = table(), Rows()
+    change = ChangeColumns(
+        changes=(
+            ChangeColumn(path=("NAME",), comment="whom", default="'nobody'"),
+            ChangeColumn(path=("part",), position=First()),
+            ChangeColumn(path=("at", "x"), nullable=False),
+        )
+    )
+    snapshot = done(log, change, engine).snapshot
+    assert names(snapshot) == "part id Name at tags by ts day"
+    assert at(snapshot, "Name").metadata == {"comment": "whom", "CURRENT_DEFAULT": "'nobody'"}
+    assert engine.asked == ["default 'nobody' string", "rows at IS NULL OR at.x IS NOT NULL"]
+    operation, parameters = last_operation(log)
+    assert operation == "CHANGE COLUMNS"
+    assert [column["name"] for column in json.loads(parameters["columns"])] == ["Name", "part", "at.x"]
+    assert alter_table(log, ChangeColumns(changes=(ChangeColumn(path=("Name",), comment="whom"),))).version is None
+    wrong = ChangeColumns(changes=(ChangeColumn(path=("id",), comment="k"), ChangeColumn(path=("nope",), comment="n")))
+    with pytest.raises(BindError, match="nope"):
+        alter_table(log, wrong)
+    assert "comment" not in at(log.update(), "id").metadata
+
+
+def test_properties_are_set_and_unset_by_their_names_in_any_case() -> None:
+    log = table()
+    snapshot = done(log, SetProperties(properties={"DELTA.appendonly": "true", "Own": "1"})).snapshot
+    assert snapshot.properties.append_only
+    assert snapshot.metadata is not None
+    assert {"delta.appendOnly": "true", "Own": "1"}.items() <= snapshot.metadata.configuration.items()
+    assert json.loads(last_operation(log)[1]["properties"]) == {"delta.appendOnly": "true", "Own": "1"}
+    left = done(log, UnsetProperties(names=("delta.APPENDONLY",))).snapshot
+    assert left.metadata is not None
+    assert "delta.appendOnly" not in left.metadata.configuration
+    with pytest.raises(InvalidArgumentError, match="managed by"):
+        alter_table(log, SetProperties(properties={"delta.columnmapping.MAXCOLUMNID": "99"}))
 
 
 def test_a_comment_a_default_and_nullability_of_a_column() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -245,6 +246,39 @@ def test_a_replaced_table_keeps_its_id_and_not_its_properties(log):
 
 
 # --- commits ---------------------------------------------------------------------------------------------------
+
+
+BY_TABLE = [
+    (WriteMode.APPEND, False, {}, "CREATE TABLE AS SELECT", set()),
+    (WriteMode.APPEND, True, {}, "WRITE", {"mode"}),
+    (WriteMode.OVERWRITE, False, {}, "CREATE OR REPLACE TABLE AS SELECT", {"isV1SaveAsTableOverwrite"}),
+    (
+        WriteMode.OVERWRITE,
+        True,
+        {"overwriteSchema": "true"},
+        "CREATE OR REPLACE TABLE AS SELECT",
+        {"isV1SaveAsTableOverwrite", "canOverwriteSchema"},
+    ),
+    (
+        WriteMode.OVERWRITE,
+        True,
+        {"partitionOverwriteMode": "dynamic"},
+        "CREATE OR REPLACE TABLE AS SELECT",
+        {"isV1SaveAsTableOverwrite", "isDynamicPartitionOverwrite"},
+    ),
+    (WriteMode.OVERWRITE, True, {"replaceWhere": "p = 'a'"}, "WRITE", {"mode", "predicate"}),
+]
+
+
+@pytest.mark.parametrize(("mode", "exists", "given", "operation", "says"), BY_TABLE)
+def test_what_the_history_says_of_saveastable(log, mode, exists, given, operation, says):
+    if exists:
+        write(log, Rows("a"))
+    made = plan(log, how=replace(options(mode, **given), managed=True, by_save_as_table=True))
+    assert made.operation == operation
+    definition = {"isManaged", "description", "partitionBy", "clusterBy", "properties"}
+    assert set(made.parameters) == (says | {"partitionBy"} if operation == "WRITE" else says | definition)
+    assert made.parameters.get("isManaged", True) is True
 
 
 def test_a_write_creates_appends_and_overwrites(log):

@@ -60,6 +60,8 @@ class TestSelect:
         files = log_of(table(checkpointed)).snapshot().files
         condition = Compare("=", Column(("DAY",)), Literal(dt.date(2024, 5, 1), "date"))
         assert numbers(files.select(condition, [Compare("=", Column(("ID",)), Literal(45, "long"))])) == [4]
+        above = Compare(">", Column(("Id",)), Literal(40, "long"))
+        assert numbers(files.select(condition, [above, Compare("<", Column(("iD",)), Literal(49, "long"))])) == [4]
 
     def test_statistics_decide_among_what_is_left(self, checkpointed: bool):
         files = log_of(table(checkpointed)).snapshot().files

@@ -83,6 +83,22 @@ def test_names_compare_ignoring_case_and_a_missing_nullable_column_is_fine():
         check_write_compatible(struct(a="long"), StructType((*struct(a="long").fields, *struct(A="long").fields)))
 
 
+@pytest.mark.parametrize("of", [ArrayType, lambda part: MapType(PrimitiveType("string"), part)])
+def test_new_fields_in_arrays_and_maps_are_told_from_types_that_do_not_go_together(of):
+    table, more = (StructType((StructField("l", of(struct(**fields))),)) for fields in ({"a": "long"}, MORE))
+    other = StructType((StructField("l", of(struct(a="string", b="date"))),))
+    with pytest.raises(SchemaMismatchError, match="with fields that are not in the table") as caught:
+        check_write_compatible(table, more)
+    assert caught.value.code == "DELTA_METADATA_MISMATCH"
+    assert "mergeSchema" in str(caught.value)
+    with pytest.raises(SchemaMismatchError, match=r"in the data and .* in the table") as caught:
+        check_write_compatible(table, other)
+    assert caught.value.code == "DELTA_FAILED_TO_MERGE_FIELDS"
+
+
+MORE = {"a": "long", "b": "date"}
+
+
 def test_merging_adds_new_columns_at_the_end_and_keeps_the_table_s_spelling():
     inner = StructType((StructField("a", PrimitiveType("long")),))
     wider = StructType((StructField("A", PrimitiveType("integer")), StructField("b", PrimitiveType("date"), False)))

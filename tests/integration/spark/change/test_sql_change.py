@@ -45,6 +45,8 @@ DELETES = [
     ("DELETE FROM default.sql_change WHERE default.sql_change.a >= 2", {2, 3}),
     ("DELETE FROM spark_catalog.default.sql_change AS q WHERE q.a >= 2 AND q.s.x < 3", {2}),
     ("DELETE FROM sql_change q WHERE b LIKE '%3' OR q.s.y = 10", {0, 3}),
+    ("DELETE FROM sql_change WHERE A = 1", {1}),
+    ("DELETE FROM Sql_Change AS Q WHERE q.A >= 1 AND Q.a < 3 AND S.X > 1", {2}),
     ("DELETE FROM sql_change WHERE a IS NULL", set()),
     ("DELETE FROM sql_change", {0, 1, 2, 3}),
 ]
@@ -75,6 +77,29 @@ def test_update(spark, table):
     assert rows(spark)[3] == (3, None, (3, 13))
     assert one(spark.sql("UPDATE sql_change SET b = 'all'"))["num_affected_rows"] == 4
     assert {row[1] for row in rows(spark)} == {"all"}
+
+
+@pytest.mark.parametrize("mapped", ["none", "name"])
+def test_names_in_conditions_ignore_case_those_of_partitions_too(spark, tmp_path, mapped):
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(
+        f"CREATE TABLE {table} (id INT, g STRING, v STRING) USING delta PARTITIONED BY (g) "
+        f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapped}')"
+    )
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'x'), (4, 'c', 'y')")
+    assert one(spark.sql(f"DELETE FROM {table} WHERE ID = 1 AND Id < 4")) == {"num_affected_rows": 1}
+    assert one(spark.sql(f"DELETE FROM {table} WHERE G = 'b'")) == {"num_affected_rows": 1}
+    assert one(spark.sql(f"UPDATE {table} SET V = 'u' WHERE G = 'c' AND ID = 3")) == {"num_affected_rows": 1}
+    counts = one(
+        spark.sql(
+            f"MERGE INTO {table} T USING (SELECT 4 AS Id, 'm' AS V) S ON t.ID = s.id AND T.G = 'c' "
+            "WHEN MATCHED AND T.V = 'y' THEN UPDATE SET V = S.v || t.G"
+        )
+    )
+    assert counts["num_updated_rows"] == 1
+    new = spark.sql("SELECT 3 AS Id, 'c' AS G, 'w' AS V").write.format("delta").mode("overwrite")
+    new.option("replaceWhere", "ID = 3 AND G = 'c'").save(str(tmp_path / "t"))
+    assert sorted(map(tuple, spark.sql(f"SELECT * FROM {table}").collect())) == [(3, "c", "w"), (4, "c", "mc")]
 
 
 USING = "MERGE INTO sql_change t USING (SELECT 1 AS a) s ON t.a = s.a WHEN"

@@ -31,6 +31,26 @@ def at(spark, tmp_path_factory):
 CASES = {
     "UPDATE {t} SET id = 1, ID = 2": ("DELTA_CONFLICT_SET_COLUMN", "42701", AnalysisException),
     "UPDATE {t} SET nope = 1": ("UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", AnalysisException),
+    "UPDATE {t} SET s = named_struct('c', 1)": (
+        "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION",
+        "42846",
+        AnalysisException,
+    ),
+    "MERGE INTO {t} t USING (SELECT 1 AS id) q ON t.id = q.nope WHEN MATCHED THEN DELETE": (
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        "42601",
+        AnalysisException,
+    ),
+    "MERGE INTO {t} t USING (SELECT 1 AS id) q ON t.id = q.id WHEN MATCHED THEN UPDATE SET nope = 1": (
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        "42601",
+        AnalysisException,
+    ),
+    "MERGE INTO {t} t USING (SELECT 1 AS id) q ON t.id = q.id WHEN NOT MATCHED THEN INSERT (id) VALUES (q.nope)": (
+        "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+        "42601",
+        AnalysisException,
+    ),
     "UPDATE {t} SET s.nope = 1": ("FIELD_NOT_FOUND", "42704", AnalysisException),
     "DELETE FROM {t} WHERE nope = 1": ("UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", AnalysisException),
     "DELETE FROM {t} WHERE rand() < 2": ("INVALID_NON_DETERMINISTIC_EXPRESSIONS", "42K0E", AnalysisException),
