@@ -12,6 +12,8 @@ from served import Served
 
 from pydelta.spark.serve.sessions import prepare
 
+pytestmark = pytest.mark.ci
+
 SESSIONS = 150
 STATEMENTS = 200
 KEPT = 64

@@ -12,6 +12,8 @@ from thrift.transport.TTransport import TTransportException
 
 from pydelta.log import DeltaLog
 
+pytestmark = pytest.mark.ci
+
 GONE = (Failed, TTransportException, OSError, EOFError)
 
 

@@ -9,6 +9,8 @@ import sys
 import pytest
 from live_server import LiveServer
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
