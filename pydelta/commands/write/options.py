@@ -54,6 +54,11 @@ class WriteMode(enum.Enum):
         return mode
 
     @property
+    def overwrites(self) -> bool:
+        """Whether what an existing table holds goes, all of it or a part."""
+        return self is WriteMode.OVERWRITE or self.replaces_table
+
+    @property
     def replaces_table(self) -> bool:
         """Whether an existing table gets a new definition."""
         return self in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
