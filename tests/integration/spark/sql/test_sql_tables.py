@@ -249,7 +249,7 @@ MISTAKES = {
     "CREATE TABLE other (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS": (UnsupportedFeatureError, "bucket"),
     "CREATE TABLE other (a INT, A INT) USING delta": (DeltaError, "same name"),
     "CREATE TABLE other (a INT) USING delta PARTITIONED BY (b)": (Exception, "b"),
-    "CREATE TABLE other (a INT) USING delta TBLPROPERTIES ('delta.appendonly'='true')": (DeltaError, "appendOnly"),
+    "CREATE TABLE other (a INT) USING delta TBLPROPERTIES ('delta.apendonly'='true')": (DeltaError, "appendOnly"),
     "CREATE TABLE other (a INT, PRIMARY KEY (a)) USING delta": (UnsupportedFeatureError, "CHECK"),
 }
 
