@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, Protocol, runtime_checkable
 
@@ -280,6 +280,9 @@ class _Write:
         except ParseError as error:
             raise error.called(Condition.of("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=given)) from error.__cause__
         self._refuse_data_columns(condition)
+        where = self.options.replace_where
+        if isinstance(where, StatementCondition) and where.by_column:
+            self.plan = replace(self.plan, parameters={**self.plan.parameters, "predicate": condition.sql})
         return condition
 
     def _write_rows(self, condition: BoundCondition | None, *, record_inserts: bool) -> RewriteOutput:

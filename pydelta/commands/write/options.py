@@ -132,10 +132,12 @@ class StatementCondition:
     Args:
         text: For the history.
         native: An expression of the engine.
+        by_column: It was given as a Column, which has a text of its own only once it is bound.
     """
 
     text: str
     native: Any
+    by_column: bool = False
 
     def __str__(self) -> str:
         return self.text

@@ -348,4 +348,4 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
         return unresolved.quoted(node.name()) if name == "AttributeReference" else None
 
     named = transform_expression(expression, by_name)
-    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)))
+    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)), by_column=True)
