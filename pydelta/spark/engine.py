@@ -101,6 +101,7 @@ class SparkEngine:
             self._refuse_subquery(self._parse(condition), condition)
             column = F.expr(condition)
         elif isinstance(condition, Column):
+            self._refuse_subquery(Jvm.of(self._spark).expression(condition), condition)
             column = condition
         else:
             raise InvalidArgumentError(
@@ -285,7 +286,9 @@ class SparkEngine:
             f"The condition {_shown(condition)} does not fit the table: {first_line(str(error))}",
             hint=f"The table's columns are: {names}.",
             table=snapshot.table_uri,
-            condition=condition_of(error),
+            condition=Condition.of("UNSUPPORTED_EXPR_FOR_OPERATOR")
+            if error.getCondition() == "INVALID_WHERE_CONDITION"
+            else condition_of(error),
         )
 
 

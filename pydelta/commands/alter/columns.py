@@ -30,7 +30,7 @@ from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata
-from pydelta.protocol.identity import identity_column, with_marks
+from pydelta.protocol.identity import HIGH_WATER_MARK, identity_column, with_marks
 from pydelta.protocol.schema import validate_names
 from pydelta.protocol.schema_edits import (
     TYPE_CHANGES,
@@ -83,7 +83,7 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
                 hint="Generated and identity columns are declared when a table is made.",
             )
         schema = add_field(schema, parent, field, column.position)
-        logged.append(_logged((*parent, field.name), field, column.position))
+        logged.append(_logged((*parent, field.name), _declared(field), column.position))
     metadata = _with_schema(snapshot, schema)
     return Plan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
 
@@ -213,7 +213,10 @@ def _changed(
 def sync_identity(snapshot: Snapshot, change: SyncIdentity) -> Plan:
     """Move an identity column's mark to where the rows' own values have come; it never moves back."""
     metadata, identity = _metadata(snapshot), identity_column(snapshot.schema, change.column)
-    operation = Operation(name="SYNC IDENTITY", parameters={})
+    field = field_at(snapshot.schema, (identity.column,))
+    unmarked = {key: value for key, value in field.metadata.items() if key != HIGH_WATER_MARK}
+    logged = _logged((identity.column,), field.replace(metadata=unmarked), None)
+    operation = Operation(name="CHANGE COLUMN", parameters=logged)
     if change.furthest is None:
         return Plan(metadata=metadata, operation=operation, changed=False)
     schema = with_marks(snapshot.schema, {identity.column: identity.mark_for(change.furthest)})
@@ -432,6 +435,12 @@ def _kind(data_type: DataType) -> str:
     """A type as the history shows it: of a nested one only what it is."""
     described = data_type.to_dict()
     return described if isinstance(described, str) else str(described["type"])
+
+
+def _declared(field: StructField) -> StructField:
+    """A new column as the history shows it: a text of limited length by its declared type."""
+    declared = field.metadata.get(LENGTH)
+    return field if declared is None else _with(field, LENGTH, None).replace(data_type=PrimitiveType(str(declared)))
 
 
 def _logged(path: tuple[str, ...], field: StructField, position: Any) -> dict[str, Any]:

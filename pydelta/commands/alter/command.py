@@ -133,7 +133,11 @@ def _attempt(
     txn = begin(log)
     snapshot = txn.snapshot
     if snapshot.metadata is None:
-        raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the name or the location.")
+        raise TableNotFoundError(
+            f"There is no Delta table at {log.uri}.",
+            hint="Check the name or the location.",
+            condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri),
+        )
     if isinstance(change, SyncIdentity):
         change = _with_furthest(txn, change, engine)
     plan = plan_alter(snapshot, change)

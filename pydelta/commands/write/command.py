@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, Protocol, runtime_checkable
 
@@ -31,6 +31,7 @@ from pydelta.errors import (
     DeltaError,
     InvalidArgumentError,
     MetadataChangedException,
+    ParseError,
     UnsafeOperationError,
     UnsupportedFeatureError,
     error_context,
@@ -274,8 +275,14 @@ class _Write:
         """Bind the condition of ``replaceWhere``."""
         assert self.options.replace_where is not None
         given = StatementCondition.as_given(self.options.replace_where)
-        condition = self.engine.bind_condition(self.txn.snapshot, given)
+        try:
+            condition = self.engine.bind_condition(self.txn.snapshot, given)
+        except ParseError as error:
+            raise error.called(Condition.of("DELTA_FAILED_RECOGNIZE_PREDICATE", predicate=given)) from error.__cause__
         self._refuse_data_columns(condition)
+        where = self.options.replace_where
+        if isinstance(where, StatementCondition) and where.by_column:
+            self.plan = replace(self.plan, parameters={**self.plan.parameters, "predicate": condition.sql})
         return condition
 
     def _write_rows(self, condition: BoundCondition | None, *, record_inserts: bool) -> RewriteOutput:
@@ -399,9 +406,8 @@ class _Write:
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
         )
         reads = isinstance(self.source, ReadingSource) and self.source.reads(self.txn.snapshot.table_uri)
-        return self.txn.commit(
-            actions, operation, user_metadata=self.options.user_metadata, blind_append=False if reads else None
-        )
+        blind = False if reads or self.options.mode.overwrites else None
+        return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata, blind_append=blind)
 
     def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
         kept = gone.kept
@@ -410,12 +416,13 @@ class _Write:
             "numOutputRows": written.num_rows + kept.num_rows,
             "numOutputBytes": sum(add.size for add in (*written.adds, *kept.adds)),
         }
-        if self.plan.kind is not WriteKind.APPEND:
+        if self.plan.kind is not WriteKind.APPEND or self.options.mode.overwrites:
             metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
             metrics["numRemovedBytes"] = sum(add.size for add in gone.files) + gone.hidden.removed_bytes
-        if self.plan.kind is WriteKind.REPLACE_WHERE:
+        if self.options.replace_where is not None:  # an append names it, too
             metrics["numCopiedRows"] = kept.num_rows
             metrics["numAddedChangeFiles"] = len(written.changes) + len(kept.changes)
+        if self.plan.kind is WriteKind.REPLACE_WHERE:
             deleted = rows_by_statistics(gone.files) if gone.num_rows is None else gone.num_rows
             metrics |= {} if deleted is None else {"numDeletedRows": deleted}
         elif kept.adds:

@@ -54,6 +54,11 @@ class WriteMode(enum.Enum):
         return mode
 
     @property
+    def overwrites(self) -> bool:
+        """Whether what an existing table holds goes, all of it or a part."""
+        return self is WriteMode.OVERWRITE or self.replaces_table
+
+    @property
     def replaces_table(self) -> bool:
         """Whether an existing table gets a new definition."""
         return self in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
@@ -127,10 +132,12 @@ class StatementCondition:
     Args:
         text: For the history.
         native: An expression of the engine.
+        by_column: It was given as a Column, which has a text of its own only once it is bound.
     """
 
     text: str
     native: Any
+    by_column: bool = False
 
     def __str__(self) -> str:
         return self.text

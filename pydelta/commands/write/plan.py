@@ -166,6 +166,12 @@ def plan_write(snapshot: Snapshot, data: StructType, options: WriteOptions, sett
         )
     if exists and options.mode is WriteMode.IGNORE:
         return _plan(WriteKind.SKIP, snapshot, None, options)
+    if not data.fields:
+        raise SchemaError(
+            "The data has no columns.",
+            hint="Select at least one column.",
+            condition=Condition.of("DELTA_EMPTY_DATA"),
+        )
     data = stored_schema(data)
     if not exists:
         if options.replace_using is not None:

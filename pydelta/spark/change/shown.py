@@ -6,7 +6,7 @@ The numbers are those of columns in one statement: they tell columns of one name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["shown"]
+
+_FIELDS: Final = 25
+"""Parts of a list that Spark shows by default."""
 
 
 def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
@@ -31,14 +34,18 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
     """
     jvm = Jvm.of(spark)
     if any(jvm.has_subquery(expression) for expression in expressions):
-        return [str(expression.toString()) for expression in expressions]
+        return [str(expression.simpleString(_FIELDS)) for expression in expressions]
     try:
         with jvm.active():  # the rules ask the active session for its settings
             plan = jvm.session.sessionState().optimizer().execute(_projected(jvm, expressions))
-        found = [str(item.child().toString()) for item in jvm.to_list(plan.projectList())]
+        found = [str(item.child().simpleString(_FIELDS)) for item in jvm.to_list(plan.projectList())]
     except (PySparkException, Py4JError):  # a constant part that fails will fail in the query, where it is explained
-        return [str(expression.toString()) for expression in expressions]
-    return found if len(found) == len(expressions) else [str(expression.toString()) for expression in expressions]
+        return [str(expression.simpleString(_FIELDS)) for expression in expressions]
+    return (
+        found
+        if len(found) == len(expressions)
+        else [str(expression.simpleString(_FIELDS)) for expression in expressions]
+    )
 
 
 def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:

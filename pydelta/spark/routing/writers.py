@@ -202,6 +202,12 @@ def _partitions(writer: DataFrameWriter) -> list[str] | None:
             hint="Leave it out.",
             condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing"),
         )
+    if writer._jwrite.sortColumnNames().isDefined():
+        raise InvalidArgumentError(
+            "sortBy was called without bucketBy, and a Delta table has no buckets.",
+            hint="Sort the rows with df.sort or sortWithinPartitions, or use clusterBy.",
+            condition=Condition.of("SORT_BY_WITHOUT_BUCKETING"),
+        )
     columns = writer._jwrite.partitioningColumns()
     return [str(column) for column in jvm.to_list(columns.get())] if columns.isDefined() else None
 

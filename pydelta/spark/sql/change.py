@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydelta.commands.change.candidates import existing_table
@@ -11,11 +12,11 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, M
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.commands.change.update import update as run_update
 from pydelta.conditions import Condition
-from pydelta.errors import BindError, InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.errors import BindError, InvalidArgumentError, TableNotFoundError, UnsupportedFeatureError, error_context
 from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import counts_frame
-from pydelta.spark.logs import run_once, settings_of
+from pydelta.spark.logs import absent_path, run_once, settings_of
 from pydelta.spark.sql.nodes import Named, Nodes, Target, is_default
 from pydelta.spark.write.columns import absent
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pydelta.commands.engine import Assignments
-    from pydelta.log import Snapshot
+    from pydelta.log import DeltaLog, Snapshot
     from pydelta.protocol.schema import StructType
 
 __all__ = ["delete", "merge", "truncate", "update"]
@@ -63,7 +64,7 @@ def truncate(nodes: Nodes, node: Any) -> DataFrame | None:
 
 def _delete(nodes: Nodes, target: Target, condition: Column | None, *, truncates: bool = False) -> DataFrame:
     log = nodes.log(target)
-    with error_context(table=log.uri):
+    with _changing(target, log):
         engine = SparkEngine(nodes.spark, alias=target.alias)
         result = run_once(
             nodes.spark,
@@ -82,7 +83,7 @@ def update(nodes: Nodes, node: Any) -> DataFrame | None:
     if target is None:
         return None
     log = nodes.log(target)
-    with error_context(table=log.uri):
+    with _changing(target, log):
         schema = existing_table(log.update()).schema
         assignments = _assignments(nodes, node.assignments(), (target,), schema)
         where = nodes.optional(node.condition())
@@ -103,7 +104,7 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     relation = nodes.named(node.sourceTable())
     sides = (target,) if relation is None else (target, relation)
     log = nodes.log(target)
-    with error_context(table=log.uri):
+    with _changing(target, log):
         schema = existing_table(log.update()).schema
         clauses = [
             _clause(nodes, on, action, sides, schema)
@@ -181,6 +182,18 @@ def _default(schema: StructType, names: Sequence[str]) -> Column:
             hint="Leave the column out.",
         )
     return absent(field)
+
+
+@contextmanager
+def _changing(target: Target, log: DeltaLog) -> Iterator[None]:
+    """Name the table in errors; where none is at a path, by what Spark calls that."""
+    with error_context(table=log.uri):
+        try:
+            yield
+        except TableNotFoundError as error:
+            if target.entry.by_path and error.code == TableNotFoundError.code:
+                error.called(absent_path(log))
+            raise
 
 
 def _is_true(expression: Any) -> bool:

@@ -202,9 +202,7 @@ def _details(jvm: Jvm, entry: DeltaEntry, snapshot: Snapshot) -> Mapping[str, st
 def show_columns(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> DataFrame:
     """Answer SHOW COLUMNS: ``col_name``, in the table's order."""
     del entry
-    return _frame(
-        spark, [(field.name,) for field in snapshot.schema.fields], StructType([_column("col_name", nullable=True)])
-    )
+    return _frame(spark, [(field.name,) for field in snapshot.schema.fields], StructType([_column("col_name")]))
 
 
 def show_partitions(

@@ -21,6 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
+from pydelta.conditions import Condition
 from pydelta.errors import CastOverflowError, SchemaMismatchError
 from pydelta.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
 from pydelta.spark.jvm import Jvm, scala_object
@@ -88,7 +89,8 @@ class StoreAssignment:
             source: Its type.
             target: What the column holds.
             path: The column's name.
-            keeps: Tells of a value's and a column's type whether the value stays as it is, since the column evolves.
+            keeps: Tells of a value's and a column's type whether the value stays as it is: the column evolves, or the
+                parts go by name.
 
         Raises:
             SchemaMismatchError: A struct with fewer fields than the column's, or for something that is not a struct.
@@ -134,6 +136,9 @@ class StoreAssignment:
                 f"The struct for column {path!r} has {len(source)} fields, and the column has {len(target)}: "
                 f"{', '.join(target.names)}.",
                 hint="INSERT goes through structs by position: give each field, NULL where there is no value.",
+                condition=Condition.of(
+                    "DELTA_INSERT_COLUMN_ARITY_MISMATCH", numColumns=len(target), insertColumns=len(source)
+                ),
             )
         parts = []
         for place, item in enumerate(source.fields):
@@ -207,6 +212,7 @@ def _check_fields(source: StructType, target: StructType, path: str, *, fill: bo
     raise SchemaMismatchError(
         f"The value for column {path!r} {what}: the column is {target}, and the value {source}.",
         hint="Make a struct of the column's fields with named_struct, or let MERGE evolve the schema.",
+        condition=Condition.of("DELTA_METADATA_MISMATCH"),
     )
 
 

@@ -26,7 +26,7 @@ from pydelta.errors import (
     UnsafeOperationError,
 )
 from pydelta.protocol.evolution import can_store, widens_in_writes
-from pydelta.protocol.schema import DataType, StructField, StructType
+from pydelta.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.spark.catalog.define import as_a_statement, enter
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
@@ -277,14 +277,14 @@ def insert_by_position(
             if len(data) < len(targets)
             else Condition.of("DELTA_METADATA_MISMATCH"),
         )
-    widens = evolves and snapshot.properties.enable_type_widening
+    keeps = _kept_parts(columns is not None, widens=evolves and snapshot.properties.enable_type_widening)
     assignment = StoreAssignment.of(spark)
+    by_name = by_name or (columns is None and _fits_by_name(targets, data))
     chosen = []
     for index, (target, given) in enumerate(zip(targets, data.fields, strict=True)):
         column = name(f"c{index}")
         if target is not None and not (by_name and has_fields_of(given.data_type, target.data_type)):
-            types = given.data_type, target.data_type
-            column = assignment.by_position(column, *types, target.name, keeps=_widens if widens else None)
+            column = assignment.by_position(column, given.data_type, target.data_type, target.name, keeps=keeps)
         chosen.append(column.alias(names[index]))
 
     def shape(rows: DataFrame) -> DataFrame:
@@ -293,8 +293,25 @@ def insert_by_position(
     return write_by_name(spark, df, entry, replace(request, shape=shape))
 
 
-def _widens(source: DataType, target: DataType) -> bool:
-    return widens_in_writes(target, source)
+def _fits_by_name(targets: Sequence[StructField | None], data: StructType) -> bool:
+    """Whether the data has the names and types of the columns: then fields of structs go by name, as columns do."""
+    return all(
+        target is not None and target.name == given.name and has_fields_of(given.data_type, target.data_type)
+        for target, given in zip(targets, data.fields, strict=True)
+    )
+
+
+def _kept_parts(listed: bool, *, widens: bool) -> Callable[[DataType, DataType], bool]:
+    """Tell which values an INSERT leaves as they are: those that widen their column, and where it lists columns,
+    arrays and maps whose structs have the fields of the column's, of the same types: these go by name.
+    """
+
+    def keeps(source: DataType, target: DataType) -> bool:
+        if listed and isinstance(source, ArrayType | MapType) and has_fields_of(source, target):
+            return True
+        return widens and widens_in_writes(target, source)
+
+    return keeps
 
 
 def _column_of(schema: StructType, column: str, data: StructType, *, by_name: bool) -> StructField:
@@ -331,4 +348,4 @@ def condition_given(spark: SparkSession, condition: object) -> StatementConditio
         return unresolved.quoted(node.name()) if name == "AttributeReference" else None
 
     named = transform_expression(expression, by_name)
-    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)))
+    return StatementCondition(text=text, native=ClassicColumn(jvm.column_of(named)), by_column=True)

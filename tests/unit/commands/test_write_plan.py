@@ -281,6 +281,24 @@ def test_what_the_history_says_of_saveastable(log, mode, exists, given, operatio
     assert made.parameters.get("isManaged", True) is True
 
 
+@pytest.mark.parametrize("mode", [WriteMode.OVERWRITE, WriteMode.CREATE_OR_REPLACE])
+def test_an_overwrite_that_makes_the_table_removes_nothing_and_says_so(log, mode):
+    write(log, Rows("a"), options(mode, partition_by=["p"]))
+    info = log.history(1)[0].commit_info.fields
+    assert info["operationMetrics"]["numRemovedFiles"] == "0"
+    assert info["isBlindAppend"] is False
+
+
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.OVERWRITE])
+@pytest.mark.parametrize("exists", [False, True])
+def test_data_without_columns_is_refused(log, mode, exists):
+    if exists:
+        write(log, Rows("a"))
+    with pytest.raises(SchemaError, match="no columns") as caught:
+        plan(log, StructType(()), options(mode))
+    assert caught.value.code == "DELTA_EMPTY_DATA"
+
+
 def test_a_write_creates_appends_and_overwrites(log):
     engine = Engine()
     assert write(log, Rows("a", "b"), engine=engine).version == 0

@@ -158,3 +158,26 @@ def test_mistakes_are_named_and_change_nothing(spark, both, statement):
         spark.sql(statement)
     assert rows(spark, "sql_delta") == before
     assert versions(spark) == 2
+
+
+def test_fields_of_structs_go_by_position_or_by_name_as_in_the_reference_engine(spark):
+    """Tried with Delta 4.4.0 on Spark 4.2.0, statement by statement."""
+    spark.sql("DROP TABLE IF EXISTS by_place")
+    spark.sql("CREATE TABLE by_place (id INT, o ARRAY<STRUCT<a: INT, b: INT>>, s STRUCT<a: INT, b: INT>) USING delta")
+    turned, whole = "array(named_struct('b', 2, 'a', 1))", "named_struct('b', 2, 'a', 1)"
+    for statement in (
+        f"SELECT 1 AS id, {turned} AS o, {whole} AS s",
+        f"SELECT 2 AS ID, {turned} AS o, {whole} AS s",
+        f"SELECT 3L AS id, {turned} AS o, {whole} AS s",
+        f"(id, o, s) SELECT 4, {turned}, {whole}",
+        f"(o, s, id) SELECT {turned} AS o, {whole} AS s, 5 AS id",
+    ):
+        spark.sql(f"INSERT INTO by_place {statement}")
+    spark.sql(f"SELECT 6 AS id, {turned} AS o, {whole} AS s").write.insertInto("by_place")
+    spark.sql(f"SELECT 7 AS id, {turned} AS p, {whole} AS s").write.insertInto("by_place")
+    spark.sql("INSERT INTO by_place (id, o) SELECT 8, array(named_struct('b', 2L, 'a', 1L))")
+    found = spark.sql("SELECT id, o[0].a, s.a FROM by_place ORDER BY id").collect()
+    spark.sql("DROP TABLE by_place")
+    assert [tuple(row) for row in found] == [
+        (1, 1, 1), (2, 2, 2), (3, 2, 2), (4, 1, 2), (5, 1, 2), (6, 1, 1), (7, 2, 2), (8, 2, None),
+    ]  # fmt: skip
