@@ -216,7 +216,7 @@ STATEMENTS = [
 def test_a_statement_on_no_table_says_so(spark, tmp_path, statement):
     with pytest.raises(AnalysisException, match="no Delta table") as caught:
         spark.sql(statement.format(tmp_path / "nothing"))
-    assert caught.value.getCondition() == "DELTA_TABLE_NOT_FOUND"
+    assert caught.value.getCondition() == "PATH_NOT_FOUND"
     assert not (tmp_path / "nothing").exists()
 
 

@@ -272,8 +272,6 @@ def test_zorder_takes_columns_of_any_ordered_type_and_keeps_partitions_apart(spa
         (["l"], InvalidArgumentError, "no minimum and maximum"),
         (["b"], InvalidArgumentError, "no minimum and maximum"),
         (["id", "ID"], InvalidArgumentError, "twice"),
-        ([], InvalidArgumentError, "at least one column"),
-        ([[]], InvalidArgumentError, "at least one column"),
     ],
 )
 def test_columns_that_cannot_order_rows_are_refused(spark, partitioned, columns, error, said):
