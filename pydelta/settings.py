@@ -314,6 +314,18 @@ def canonical_property(name: str) -> str:
     return _PROPERTY_NAMES.get(name.lower(), name)
 
 
+def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a new table as the format spells them, if they may be given.
+
+    Raises:
+        UnknownSettingError, InvalidArgumentError: See ``check_property_names`` and ``refuse_kept_properties``.
+    """
+    properties = canonical_properties(given)
+    check_property_names(properties)
+    refuse_kept_properties(properties)
+    return properties
+
+
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Refuse a ``delta.*`` name that no one defines, and values that cannot be right, before they enter a log.
 

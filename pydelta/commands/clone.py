@@ -39,7 +39,7 @@ from pydelta.protocol.actions import Protocol as ProtocolAction
 from pydelta.protocol.features import implied_features, required_protocol, upgrade
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
-from pydelta.settings import TableProperties, canonical_properties, check_property_names, refuse_kept_properties
+from pydelta.settings import TableProperties, checked_properties
 from pydelta.storage import Store, open_store
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
@@ -209,9 +209,7 @@ def clone_table(
         if not source.table_exists():
             raise TableNotFoundError(f"There is no Delta table at {source.uri}.", hint="Check the location.")
         snapshot = source.snapshot(version=request.version, timestamp_ms=request.timestamp_ms)
-        properties = canonical_properties(request.properties)
-        check_property_names(properties)
-        refuse_kept_properties(properties)
+        properties = checked_properties(request.properties)
     with error_context(table=target.uri):
         txn = begin(target)
         _refuse_target(txn, target, replace=request.replace)
@@ -248,9 +246,7 @@ def clone_parquet(
                 "A folder of Parquet files has no versions to clone.",
                 hint="Leave VERSION or TIMESTAMP AS OF out.",
             )
-        properties = canonical_properties(request.properties)
-        check_property_names(properties)
-        refuse_kept_properties(properties)
+        properties = checked_properties(request.properties)
     with error_context(table=target.uri):
         txn = start_transaction(target)
         _refuse_target(txn, target, replace=request.replace)

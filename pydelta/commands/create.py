@@ -24,7 +24,7 @@ from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOp
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
-from pydelta.settings import Settings, canonical_properties, check_property_names, refuse_kept_properties
+from pydelta.settings import Settings, checked_properties
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
 
@@ -114,10 +114,8 @@ def plan_create(
         )
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
-    definition = replace(definition, properties=canonical_properties(definition.properties))
     check_columns(definition.schema)
-    check_property_names(definition.properties)
-    refuse_kept_properties(definition.properties)
+    definition = replace(definition, properties=checked_properties(definition.properties))
     metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
     clustering = plan_clustering(metadata, definition.cluster_by)
     if clustering is None and exists and clustering_paths(snapshot):

@@ -429,6 +429,14 @@ def _report_problems(report: ManifestReport) -> int:
     return 4
 
 
+_Master = Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")]
+_Conf = Annotated[list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")]
+_Warehouse = Annotated[
+    str | None, typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default.")
+]
+_Metastore = Annotated[str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")]
+
+
 class _Style(enum.Enum):
     TABLE = "table"
     CSV = "csv"
@@ -443,17 +451,10 @@ def sql(
     file: Annotated[
         list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Run a script and exit.")
     ] = None,
-    master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
-    ] = None,
-    warehouse: Annotated[
-        str | None,
-        typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default."),
-    ] = None,
-    metastore: Annotated[
-        str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")
-    ] = None,
+    master: _Master = None,
+    conf: _Conf = None,
+    warehouse: _Warehouse = None,
+    metastore: _Metastore = None,
     style: Annotated[_Style, typer.Option("--format", help="How results are written.")] = _Style.TABLE,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Rows of a result to show; 0 for all. [100 in a table]")
@@ -500,17 +501,10 @@ def serve(
         str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
-    master: Annotated[str | None, typer.Option("--master", help="Spark master; all local cores by default.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", "-c", metavar="NAME=VALUE", help="A setting of Spark.")
-    ] = None,
-    warehouse: Annotated[
-        str | None,
-        typer.Option("--warehouse", help="Folder of tables and their names; in your data folder by default."),
-    ] = None,
-    metastore: Annotated[
-        str | None, typer.Option("--metastore", help="thrift://host:port of a Hive Metastore.")
-    ] = None,
+    master: _Master = None,
+    conf: _Conf = None,
+    warehouse: _Warehouse = None,
+    metastore: _Metastore = None,
     grace: Annotated[
         float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
     ] = 60.0,

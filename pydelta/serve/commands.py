@@ -72,9 +72,7 @@ def run_command(spark: SparkSession, command: Command) -> DataFrame | None:
 
 
 def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
-    writer = planner.frame(write.input).write
-    for name, value in write.options.items():
-        writer = writer.option(name, value)
+    writer = planner.frame(write.input).write.options(**write.options)
     if write.with_schema_evolution:
         writer = writer.option("mergeSchema", "true")
     if write.HasField("source"):
@@ -98,9 +96,7 @@ def _write(planner: Planner, write: commands_pb2.WriteOperation) -> None:
 
 
 def _write_to(planner: Planner, write: commands_pb2.WriteOperationV2) -> None:
-    writer = planner.frame(write.input).writeTo(write.table_name)
-    for name, value in write.options.items():
-        writer = writer.option(name, value)
+    writer = planner.frame(write.input).writeTo(write.table_name).options(**write.options)
     if write.with_schema_evolution:
         writer = writer.option("mergeSchema", "true")
     for name, value in write.table_properties.items():
@@ -142,9 +138,7 @@ def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> 
 
 def _start(planner: Planner, start: commands_pb2.WriteStreamOperationStart, operation: str) -> DataFrame:
     """Start a stream, and hand it to Spark Connect, which answers its client's questions about it."""
-    writer = planner.frame(start.input).writeStream
-    for name, value in start.options.items():
-        writer = writer.option(name, value)
+    writer = planner.frame(start.input).writeStream.options(**start.options)
     if start.format:
         writer = writer.format(start.format)
     if start.partitioning_column_names:

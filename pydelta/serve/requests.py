@@ -8,7 +8,7 @@
     everything else                                --> as it came
 
 Spark's own planner never asks a parser or a catalog about the former; SQL text reaches the parser of the session, which
-reads both texts with ``words_of``. Messages are changed where they are; what is not known is kept.
+asks about both (``texts``). Messages are changed where they are; what is not known is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import zstandard
@@ -70,15 +70,7 @@ class RelationText:
 
     def text(self) -> str:
         """Return the SQL text that stands for it."""
-        return _RELATION + json.dumps(
-            {
-                "table": self.table,
-                "path": self.path,
-                "options": dict(self.options),
-                "streaming": self.streaming,
-                "schema": self.schema,
-            }
-        )
+        return _RELATION + json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> RelationText | None:

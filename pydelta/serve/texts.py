@@ -50,13 +50,11 @@ class Texts:
                 "The server no longer has this command. Nothing was run.", hint="Send it again."
             )
         told = run_command(spark, command)
-        return spark.createDataFrame([], "nothing string").select() if told is None else told
+        return Jvm.of(spark).nothing() if told is None else told
 
 
 def _frame(spark: SparkSession, asked: RelationText) -> DataFrame:
-    reader: Any = spark.readStream if asked.streaming else spark.read
-    for name, value in asked.options.items():
-        reader = reader.option(name, value)
+    reader: Any = (spark.readStream if asked.streaming else spark.read).options(**asked.options)
     if asked.table is not None:
         return reader.table(asked.table)
     if asked.schema:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pydelta.spark.jvm import Jvm
 
 __all__ = [
-    "JavaObject", "Kinds", "crossing", "errors_cross", "kinds", "let_errors_cross", "throwable", "throwing_iterator",
+    "JavaObject", "Kinds", "crossing", "errors_cross", "iterator_throwing", "kinds", "let_errors_cross", "throwable",
+    "throwing_iterator",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -125,8 +126,6 @@ def _may_be_thrown(jvm: Jvm, origin: Any, parsing: bool) -> bool:
 def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
     """Return an iterator of Java that throws, at its first step, what Spark users catch as ``AnalysisException``.
 
-    ``scala.util.Failure.get`` throws what it holds, checked or not; what Java itself makes over it lets it pass.
-
     Raises:
         DeltaError, PySparkException: The error itself, which is of another kind, and crosses as what it is.
     """
@@ -139,6 +138,14 @@ def throwing_iterator(jvm: Jvm, error: DeltaError | PySparkException) -> Any:
         if not isinstance(error, AnalysisException) or thrown is None:
             raise error
         _without_trace(jvm, thrown)
+    return iterator_throwing(jvm, thrown)
+
+
+def iterator_throwing(jvm: Jvm, thrown: Any) -> Any:
+    """Return an iterator of Java whose first step throws an exception of the JVM, checked or not.
+
+    ``scala.util.Failure.get`` throws what it holds; what Java itself makes over it lets it pass.
+    """
     view = jvm.view
     find, types = view.java.lang.Class.forName, view.java.lang.invoke.MethodType.methodType
     anything, failed, supplies = map(find, ("java.lang.Object", "scala.util.Try", "java.util.function.Supplier"))
@@ -185,6 +192,7 @@ kinds = Kinds()
 
 
 def _analysis_exception(jvm: Jvm, error: DeltaError) -> Any:
+    kinds.note(str(error), spark_class(error).__name__)
     view, some = jvm.view, jvm.view.scala.Option.apply
     kind = view.java.lang.Class.forName(_ANALYSIS)
     constructors = (item for item in kind.getDeclaredConstructors() if item.getParameterCount() == _ANALYSIS_ARGUMENTS)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -106,14 +107,17 @@ class LiveServer:
                 print("told " + json.dumps(value), flush=True)
             """
         ) + textwrap.dedent(body)
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env={**os.environ, **(environment or {})},
-        )
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # PySpark 4.2 takes ``python -c`` for a doctest
+            file.write(script)
+            file.flush()
+            done = subprocess.run(
+                [sys.executable, file.name],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=ROOT,
+                env={**os.environ, **(environment or {})},
+            )
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("told ")]
 

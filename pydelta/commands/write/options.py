@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
-from pydelta.settings import Settings, canonical_properties, check_property_names, parse_bool, refuse_kept_properties
+from pydelta.settings import Settings, checked_properties, parse_bool
 
 __all__ = ["HONOURED", "PASSED_OVER", "StatementCondition", "WriteMode", "WriteOptions", "guide_table"]
 
@@ -242,9 +242,7 @@ class WriteOptions:
                 storage[name] = value
             elif key not in known:
                 _refuse_unknown(name, value)
-        table_properties = canonical_properties(table_properties)
-        check_property_names(table_properties)
-        refuse_kept_properties(table_properties)
+        table_properties = checked_properties(table_properties)
         app_id, version = _transaction(given, settings)
         parsed = cls(
             mode=mode,

@@ -33,19 +33,19 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
         The text of each, in their order; the text before optimization where that fails.
     """
     jvm = Jvm.of(spark)
-    if any(jvm.has_subquery(expression) for expression in expressions):
-        return [str(expression.simpleString(_FIELDS)) for expression in expressions]
-    try:
-        with jvm.active():  # the rules ask the active session for its settings
-            plan = jvm.session.sessionState().optimizer().execute(_projected(jvm, expressions))
-        found = [str(item.child().simpleString(_FIELDS)) for item in jvm.to_list(plan.projectList())]
-    except (PySparkException, Py4JError):  # a constant part that fails will fail in the query, where it is explained
-        return [str(expression.simpleString(_FIELDS)) for expression in expressions]
-    return (
-        found
-        if len(found) == len(expressions)
-        else [str(expression.simpleString(_FIELDS)) for expression in expressions]
-    )
+    if not any(jvm.has_subquery(expression) for expression in expressions):
+        try:
+            with jvm.active():  # the rules ask the active session for its settings
+                plan = jvm.session.sessionState().optimizer().execute(_projected(jvm, expressions))
+            found = [item.child() for item in jvm.to_list(plan.projectList())]
+        except (
+            PySparkException,
+            Py4JError,
+        ):  # a constant part that fails: the query will fail and explain it
+            found = []
+        if len(found) == len(expressions):
+            expressions = found
+    return [str(expression.simpleString(_FIELDS)) for expression in expressions]
 
 
 def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:

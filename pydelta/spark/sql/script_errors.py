@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaError
-from pydelta.spark.java_objects import throwable
+from pydelta.spark.java_objects import iterator_throwing, throwable
 
 if TYPE_CHECKING:
     from pydelta.spark.jvm import Jvm
@@ -45,14 +45,9 @@ class ScriptErrors:
 
     def raised_in_jvm(self, error: DeltaError) -> Any:
         """Return a ``java.util.Iterator`` whose first step throws the error, with condition, parameters, SQLSTATE."""
-        jvm, view = self._jvm, self._jvm.view
-        thrown = throwable(jvm, error)
+        thrown = throwable(self._jvm, error)
         self._thrown.append((thrown, error))
-        handles, name = view.java.lang.invoke, view.java.lang.Class.forName
-        throwing = handles.MethodHandles.throwException(name("java.lang.Object"), name("java.lang.RuntimeException"))
-        bound = handles.MethodHandles.insertArguments(throwing, 0, jvm.array(view.java.lang.Object, [thrown]))
-        supplier = handles.MethodHandleProxies.asInterfaceInstance(name("java.util.function.Supplier"), bound)
-        return view.java.util.stream.Stream.generate(supplier).iterator()
+        return iterator_throwing(self._jvm, thrown)
 
     def behind(self, error: Py4JError | PySparkException) -> BaseException | None:
         """Find the error of a statement that one from the JVM stands for; None when it is Spark's own."""

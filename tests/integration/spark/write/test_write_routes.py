@@ -18,6 +18,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
+from pydelta.spark.session import patches
 
 pytestmark = pytest.mark.spark
 
@@ -165,9 +166,10 @@ def test_other_formats_go_to_spark(spark, tmp_path, name):
     assert spark.table(name).count() == 6
 
 
-def test_a_disabled_session_has_sparks_own_methods_again(spark, tmp_path):
+def test_a_disabled_session_has_sparks_own_methods_again(spark, tmp_path, monkeypatch):
     from pyspark.sql.readwriter import DataFrameWriter
 
+    monkeypatch.setattr(patches, "_enabled", {patches._key(spark)})  # other tests' sessions are not asked about
     patched = DataFrameWriter.save
     pydelta.disable(spark)
     try:
