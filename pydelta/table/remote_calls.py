@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,4 +90,6 @@ class Chain:
             return [self._sent(item) for item in value]
         if type(value).__name__ == "IdentityGenerator":
             return Identity(value.start, value.step)
+        if isinstance(value, dt.datetime):
+            return value.astimezone(dt.UTC)  # one without a zone means this machine's, not the server's
         return value
