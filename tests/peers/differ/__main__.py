@@ -20,10 +20,14 @@ from pathlib import Path
 
 from differ.answers import read_answers, write_answers
 from differ.compare import Difference, Kept, differences, kept_of
-from differ.programs import all_programs
+from differ.doors import as_thrift_shows
+from differ.programs import Program, all_programs
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "kept.toml"
+DOORS = HERE.parent / "kept_doors.toml"
+ZONE = "America/Los_Angeles"
+"""Where Python makes a time of Spark's its own: the sessions' own zone, in which Thrift shows times."""
 
 
 def main() -> int:
@@ -40,8 +44,13 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="a file for the counts and the differences, as JSON")
     parser.add_argument("--record", action="store_true", help="keep what the reference engine answers")
     parser.add_argument("--again", type=int, metavar="N", help="ask the reference engine again about N of them")
+    parser.add_argument(
+        "--door", choices=("connect", "thrift"), help="compare pydelta serve by this door with the engine in process"
+    )
     asked = parser.parse_args()
     programs = all_programs()
+    if asked.door:
+        return _by_door(asked, programs)
     names = chosen([program.name for program in programs], asked.only, asked.part)
     kept_answers = read_answers(program for program in programs if program.name in set(names))
     with tempfile.TemporaryDirectory(prefix="programs-") as folder:
@@ -63,6 +72,26 @@ def main() -> int:
     for item in changed:
         print(f"not as kept: {item}")
     return _say(names, found, kept, seconds, asked.report) or int(bool(changed))
+
+
+def _by_door(asked: argparse.Namespace, programs: list[Program]) -> int:
+    """Compare a door with the engine in process; Thrift runs the programs that are only SQL."""
+    fit = [program.name for program in programs if asked.door == "connect" or program.function is None]
+    names = chosen(fit, asked.only, asked.part)
+    os.environ["TZ"] = ZONE
+    with tempfile.TemporaryDirectory(prefix="doors-") as folder:
+        results = asked.results or Path(folder)
+        results.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        inside = results_of("ours", names, results, asked.python)
+        through = results_of(asked.door, names, results, asked.python)
+        seconds = time.monotonic() - began
+    if asked.door == "thrift":
+        for result in (item for name in names for item in (inside[name], through[name])):
+            result["outcomes"] = [as_thrift_shows(outcome) for outcome in result["outcomes"]]
+    found = [item for name in names for item in differences(name, through[name], inside[name])]
+    kept = kept_of(tomllib.loads(DOORS.read_text())[asked.door])
+    return _say(names, found, kept, seconds, asked.report)
 
 
 def chosen(names: list[str], only: str | None, part: str) -> list[str]:
