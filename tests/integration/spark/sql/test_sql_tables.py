@@ -324,3 +324,19 @@ def test_an_identity_column_goes_on_behind_given_values(spark, clean):
     assert spark.table("made").where("v = 2").first().k == 106, "1 + 3n, behind 101"
     with pytest.raises(DeltaError, match="not an identity column"):
         spark.sql("ALTER TABLE made ALTER COLUMN v SYNC IDENTITY")
+
+
+def test_options_of_a_create_are_kept_as_properties(spark, clean, tmp_path):
+    spark.sql("CREATE TABLE made (id INT) USING delta OPTIONS ('X' = 'y', 'delta.appendOnly' = 'true')")
+    kept = newest(spark).metadata.configuration
+    assert kept == {
+        "X": "y",
+        "option.X": "y",
+        "delta.appendOnly": "true",
+        "option.delta.appendOnly": "true",
+    }
+    spark.sql("CREATE TABLE other USING delta OPTIONS ('x' = 'y', 'delta.appendOnly' = 'true') AS SELECT 1 AS id")
+    assert newest(spark, "other").metadata.configuration == {"delta.appendOnly": "true"}
+    location = location_of(spark, "other")
+    spark.sql(f"CREATE TABLE like_it USING delta OPTIONS ('x' = 'y', 'path' '{location}')")  # as it is there
+    assert newest(spark, "like_it").metadata.configuration == {"delta.appendOnly": "true"}
