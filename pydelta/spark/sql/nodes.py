@@ -250,7 +250,9 @@ class Nodes:
                     f"A Delta table cannot be partitioned by {one.toString()}.",
                     features=(kind,),
                     hint="Partition by a column; one that is GENERATED ALWAYS AS (…) can hold a part of another.",
-                    condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
+                    condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing")
+                    if kind == "bucket"
+                    else Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
                 )
         return partitions, clusters
 
