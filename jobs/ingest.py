@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydelta.commands.write.command import WriteMode, WriteResult
 from pydelta.errors import DeltaError, InvalidArgumentError
-from pydelta.ops.job_entry import JobParser, JobReport, run_job
+from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ _FORMATS = ("csv", "json", "parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What an ingest did. ``version`` is None when the batch had landed before. Sizes in bytes."""
+    """What an ingest did. ``version`` is None when nothing was committed: see ``WriteResult``. Sizes in bytes."""
 
     table: str
     version: int | None
@@ -66,7 +66,7 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
     """
     options = arguments().parse_args(args)
     rows = _read(spark, options)
-    how = _pairs(options.write_option, "--write-option")
+    how = pairs(options.write_option, "--write-option")
     if options.batch_id is not None:
         app, _, version = options.batch_id.rpartition(":")
         if not app or not version.isdigit():
@@ -92,7 +92,7 @@ def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
 
     from pydelta.spark.away import store_failure
 
-    reader = spark.read.format(options.format).options(**_pairs(options.option, "--option"))
+    reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
     try:
         if options.schema:
             reader = reader.schema(options.schema)
@@ -133,16 +133,6 @@ def _write(
     if path is not None:
         return write_path(spark, rows, path, request)
     return save_as_table(spark, rows, table, request)
-
-
-def _pairs(items: Sequence[str], flag: str) -> dict[str, str]:
-    pairs = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise InvalidArgumentError(f"{flag} is {item!r}.", hint=f"Write it as {flag} name=value.")
-        pairs[name] = value
-    return pairs
 
 
 def _work(given: Sequence[str]) -> JobReport:

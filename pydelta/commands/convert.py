@@ -255,6 +255,21 @@ def _values_of(folder: str, partitions: StructType, time_zone: str) -> Mapping[s
         raise InvalidArgumentError(
             f"The folder {folder!r} has the partition columns {', '.join(names) or 'none'}; expected were {expected}.",
             hint=f"{hint}." if names else "Leave the partition schema out, or move files without partition away.",
+            condition=Condition.of(
+                "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME",
+                expectedColsSize=len(partitions),
+                expectedCols=partitions.names,
+                parsedColsSize=len(names),
+                parsedCols=names,
+                path=folder,
+            )
+            if len(names) != len(partitions)
+            else Condition.of(
+                "DELTA_UNEXPECTED_PARTITION_COLUMN_FROM_FILE_NAME",
+                expectedCol=partitions.names,
+                parsedCol=names,
+                path=folder,
+            ),
         )
     return {
         field.name: _normal(hive_unescape(text), field, folder, time_zone)

@@ -18,7 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
-from pydelta.commands.write.plan import TableDefinition, check_columns, definition_parameters, new_metadata
+from pydelta.commands.write.plan import (
+    TableDefinition,
+    check_columns,
+    definition_parameters,
+    new_metadata,
+    refuse_collations,
+)
 from pydelta.conditions import Condition
 from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
 from pydelta.log import DeltaLog, Snapshot
@@ -115,6 +121,7 @@ def plan_create(
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
     check_columns(definition.schema)
+    refuse_collations(definition.schema)
     definition = replace(definition, properties=checked_properties(definition.properties))
     metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
     clustering = plan_clustering(metadata, definition.cluster_by)

@@ -44,7 +44,7 @@ class RestorePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """What a RESTORE did. Sizes in bytes."""
+    """What a RESTORE did. Sizes in bytes. ``version`` is None where the table is at that version already."""
 
     table_size_after_restore: int
     num_of_files_after_restore: int
@@ -52,7 +52,7 @@ class RestoreResult:
     num_restored_files: int
     removed_files_size: int
     restored_files_size: int
-    version: int
+    version: int | None
 
 
 def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
@@ -97,6 +97,16 @@ def restore(
     txn = begin(log)
     current = txn.snapshot
     target = _target(log, version, timestamp_ms)
+    if target.version == current.version:
+        return RestoreResult(
+            table_size_after_restore=current.size_bytes,
+            num_of_files_after_restore=current.num_files,
+            num_removed_files=0,
+            num_restored_files=0,
+            removed_files_size=0,
+            restored_files_size=0,
+            version=None,
+        )
     txn.read_whole_table(exactly=True)
     plan = plan_restore(current=current.files.core, target=target.files.core)
     if plan.leaving.height:

@@ -216,7 +216,10 @@ class DeltaTable:
         check_condition(condition, "The condition of delete")
         with user_errors(self._log):
             engine = SparkEngine(self._spark, alias=self._alias)
-            return run_once(self._spark, lambda settings: run_delete(self._log, engine, condition, settings=settings))
+            return run_once(
+                self._spark,
+                lambda settings: run_delete(self._log, engine, condition, settings=settings, always=("true",)),
+            )
 
     def update(
         self,
@@ -437,12 +440,18 @@ class DeltaTable:
             writerVersion: 1 to 7.
 
         Raises:
-            InvalidArgumentError: There are no such versions.
+            InvalidArgumentError: There are no such versions, or one is not a whole number.
             UnsupportedFeatureError: They imply features that this engine cannot write.
 
         Protocol: "Protocol Evolution".
         """
         with user_errors(self._log):
+            for name, version in (("readerVersion", readerVersion), ("writerVersion", writerVersion)):
+                if not isinstance(version, int) or isinstance(version, bool):
+                    raise InvalidArgumentError(
+                        f"{name} is {version!r}, but a version of the protocol is a whole number.",
+                        hint="Write for example upgradeTableProtocol(1, 4).",
+                    )
             upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:

@@ -13,9 +13,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from reference_session import rows, spark
+from reference_session import rows, scripts_session
 
 FOLDER = Path(sys.argv[1])
+spark = scripts_session()
 
 
 def described(path):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from reference_session import rows, spark
+from reference_session import rows, scripts_session
 
 FOLDER = Path(sys.argv[1])
+spark = scripts_session()
 
 
 def rows_by_name(folder):

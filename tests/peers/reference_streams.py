@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from reference_session import spark
+from reference_session import scripts_session
 from stream_steps import perform
 
-perform(spark, json.loads(Path(sys.argv[1]).read_text()))
+perform(scripts_session(), json.loads(Path(sys.argv[1]).read_text()))

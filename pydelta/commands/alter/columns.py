@@ -24,7 +24,7 @@ from pydelta.commands.alter.requests import (
     SyncIdentity,
 )
 from pydelta.commands.change_feed import refuse_reserved_names
-from pydelta.commands.write.plan import check_columns
+from pydelta.commands.write.plan import check_columns, refuse_collations
 from pydelta.conditions import Condition
 from pydelta.errors import BindError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
@@ -233,6 +233,14 @@ def replace(snapshot: Snapshot, change: ReplaceColumns) -> Plan:
     if gone:
         what = f"REPLACE COLUMNS leaves out {', '.join(gone)}. Columns can be dropped"
         _require_mapping(snapshot, what, Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what))
+    come = [column.path[0] for column in change.columns if old.field(column.path[0]) is None]
+    if gone and come:
+        what = f"REPLACE COLUMNS leaves out {', '.join(gone)} and adds {', '.join(come)}"
+        raise SchemaError(
+            f"{what}: values of a column that was meant to get another name would be lost.",
+            hint="Write ALTER TABLE … RENAME COLUMN, DROP COLUMNS and ADD COLUMNS, each for itself.",
+            condition=Condition.of("DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", details=what, oldSchema=old.tree()),
+        )
     dropped = drop(snapshot, DropColumns(paths=tuple((name,) for name in gone))).metadata if gone else metadata
     fields: list[StructField] = []
     widening = snapshot.properties.enable_type_widening
@@ -287,6 +295,7 @@ def _with_schema(snapshot: Snapshot, schema: StructType, configuration: Mapping[
     old = _metadata(snapshot)
     validate_names(schema, column_mapping=snapshot.column_mapping_mode != "none")
     check_columns(schema)
+    refuse_collations(schema, but=snapshot.schema)
     if snapshot.properties.enable_change_data_feed:
         refuse_reserved_names(schema.fields)
     made = old.replace(schema_string=schema.to_json())

@@ -7,7 +7,8 @@
            a target row with two sources that would change it -> refused
       -> files with a row that a clause changes -> rewritten, or hidden by deletion vectors
       -> source rows without a pair -> inserted
-    nothing to change and nothing to insert -> no commit, or an empty one for the session's txnVersion
+    nothing to change and nothing to insert -> no commit, or one without rows: the schema evolves, or the session's
+                                                txnVersion is done
 
 For each row the first clause whose condition is true decides; without one it stays as it is, and its file untouched.
 """
@@ -313,7 +314,7 @@ class _Merge:
             counts = self._counted(adds, matches, written, passed, hidden if vectors else None)
             going = list(hidden.actions) if vectors else _removed(adds)
             committed = None
-            if going or written.files or txn.counts_as_version:
+            if going or written.files or merging.schema != snapshot.schema or txn.counts_as_version:
                 metrics = self._metrics(written, hidden, adds, matches, vectors=vectors)
                 metrics |= {
                     "numSourceRows": source_rows,

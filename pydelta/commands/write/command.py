@@ -111,7 +111,7 @@ class ReadingSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What a write did. ``version`` is None when it was skipped. Sizes in bytes, time in milliseconds."""
+    """What a write did. ``version`` is None when nothing was committed. Sizes in bytes, time in milliseconds."""
 
     version: int | None
     num_files: int = 0
@@ -123,7 +123,7 @@ class WriteResult:
 
     @property
     def skipped(self) -> bool:
-        """Whether nothing was committed: mode ignore, or a ``txnVersion`` that had landed before."""
+        """Whether nothing was committed: mode ignore, a ``txnVersion`` that had landed before, or nothing to change."""
         return self.version is None
 
 
@@ -238,6 +238,8 @@ class _Write:
                 gone = Replaced(files=snapshot.files.adds(self.txn.read_files()))
             elif plan.kind is WriteKind.DYNAMIC:
                 gone = Replaced(files=snapshot.files.adds(self._files_of_partitions(written.adds)))
+            if exists and not self._changes(written, gone, clustering):
+                return WriteResult(version=None)
             if gone.source_rows is not None:  # what was matched is what was written
                 feed = written.num_changes if gone.kept.changes else None
                 counts = RowCounts(live=0, inserted=gone.source_rows, written=written.num_rows, changes=feed)
@@ -270,6 +272,12 @@ class _Write:
             execution_time_ms=_elapsed_ms(self.started),
             committed=committed,
         )
+
+    def _changes(self, written: RewriteOutput, gone: Replaced, clustering: DomainMetadata | None) -> bool:
+        """Whether a table that is there would be another one afterwards, or its version counts for an application."""
+        if self.plan.metadata is not None or clustering is not None or self.txn.counts_as_version:
+            return True
+        return bool(written.files or gone.files or gone.kept.files or gone.hidden.actions)
 
     def _condition(self) -> BoundCondition:
         """Bind the condition of ``replaceWhere``."""

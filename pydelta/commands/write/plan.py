@@ -66,6 +66,7 @@ __all__ = [
     "evolved_metadata",
     "new_metadata",
     "plan_write",
+    "refuse_collations",
     "stored_schema",
 ]
 
@@ -291,6 +292,32 @@ def check_columns(schema: StructType) -> None:
             raise UnsupportedFeatureError(
                 f"Column {item.name!r} is {item.data_type}: {error.message}", features=error.features, hint=error.hint
             ).called(error.condition) from error
+
+
+def refuse_collations(schema: StructType, *, but: StructType | None = None) -> None:
+    """Nothing, when no text has a collation: the table feature that is to bring them is a preview.
+
+    Args:
+        schema: The columns of a definition.
+        but: Columns that are there already.
+
+    Raises:
+        UnsupportedFeatureError: One has; the column is named.
+    """
+    there = {item.name.lower() for item in but.fields if _is_collated(item)} if but is not None else set()
+    for item in schema.fields:
+        if _is_collated(item) and item.name.lower() not in there:
+            raise UnsupportedFeatureError(
+                f"Column {item.name!r} has a collation, which no table feature of the released protocol keeps.",
+                features=("collations",),
+                hint="Leave COLLATE out of the column, and write it in the queries that compare its texts.",
+                condition=Condition.of("DELTA_UNSUPPORTED_DATA_TYPES", dataTypeList=item.name),
+            )
+
+
+def _is_collated(column: StructField) -> bool:
+    """Whether a text in a column, at any depth, has a collation."""
+    return '"__COLLATIONS":' in StructType((column,)).to_json().replace(" ", "")
 
 
 def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: Metadata | None = None) -> Metadata:

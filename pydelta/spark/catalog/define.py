@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -45,7 +45,10 @@ from pydelta.storage.uris import normalize_uri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["as_a_statement", "define_table", "enter"]
+__all__ = ["OPTION_PREFIX", "as_a_statement", "define_table", "enter"]
+
+OPTION_PREFIX: Final = "option."
+"""Under which a table keeps, next to their own names, the options that CREATE TABLE gave."""
 
 
 def define_table(
@@ -268,9 +271,10 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
                 existingSchema=there.schema.tree(),
             ),
         )
-    other = {
-        key: value for key, value in definition.properties.items() if there.metadata.configuration.get(key) != value
-    }
+    given = definition.properties
+    options = {key for key in given if key.startswith(OPTION_PREFIX) or f"{OPTION_PREFIX}{key}" in given}
+    wanted = {key: value for key, value in given.items() if key not in options}
+    other = {key: value for key, value in wanted.items() if there.metadata.configuration.get(key) != value}
     if other:
         raise InvalidArgumentError(
             f"The Delta table at {there.table_uri} does not have {', '.join(f'{k}={v}' for k, v in other.items())}.",

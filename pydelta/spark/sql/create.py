@@ -13,7 +13,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.settings import KEPT_PROPERTIES
-from pydelta.spark.catalog.define import define_table
+from pydelta.spark.catalog.define import OPTION_PREFIX, define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.reads import read_path
@@ -30,16 +30,28 @@ __all__ = ["cache_as_select", "create", "create_as_select", "create_like", "crea
 _PROVIDER: Final = "delta"
 _CONSTRAINT: Final = "delta.constraints."
 _STORAGE_LEVEL: Final = "storagelevel"
+_PATH: Final = "path"
+_OWN: Final = "delta."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _New:
-    """The table that a statement makes."""
+    """The table that a statement makes.
+
+    Args:
+        parts: Its name.
+        entry: The table that has it.
+        location: Where its files go, if the statement says so.
+        properties: Of TBLPROPERTIES, and constraints; options of Delta's are properties, too.
+        options: All that OPTIONS names, but for the path.
+        comment: On the table.
+    """
 
     parts: tuple[str, ...]
     entry: DeltaEntry | None
     location: str | None
     properties: Mapping[str, str]
+    options: Mapping[str, str]
     comment: str | None
 
     @property
@@ -57,6 +69,7 @@ def create(nodes: Nodes, node: Any) -> DataFrame | None:
         mode = CreateMode.CREATE_OR_REPLACE if bool(node.orCreate()) else CreateMode.REPLACE
     else:
         mode = CreateMode.CREATE_IF_NOT_EXISTS if bool(node.ignoreIfExists()) else CreateMode.CREATE
+    kept = {} if str(node.nodeName()) == "ReplaceTable" else _as_properties(new.options)
     define_table(
         nodes.spark,
         new.parts,
@@ -64,7 +77,7 @@ def create(nodes: Nodes, node: Any) -> DataFrame | None:
             schema=nodes.schema(node),
             partition_columns=partitions,
             cluster_by=clusters,
-            properties=new.properties,
+            properties={**new.properties, **kept},
             description=new.comment,
         ),
         mode=mode,
@@ -171,8 +184,11 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
             hint="Choose another name; the twin belongs to catalog_sync.",
         )
     options = _options(nodes, specification)
-    location = text_of(nodes.optional(specification.location())) or options.get("path")
+    paths = [value for key, value in options.items() if key.lower() == _PATH]
+    location = text_of(nodes.optional(specification.location())) or next(iter(paths), None)
+    options = {key: value for key, value in options.items() if key.lower() != _PATH}
     properties = nodes.mapping(specification.properties())
+    properties |= {key: value for key, value in options.items() if key.lower().startswith(_OWN)}
     for constraint in nodes.constraints(specification):
         kind = str(constraint.getClass().getSimpleName())
         if kind != "CheckConstraint":
@@ -189,6 +205,7 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         entry=ours,
         location=location,
         properties=properties,
+        options=options,
         comment=text_of(nodes.optional(specification.comment())),
     )
 
@@ -196,8 +213,13 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
 def _options(nodes: Nodes, specification: Any) -> dict[str, str]:
     found = {}
     for pair in nodes.items(specification.optionExpression().options()):
-        found[str(pair._1()).lower()] = str(nodes.evaluate(pair._2()))
+        found[str(pair._1())] = str(nodes.evaluate(pair._2()))
     return found
+
+
+def _as_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Options of CREATE TABLE as the table keeps them: under their names, and under those with ``option.`` in front."""
+    return {**options, **{f"{OPTION_PREFIX}{key}": value for key, value in options.items()}}
 
 
 def _exists(nodes: Nodes, new: _New) -> bool:

@@ -31,6 +31,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.protocol.names import quoted
+from pydelta.spark.logs import absent_path
 from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_foreign_write
 from pydelta.spark.sql.nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write.columns import ddl
@@ -127,7 +128,9 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
     with error_context(table=log.uri):
         if not log.table_exists():
             raise TableNotFoundError(
-                f"There is no Delta table at {log.uri}.", hint="Create it first, or check the path."
+                f"There is no Delta table at {log.uri}.",
+                hint="Create it first, or check the path.",
+                condition=absent_path(log) if target.entry.by_path else None,
             )
         snapshot = log.update()
         schema = snapshot.schema

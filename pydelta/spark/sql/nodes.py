@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.catalog.view_targets import change_target
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
+from pydelta.spark.scan.refresh import PlanFunction, transform
 from pydelta.spark.sql.relations import RelationResolver
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ _SPARK_METADATA: Final = {
     "identity.allowExplicitInsert": "delta.identity.allowExplicitInsert",
 }
 _NOT_KEPT: Final = ("EXISTS_DEFAULT",)
+_SUBQUERIES: Final = ("ScalarSubquery", "Exists", "ListQuery")
+_OWN_NAMES: Final = re.compile(r"(?:unresolvedrelation \[|subqueryalias )([^\]\n]+)")
+"""Names of relations and aliases in the text of a parsed query; the last part of each is what columns go by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +183,8 @@ class Nodes:
                     if 1 < size < len(names) and lower[:size] == qualifier:
                         return expression.copy(self.jvm.seq((target.alias, *names[size:])))
             return expression
+        if targets and str(expression.nodeName()) in _SUBQUERIES:
+            return self._shortened_inside(expression, targets)
         children = self.items(expression.children())
         if not targets or not children:
             return expression
@@ -185,6 +192,28 @@ class Nodes:
         if all(new is old for new, old in zip(changed, children, strict=True)):
             return expression
         return expression.withNewChildren(self.jvm.indexed_seq(changed))
+
+    def _shortened_inside(self, subquery: Any, targets: tuple[Target | Named, ...]) -> Any:
+        """Shorten what a subquery says of the tables around it, but not where its own tables have the short name.
+
+        Its Delta tables are read by this engine.
+        """
+        plan = subquery.plan()
+        named = _OWN_NAMES.findall(str(plan.treeString()).lower())
+        own = {name.rsplit(", ", 1)[-1] for name in named}
+        outer = tuple(target for target in targets if target.alias.lower() not in own)
+
+        def in_node(node: Any, _: str) -> Any:
+            function = PlanFunction(lambda expression, _: self._shortened(expression, outer))
+            changed = node.mapExpressions(function)
+            if function.error is not None:
+                raise function.error
+            return changed
+
+        if outer:
+            plan = transform(plan, in_node)
+        resolved = RelationResolver(self.spark).statement(plan)
+        return subquery.withNewPlan(plan if resolved is None else resolved)
 
     def schema(self, node: Any) -> StructType:
         """Return the columns of a CREATE or REPLACE, as the log writes them."""
@@ -209,19 +238,21 @@ class Nodes:
         """
         partitions: list[str] = []
         clusters: list[str] = []
-        for transform in self.items(transforms):
-            kind = str(transform.name())
-            columns = [".".join(str(part) for part in item.fieldNames()) for item in transform.references()]
+        for one in self.items(transforms):
+            kind = str(one.name())
+            columns = [".".join(str(part) for part in item.fieldNames()) for item in one.references()]
             if kind == "identity":
                 partitions += columns
             elif kind == "cluster_by":
                 clusters += columns
             else:
                 raise UnsupportedFeatureError(
-                    f"A Delta table cannot be partitioned by {transform.toString()}.",
+                    f"A Delta table cannot be partitioned by {one.toString()}.",
                     features=(kind,),
                     hint="Partition by a column; one that is GENERATED ALWAYS AS (…) can hold a part of another.",
-                    condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
+                    condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED_DETAIL", operation="Bucketing")
+                    if kind == "bucket"
+                    else Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="Partitioning by expressions"),
                 )
         return partitions, clusters
 

@@ -28,7 +28,9 @@ from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.refresh import transform, with_newest
+from pydelta.spark.scan.row_metadata import names_metadata, scan_with_row_metadata
 from pydelta.spark.scan.scan import Reading, physical_scan, scan_dataframe
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 from pydelta.spark.stream.opening import open_stream
@@ -88,6 +90,7 @@ class RelationResolver:
         self._snapshots: dict[str, Snapshot] = {}
         self._entries: dict[tuple[str, ...], DeltaEntry | ViewEntry | None] = {}
         self._statement = ""
+        self._plan: Any = None
         self._late: Callable[[Any, tuple[str, ...]], Any] | None = None
         self.replaced = 0
 
@@ -178,12 +181,17 @@ class RelationResolver:
 
     def _scan(self, entry: DeltaEntry, travel: TimeTravel | None) -> Any:
         location = entry.location
+        partition: dict[str, str | None] = {}
         if entry.by_path and travel is None:
             location, travel = split_path_version(self._spark, location)
+        if entry.by_path:
+            location, partition = split_partition_folder(self._spark, location)
         snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
         if travel is None:
             note_difference(entry, snapshot)
-        frame = scan_dataframe(self._spark, snapshot, pinned=travel is not None)
+        tracked = snapshot.properties.enable_row_tracking and names_metadata(self._jvm, self._plan)
+        scan = scan_with_row_metadata if tracked else scan_dataframe
+        frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
         return frame._jdf.queryExecution().analyzed()
 
     def _newest(self, location: str) -> Snapshot:
@@ -219,7 +227,7 @@ class RelationResolver:
         return physical_scan(self._spark, snapshot, Reading.whole(snapshot), ids=ids)
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
-        jvm = self._jvm
+        jvm, outer, self._plan = self._jvm, self._plan, plan
         mark = jvm.view.org.apache.spark.sql.catalyst.trees.TreeNodeTag(_CTE_MARK)
 
         def replace(node: Any, name: str) -> Any:
@@ -241,7 +249,10 @@ class RelationResolver:
                 return node.copy(self._rewrite(node.logicalPlan(), ctes, namespace), *jvm.rest_of(node, "copy", 1))
             return None
 
-        return transform(plan, replace)
+        try:
+            return transform(plan, replace)
+        finally:
+            self._plan = outer
 
     def _refuse_twin(self, target: Any) -> None:
         """Keep a statement that changes a twin from Hive, which would write into the manifests."""

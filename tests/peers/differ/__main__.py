@@ -2,6 +2,8 @@
 
 Prints how many are equal, and each difference that is not in the kept list. Ends with 1 when there is one, or when the
 reference engine does not answer as it did when its answers were kept (``answers``; a program without one is asked there).
+With ``--record`` it keeps new answers, and which programs differ and why (see ``differ.report``). Of all programs, it tells
+of kept differences that are gone.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import sys
 import tempfile
 import time
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 from differ.answers import read_answers, write_answers
-from differ.compare import Difference, Kept, differences, kept_of
+from differ.compare import differences, kept_of
 from differ.doors import as_thrift_shows
 from differ.programs import Program, all_programs
+from differ.report import note_differing, reasons_of, report_of
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "kept.toml"
@@ -32,22 +36,7 @@ ZONE = "America/Los_Angeles"
 
 def main() -> int:
     """See above."""
-    parser = argparse.ArgumentParser(prog="make test-peers", description="One corpus of programs on two engines.")
-    parser.add_argument(
-        "--python", required=True, help="the interpreter of the environment with PySpark 4.2 and pydelta"
-    )
-    parser.add_argument("--only", help="a pattern of names, as a shell has them")
-    parser.add_argument("--part", default="1/40", help="K/N: each program falls into one of N parts; 1/1 is all (1/40)")
-    parser.add_argument(
-        "--results", type=Path, help="a folder for what came of the programs; what is there is not run again"
-    )
-    parser.add_argument("--report", type=Path, help="a file for the counts and the differences, as JSON")
-    parser.add_argument("--record", action="store_true", help="keep what the reference engine answers")
-    parser.add_argument("--again", type=int, metavar="N", help="ask the reference engine again about N of them")
-    parser.add_argument(
-        "--door", choices=("connect", "thrift"), help="compare pydelta serve by this door with the engine in process"
-    )
-    asked = parser.parse_args()
+    asked = _arguments().parse_args()
     programs = all_programs()
     if asked.door:
         return _by_door(asked, programs)
@@ -63,15 +52,56 @@ def main() -> int:
         answered = results_of("reference", new, results, asked.python)
         seconds = time.monotonic() - began
     theirs = kept_answers | {name: answered[name] for name in new}
-    if asked.record:
-        write_answers(programs, {name: answered[name] for name in new})
     changed = [item for name in again for item in differences(name, answered[name], kept_answers[name])]
     found = [item for name in names for item in differences(name, ours[name], theirs[name])]
     kept = kept_of(tomllib.loads(KEPT.read_text())["kept"]) if KEPT.exists() else []
+    differing = reasons_of(found, kept)
+    if asked.record:
+        write_answers(programs, {name: answered[name] for name in new})
+        note_differing([program.name for program in programs], names, differing)
+    if len(names) == len(programs):
+        for item in kept:
+            if not any(item.holds(difference) for difference in found):
+                print(f"kept and not found: {item.program} {', '.join(item.where)}")
     print(f"{len(again)} answers asked for again, {len({item.program for item in changed})} are others now")
     for item in changed:
         print(f"not as kept: {item}")
-    return _say(names, found, kept, seconds, asked.report) or int(bool(changed))
+    opened = [item for item in found if not any(entry.holds(item) for entry in kept)]
+    report = report_of(names, differing)
+    if asked.report is not None:
+        told = {**asdict(report.total), "reasons": report.reasons, "differences": list(map(str, opened))}
+        asked.report.write_text(json.dumps(told, indent=1))
+    for item in opened:
+        print(item)
+    total = report.total
+    print(
+        f"{total.programs} programs: {total.equal} equal, {total.kept} with kept differences, {total.open} with others; "
+        f"{seconds:.0f} s"
+    )
+    for reason, number in sorted(report.reasons.items(), key=lambda item: -item[1]):
+        print(f"  kept in {number:4}: {reason}")
+    return int(bool(opened or changed))
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make test-peers", description="One corpus of programs on two engines.")
+    parser.add_argument(
+        "--python", required=True, help="the interpreter of the environment with PySpark 4.2 and pydelta"
+    )
+    parser.add_argument("--only", help="a pattern of names, as a shell has them")
+    parser.add_argument("--part", default="1/40", help="K/N: each program falls into one of N parts; 1/1 is all (1/40)")
+    parser.add_argument(
+        "--results", type=Path, help="a folder for what came of the programs; what is there is not run again"
+    )
+    parser.add_argument("--report", type=Path, help="a file for the counts and the differences, as JSON")
+    parser.add_argument(
+        "--record", action="store_true", help="keep what the reference engine answers, and what differs"
+    )
+    parser.add_argument("--again", type=int, metavar="N", help="ask the reference engine again about N of them")
+    parser.add_argument(
+        "--door", choices=("connect", "thrift"), help="compare pydelta serve by this door with the engine in process"
+    )
+    return parser
 
 
 def _by_door(asked: argparse.Namespace, programs: list[Program]) -> int:
@@ -91,7 +121,15 @@ def _by_door(asked: argparse.Namespace, programs: list[Program]) -> int:
             result["outcomes"] = [as_thrift_shows(outcome) for outcome in result["outcomes"]]
     found = [item for name in names for item in differences(name, through[name], inside[name])]
     kept = kept_of(tomllib.loads(DOORS.read_text())[asked.door])
-    return _say(names, found, kept, seconds, asked.report)
+    opened = [item for item in found if not any(entry.holds(item) for entry in kept)]
+    differing, unexplained = ({item.program for item in items} for items in (found, opened))
+    for item in opened:
+        print(item)
+    print(
+        f"{len(names)} programs by {asked.door}: {len(names) - len(differing)} equal to those in process, "
+        f"{len(differing - unexplained)} with kept differences, {len(unexplained)} with others; {seconds:.0f} s"
+    )
+    return int(bool(opened))
 
 
 def chosen(names: list[str], only: str | None, part: str) -> list[str]:
@@ -130,33 +168,6 @@ def results_of(engine: str, names: list[str], results: Path, python: str) -> dic
 def _read(path: Path) -> dict[str, dict]:
     lines = path.read_text().splitlines() if path.exists() else []
     return {item["name"]: item for item in map(json.loads, lines)}
-
-
-def _say(names: list[str], found: list[Difference], kept: list[Kept], seconds: float, report: Path | None) -> int:
-    reasons: dict[str, int] = {}
-    open_ones = []
-    for difference in found:
-        holds = next((item for item in kept if item.holds(difference)), None)
-        if holds is None:
-            open_ones.append(difference)
-        else:
-            reasons[holds.reason] = reasons.get(holds.reason, 0) + 1
-    for difference in open_ones:
-        print(difference)
-    differing = {difference.program for difference in found}
-    unexplained = {difference.program for difference in open_ones}
-    print(
-        f"{len(names)} programs: {len(names) - len(differing)} equal, {len(differing - unexplained)} with kept differences, "
-        f"{len(unexplained)} with others; {seconds:.0f} s"
-    )
-    for reason, number in sorted(reasons.items(), key=lambda item: -item[1]):
-        print(f"  kept {number:4}: {reason}")
-    if report is not None:
-        counts = {"programs": len(names), "equal": len(names) - len(differing), "kept": len(differing - unexplained)}
-        report.write_text(
-            json.dumps(counts | {"reasons": reasons, "open": [str(item) for item in open_ones]}, indent=1)
-        )
-    return 1 if open_ones else 0
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ class Kept:
 
     Args:
         program: Pattern of names, as a shell has them.
-        where: Pattern of places.
+        where: Patterns of the places that differ; none stands for all, so that any other change is noticed.
         reason: Why, in words that a user accepts.
         ours: Text that our side has to hold; empty for any.
     """
 
     program: str
-    where: str
+    where: tuple[str, ...]
     reason: str
     ours: str = ""
 
@@ -52,14 +52,25 @@ class Kept:
         """Tell whether the difference is this one."""
         return (
             fnmatch.fnmatchcase(difference.program, self.program)
-            and fnmatch.fnmatchcase(difference.where, self.where)
+            and any(fnmatch.fnmatchcase(difference.where, place) for place in self.where)
             and self.ours in json.dumps(difference.ours)
         )
 
 
-def kept_of(entries: Sequence[Mapping[str, str]]) -> list[Kept]:
-    """The kept list, from its file."""
-    return [Kept(**entry) for entry in entries]
+def kept_of(entries: Sequence[Mapping[str, Any]]) -> list[Kept]:
+    """The kept list, from its file; ``where`` is a pattern or a list of them.
+
+    Raises:
+        ValueError: An entry holds for whatever differs in its programs.
+    """
+    found = []
+    for entry in entries:
+        where = entry["where"]
+        places = (where,) if isinstance(where, str) else tuple(where)
+        if any(place in ("*", "ends.*", "outcomes.*") for place in places):
+            raise ValueError(f"{entry['program']}: where = {where!r} names no place. Say which outcomes differ.")
+        found.append(Kept(program=entry["program"], where=places, reason=entry["reason"], ours=entry.get("ours", "")))
+    return found
 
 
 _COLUMN_NUMBER = re.compile(r"#\d+(?=L?\b)")
@@ -122,13 +133,17 @@ def _compared(where: str, ours: Any, theirs: Any) -> Iterator[tuple[str, Any, An
 
 
 def _errors(where: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """A Java exception that PySpark has no class for says nothing of classes: that there is an error is enough."""
+    """A Java exception that PySpark has no class for says nothing of classes: that there is an error is enough.
+
+    Likewise a condition that Spark calls legacy: it is a number in the place of a name.
+    """
     if theirs["error"] in ("Exception", "Py4JJavaError"):
         return
     if theirs["error"] not in ours["caught_by"]:
         yield f"{where}.error", f"{ours['error']}: {ours['text']}", f"{theirs['error']}: {theirs['text']}"
     for key in ("condition", "state"):
-        if theirs[key] is not None and ours[key] != theirs[key]:
+        named = theirs[key] is not None and not theirs[key].startswith("_LEGACY_ERROR_TEMP_")
+        if named and ours[key] != theirs[key]:
             yield f"{where}.{key}", f"{ours[key]}: {ours['text']}", f"{theirs[key]}: {theirs['text']}"
 
 

@@ -17,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from corpus.generated import program as generated
+from reference_session import reference_session
 
 from differ.doors import Server, ThriftSession
 from differ.outcomes import frame_outcome, of_error, of_value, table_state
@@ -54,28 +55,26 @@ def opened(engine: str, folder: Path) -> Iterator[tuple[Any, Any]]:
 
 def session(engine: str, folder: Path) -> tuple[Any, Any]:
     """An enabled session, with what stands for ``delta.tables``."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[1]").appName(f"programs on {engine}")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    builder = builder.config("spark.driver.extraJavaOptions", f"{JAVA} -Dderby.system.home={folder / 'derby'}")
+    own = {
+        **SETTINGS,
+        "spark.app.name": f"programs on {engine}",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": f"{JAVA} -Dderby.system.home={folder / 'derby'}",
+    }
     if engine == "reference":
-        spark = (
-            builder.config("spark.jars.packages", "io.delta:delta-spark_2.13:4.4.0")
-            .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-            .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-            .config("spark.databricks.delta.snapshotPartitions", "1")
-            .getOrCreate()
-        )
+        spark = reference_session(own, cores=1)
         jars = str(spark.conf.get("spark.repl.local.jars", "")).split(",")
         sys.path.extend(jar.removeprefix("file://") for jar in jars if "delta" in jar)
         import delta.tables as tables
     else:
+        from pyspark.sql import SparkSession
+
         import pydelta
         import pydelta.tables as tables
 
+        builder = SparkSession.builder.master("local[1]")
+        for key, value in own.items():
+            builder = builder.config(key, value)
         spark = pydelta.enable(builder.getOrCreate())
     spark.sparkContext.setLogLevel("OFF")
     return spark, tables

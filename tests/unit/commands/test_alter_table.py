@@ -341,7 +341,6 @@ def test_columns_replaced_as_a_whole() -> None:
     log = mapped()
     kept = at(log.update(), "Name").metadata
     columns = (
-        new("extra", STRING),
         new("name", STRING, comment="new"),
         new("id", LONG, nullable=False),
         new("ts", PrimitiveType("timestamp")),
@@ -349,9 +348,11 @@ def test_columns_replaced_as_a_whole() -> None:
         new("part", STRING),
     )
     snapshot = done(log, ReplaceColumns(columns=columns)).snapshot
-    assert names(snapshot) == "extra Name id ts day part"
+    assert names(snapshot) == "Name id ts day part"
     assert at(snapshot, "Name").metadata == {**kept, "comment": "new"}
     assert "delta.generationExpression" in at(snapshot, "day").metadata
+    more = ReplaceColumns(columns=(new("extra", STRING), *columns))
+    assert names(done(log, more).snapshot) == "extra Name id ts day part"
 
 
 def test_properties_and_the_description() -> None:
@@ -449,6 +450,7 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     (ChangeColumn(path=("at", "x"), default="1"), SchemaError, "only whole columns"),
     (ChangeColumn(path=("day",), default="1"), SchemaError, "generated"),
     (ReplaceColumns(columns=(new("Name", STRING),)), UnsafeOperationError, "CHECK constraint far"),
+    (ReplaceColumns(columns=(new("id", LONG), new("who", STRING))), SchemaError, "leaves out Name, .* and adds who"),
     (SetProperties(properties={"delta.apendOnly": "true"}), UnknownSettingError, "Did you mean 'delta.appendOnly'"),
     (SetProperties(properties={"delta.appendOnly": "ja"}), InvalidArgumentError, "true or false"),
     (SetProperties(properties={"delta.constraints.c": "id > 0"}), InvalidArgumentError, "ADD CONSTRAINT c"),

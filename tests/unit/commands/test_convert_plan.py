@@ -90,6 +90,16 @@ def test_names_that_do_not_fit(folder, types, error, said):
     assert caught.value.hint
 
 
+def test_folders_of_more_columns_and_of_others_have_conditions_of_their_own():
+    for folder, types, condition in (
+        ("p=1", {}, "DELTA_UNEXPECTED_NUM_PARTITION_COLUMNS_FROM_FILE_NAME"),
+        ("q=1", {"p": "integer"}, "DELTA_UNEXPECTED_PARTITION_COLUMN_FROM_FILE_NAME"),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            partition_values([f"{folder}/x"], schema(**types))
+        assert caught.value.code == condition
+
+
 def test_partition_columns_come_last_unless_files_hold_them():
     data, partitions = schema(p="string", a="long"), schema(p="integer", q="date")
     assert [(f.name, str(f.data_type)) for f in merged_schema(data, partitions).fields] == [

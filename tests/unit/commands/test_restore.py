@@ -64,6 +64,14 @@ def two_versions(store):
     return table, first, second
 
 
+def test_a_table_that_is_at_the_version_gets_no_other_one(store):
+    _, _, second = two_versions(store)
+    result = restore(DeltaLog(store), version=1)
+    assert (result.version, result.num_removed_files, result.num_restored_files) == (None, 0, 0)
+    assert (result.num_of_files_after_restore, result.table_size_after_restore) == (1, second.size)
+    assert DeltaLog(store).update().version == 1
+
+
 @pytest.mark.parametrize("level", ["WriteSerializable", "Serializable"])
 def test_rows_appended_meanwhile_are_a_conflict_at_both_levels(store, monkeypatch, level):
     table = builder(store, properties={"delta.isolationLevel": level})

@@ -87,3 +87,13 @@ def test_the_setting_evolves_and_types_stay_those_of_the_table(spark, table):
     finally:
         spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
     assert found(spark, table, "id, extra, s") == [(1, None, (1, 1)), (2, None, None), (9, True, None)]
+
+
+def test_a_merge_that_changes_no_row_and_brings_a_column_makes_a_version_with_it(spark, table):
+    before = found(spark, table, "*")
+    spark.sql(merge(table, "SELECT 1 AS id, 'new' AS more", "WHEN NOT MATCHED THEN INSERT *"))
+    assert found(spark, table, "*") == [(*row, None) for row in before]
+    assert spark.sql(f"DESCRIBE HISTORY {table}").first()["operation"] == "MERGE"
+    versions = spark.sql(f"DESCRIBE HISTORY {table}").count()
+    spark.sql(merge(table, "SELECT 1 AS id, 'new' AS more", "WHEN NOT MATCHED THEN INSERT *"))
+    assert spark.sql(f"DESCRIBE HISTORY {table}").count() == versions

@@ -245,3 +245,16 @@ def test_other_tables_are_sparks(spark):
         assert spark.table("sql_other").count() == 2
     finally:
         spark.sql("DROP TABLE sql_other")
+
+
+@pytest.mark.parametrize("named", ["sql_change.a", "default.sql_change.a", "spark_catalog.default.sql_change.a"])
+def test_an_update_sets_a_column_by_a_subquery_over_the_row_itself(spark, table, named):
+    other = "VALUES (1, 'one'), (3, 'three') AS o(k, word)"
+    spark.sql(f"UPDATE default.sql_change SET b = (SELECT max(word) FROM {other} WHERE k = {named})")
+    assert [(a, b) for a, b, _ in rows(spark)] == [(0, None), (1, "one"), (2, None), (3, "three")]
+
+
+def test_a_table_inside_a_subquery_keeps_its_own_name(spark, table):
+    """``default.sql_change`` inside is the table inside: nothing of the row around it."""
+    spark.sql("UPDATE default.sql_change SET b = (SELECT min(b) FROM sql_change WHERE default.sql_change.a > 1)")
+    assert {b for _, b, _ in rows(spark)} == {"v2"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
 
 from pydelta.errors import UnsafeOperationError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
@@ -111,3 +112,47 @@ def test_turning_it_on_by_the_property_alone_is_refused(spark, tmp_path):
     txn.update_metadata(txn.snapshot.metadata.replace(configuration={"delta.enableRowTracking": "true"}))
     with pytest.raises(UnsafeOperationError, match="no ids yet"):
         txn.commit([], Operation(name="SET TBLPROPERTIES"))
+
+
+def _in_metadata(spark, table, where="true"):
+    query = f"SELECT id, _metadata.row_id, _metadata.row_commit_version FROM delta.`{table}` WHERE {where}"
+    return {row["id"]: (row["row_id"], row["row_commit_version"]) for row in spark.sql(query).collect()}
+
+
+def test_sql_shows_ids_and_versions_of_rows_in_metadata(spark, table):
+    assert _in_metadata(spark, table) == _tracked(spark, table)
+    DeltaTable.forPath(spark, table).update("id = 3", {"v": "'changed'"})
+    found = _in_metadata(spark, table)
+    assert found == _tracked(spark, table)
+    assert _in_metadata(spark, table, "_metadata.row_commit_version = 2") == {3: found[3]}
+    assert _in_metadata(spark, table, "p = 1 AND id > 7") == {key: found[key] for key in (9, 11, 13)}
+    newest = f"SELECT max(_metadata.row_commit_version) FROM delta.`{table}`"
+    assert [*_in_metadata(spark, table, f"_metadata.row_commit_version = ({newest})")] == [3]
+
+
+def test_metadata_keeps_its_other_fields_and_the_columns_stay_those_of_the_table(spark, table):
+    frame = spark.sql(f"SELECT *, _metadata.file_name, _metadata.row_id FROM delta.`{table}`")
+    assert frame.columns == ["id", "p", "v", "file_name", "row_id"]
+    assert not frame.schema["row_id"].nullable
+    assert all(row["file_name"].endswith(".parquet") for row in frame.collect())
+
+
+def test_ids_in_metadata_are_those_of_the_rows_that_deletion_vectors_leave(spark, table):
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    before = _in_metadata(spark, table)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id IN (0, 4, 9)")
+    assert _in_metadata(spark, table) == {key: value for key, value in before.items() if key not in (0, 4, 9)}
+
+
+def test_ids_in_metadata_go_with_columns_that_were_renamed(spark, table):
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN v TO w")
+    found = spark.sql(f"SELECT w, _metadata.row_id AS r FROM delta.`{table}` WHERE id = 12").first()
+    assert found["w"] == "v12"
+    assert found["r"] == _tracked(spark, table)[12][0]
+
+
+def test_a_table_without_tracked_rows_has_no_row_ids_in_metadata(spark, tmp_path):
+    spark.range(3).write.format("delta").save(str(tmp_path / "t"))
+    with pytest.raises(AnalysisException, match="row_id"):
+        spark.sql(f"SELECT _metadata.row_id FROM delta.`{tmp_path}/t`")

@@ -357,3 +357,37 @@ def test_a_stream_plans_a_table_while_the_main_thread_plans_it_too(spark, table,
         stream.stop()
     assert stream.exception() is None
     assert sum(rows for _, rows in found) == 12 * 24
+
+
+def test_the_path_of_a_partitions_folder_reads_that_partition(spark, table):
+    expected = [(i, i % 4) for i in range(100) if i % 4 == 2]
+    frame = _load(spark, f"{table}/p=2")
+    assert frame.columns == ["id", "p", "name"]
+    assert sorted((row["id"], row["p"]) for row in frame.collect()) == expected
+    in_sql = spark.sql(f"SELECT id, p FROM delta.`{table}/p=2/` ORDER BY id")
+    assert [tuple(row) for row in in_sql.collect()] == expected
+    assert _spoil(table, keep=lambda path: path.startswith("p=2/")) == 3
+    assert _load(spark, f"{table}/p=2").count() == len(expected)
+
+
+def test_folders_of_several_columns_name_a_null_a_space_and_a_slash(spark, tmp_path):
+    rows = [(1, "a b", None), (2, "x/y", "z"), (3, "a b", "z")]
+    frame = spark.createDataFrame(rows, "id int, g string, h string")
+    path = f"{tmp_path}/g=not a partition"
+    frame.write.format("delta").partitionBy("g", "h").save(path)
+    for folder, ids in {
+        "g=a b": [1, 3],
+        "g=a b/h=__HIVE_DEFAULT_PARTITION__": [1],
+        "g=x%2Fy/h=z": [2],
+        "g=a b/h=other": [],
+    }.items():
+        assert sorted(row["id"] for row in _load(spark, f"{path}/{folder}").collect()) == ids
+    assert _load(spark, path).count() == 3
+
+
+def test_a_folder_of_what_is_no_partition_column_is_refused(spark, table):
+    with pytest.raises(InvalidArgumentError, match=r"id=1, but the table at .* is partitioned by p") as refused:
+        _load(spark, f"{table}/p=1/id=1")
+    assert refused.value.code == "DELTA_NON_PARTITION_COLUMN_SPECIFIED"
+    with pytest.raises(TableNotFoundError):
+        _load(spark, f"{Path(table).parent}/p=1")

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 
 from pydelta.errors import (
     DeltaError,
+    InvalidArgumentError,
     LogCorruptedError,
     LogGapError,
     SchemaMismatchError,
@@ -189,3 +190,11 @@ def test_arguments_of_a_wrong_type_are_type_errors(spark, tmp_path):
             call()
         assert "Traceback" not in str(caught.value)
     assert table.toDF().count() == 2
+
+
+@pytest.mark.parametrize("versions", [("1", 4), (1, "4"), (1.0, 4), (True, 4)])
+def test_a_version_of_the_protocol_is_a_whole_number(spark, tmp_path, versions):
+    path = str(tmp_path / "t")
+    spark.range(1).write.format("delta").save(path)
+    with pytest.raises(InvalidArgumentError, match=r"Version is .* whole number"):
+        DeltaTable.forPath(spark, path).upgradeTableProtocol(*versions)

@@ -181,3 +181,26 @@ def test_fields_of_structs_go_by_position_or_by_name_as_in_the_reference_engine(
     assert [tuple(row) for row in found] == [
         (1, 1, 1), (2, 2, 2), (3, 2, 2), (4, 1, 2), (5, 1, 2), (6, 1, 1), (7, 2, 2), (8, 2, None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO sql_delta SELECT * FROM sql_delta WHERE false",
+        "INSERT OVERWRITE sql_delta PARTITION (p = 7) SELECT 1, 'x' WHERE false",
+        "INSERT INTO sql_delta REPLACE WHERE p = 7 SELECT 1, 'x', 7 WHERE false",
+    ],
+)
+def test_an_insert_that_brings_and_takes_no_row_makes_no_version(spark, both, text):
+    before, rows_before = versions(spark), rows(spark, "sql_delta")
+    spark.sql(text)
+    assert (versions(spark), rows(spark, "sql_delta")) == (before, rows_before)
+
+
+def test_an_insert_without_rows_makes_a_version_where_rows_go_or_columns_come(spark, both):
+    before = versions(spark)
+    spark.sql("INSERT WITH SCHEMA EVOLUTION INTO sql_delta SELECT *, 1 AS more FROM sql_delta WHERE false")
+    assert versions(spark) == before + 1
+    assert spark.table("sql_delta").columns[-1] == "more"
+    spark.sql("INSERT OVERWRITE sql_delta SELECT * FROM sql_delta WHERE false")
+    assert (versions(spark), rows(spark, "sql_delta")) == (before + 2, [])

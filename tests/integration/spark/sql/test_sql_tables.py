@@ -324,3 +324,39 @@ def test_an_identity_column_goes_on_behind_given_values(spark, clean):
     assert spark.table("made").where("v = 2").first().k == 106, "1 + 3n, behind 101"
     with pytest.raises(DeltaError, match="not an identity column"):
         spark.sql("ALTER TABLE made ALTER COLUMN v SYNC IDENTITY")
+
+
+def test_options_of_a_create_are_kept_as_properties(spark, clean, tmp_path):
+    spark.sql("CREATE TABLE made (id INT) USING delta OPTIONS ('X' = 'y', 'delta.appendOnly' = 'true')")
+    kept = newest(spark).metadata.configuration
+    assert kept == {
+        "X": "y",
+        "option.X": "y",
+        "delta.appendOnly": "true",
+        "option.delta.appendOnly": "true",
+    }
+    spark.sql("CREATE TABLE other USING delta OPTIONS ('x' = 'y', 'delta.appendOnly' = 'true') AS SELECT 1 AS id")
+    assert newest(spark, "other").metadata.configuration == {"delta.appendOnly": "true"}
+    location = location_of(spark, "other")
+    spark.sql(f"CREATE TABLE like_it USING delta OPTIONS ('x' = 'y', 'path' '{location}')")  # as it is there
+    assert newest(spark, "like_it").metadata.configuration == {"delta.appendOnly": "true"}
+
+
+def test_texts_with_a_collation_are_refused_since_no_table_feature_keeps_them(spark, clean):
+    for kind in ("STRING COLLATE UTF8_LCASE", "STRUCT<x: STRING COLLATE UTF8_LCASE>"):
+        with pytest.raises(UnsupportedFeatureError, match="Column 'id' has a collation") as refused:
+            spark.sql(f"CREATE TABLE made (id {kind}) USING delta")
+        assert refused.value.code == "DELTA_UNSUPPORTED_DATA_TYPES"
+    spark.sql("CREATE TABLE made (id STRING) USING delta")
+    with pytest.raises(UnsupportedFeatureError, match="Column 'more' has a collation"):
+        spark.sql("ALTER TABLE made ADD COLUMN more STRING COLLATE UTF8_LCASE")
+    assert described(spark) == [("id", "string")]
+
+
+def test_what_is_asked_of_a_path_without_a_table_and_of_buckets_has_its_own_condition(spark, clean, tmp_path):
+    with pytest.raises(TableNotFoundError) as absent:
+        spark.sql(f"INSERT INTO delta.`{tmp_path}/nothing` VALUES (1)")
+    assert absent.value.code == "PATH_NOT_FOUND"
+    with pytest.raises(UnsupportedFeatureError) as buckets:
+        spark.sql("CREATE TABLE made (id INT) USING delta CLUSTERED BY (id) INTO 4 BUCKETS")
+    assert buckets.value.code == "DELTA_OPERATION_NOT_ALLOWED_DETAIL"
