@@ -73,7 +73,7 @@ def make_field(
 
 
 def _condition_of_type(text: str) -> Condition | None:
-    """What Spark calls a column of a type that there is not; of the type alone it says that it is no list of columns."""
+    """What Spark calls a column of a type that there is not; of the type alone it says: not a list of columns."""
     try:
         spark_types.DataType.fromDDL(f"x {text}")
     except PySparkException as error:
