@@ -79,6 +79,20 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"cases of a test that run no branch which others do not are left out{more}; make test-whole runs all"
 
 
+KEPT: set[str] = set()
+"""Sessions that stay enabled to the end of the run."""
+
+
+@pytest.fixture(autouse=True)
+def no_session_stays_enabled() -> Iterator[None]:
+    """Forget the sessions that a test enabled: PySpark's methods are put back when no enabled one is left."""
+    patches = sys.modules.get("pydelta.spark.session.patches")
+    before = set(patches._enabled) if patches else set()
+    yield
+    if patches := sys.modules.get("pydelta.spark.session.patches"):
+        patches._enabled &= before | KEPT
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """An enabled local session with two cores, in UTC, with its warehouse in a temporary folder."""
@@ -96,5 +110,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     pydelta.enable(session)
+    KEPT.add(str(session._jsparkSession.sessionUUID()))
     yield session
     session.stop()

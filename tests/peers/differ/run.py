@@ -1,6 +1,6 @@
 """Run programs on one engine: ``python run.py ENGINE FOLDER OUT NAMES``; NAMES is a file with one name a line.
 
-ENGINE is ``reference`` or ``ours``. OUT gets one line of JSON a program, as soon as it is done.
+ENGINE is ``reference`` or ``ours``, or a door of ``pydelta serve``: ``connect``, ``thrift``. OUT gets one line of JSON a program, as soon as it is done.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from corpus.generated import program as generated
 from reference_session import reference_session
 
+from differ.doors import Server, ThriftSession
 from differ.outcomes import frame_outcome, of_error, of_value, table_state
 from differ.programs import Place, Program, all_programs
 
@@ -30,6 +33,24 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:-UseCodeCacheFlushing -XX:+UseSerialGC"
+
+
+@contextmanager
+def opened(engine: str, folder: Path) -> Iterator[tuple[Any, Any]]:
+    """A session, with what stands for ``delta.tables``."""
+    if engine not in ("connect", "thrift"):
+        yield session(engine, folder)
+        return
+    import pydelta.tables as tables
+
+    derby = {"spark.driver.extraJavaOptions": f"{JAVA} -Dderby.system.home={folder / 'derby'}"}
+    server = Server(folder, SETTINGS | derby)
+    try:
+        remote = server.remote()
+        yield (remote if engine == "connect" else ThriftSession(server.thrift, remote)), tables
+        remote.stop()  # a client whose server is gone tries again for minutes
+    finally:
+        server.stop()
 
 
 def session(engine: str, folder: Path) -> tuple[Any, Any]:
@@ -72,7 +93,7 @@ def run_program(program: Program, number: int, folder: Path, spark: Any, tables:
             spark.conf.set(key, value)
         for statement in program.statements:
             try:
-                outcomes.append(frame_outcome(place.sql(statement.text), statement.sees))
+                outcomes.append(_outcome(place.sql(statement.text), statement.sees))
             except Exception as error:
                 outcomes.append(of_error(error))
         if program.function is not None:
@@ -100,6 +121,12 @@ def run_program(program: Program, number: int, folder: Path, spark: Any, tables:
     return found
 
 
+def _outcome(result: Any, sees: str) -> Any:
+    if not isinstance(result, dict):
+        return frame_outcome(result, sees)
+    return result if "error" in result or sees in ("rows", "ordered") else {"done": True}
+
+
 def _told(value: Any) -> Any:
     try:
         return of_value(value)
@@ -109,7 +136,7 @@ def _told(value: Any) -> Any:
 
 def _state(spark: Any, name: str, program: Program) -> Any:
     try:
-        return table_state(spark, name, history=program.history)
+        return table_state(getattr(spark, "states", spark), name, history=program.history)
     except Exception as error:
         return of_error(error)
 
@@ -119,8 +146,7 @@ def main(engine: str, folder: str, out: str, names: str) -> None:
     known = {program.name: program for program in all_programs()}
     wanted = Path(names).read_text().split("\n")
     programs = [known[name] if name in known else generated(name) for name in wanted]
-    spark, tables = session(engine, Path(folder))
-    with Path(out).open("w") as target:
+    with opened(engine, Path(folder)) as (spark, tables), Path(out).open("w") as target:
         for number, program in enumerate(programs):
             began = time.monotonic()
             found = run_program(program, number, Path(folder), spark, tables)
