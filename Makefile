@@ -14,6 +14,7 @@ SQL ?=
 CONFIRM ?=
 URI ?=
 PART ?= 1/40
+RECORD ?=
 PROFILES ?=
 FILE ?=
 TO ?=
@@ -94,10 +95,11 @@ test-stack: ## Every hop of the stack, tested from inside it; starts it where it
 
 ##@ Work on the code
 .PHONY: test-peers
-test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, and programs on both (PART=1/1: all)
+test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, and programs on both (PART=1/1: all; RECORD=1 keeps answers)
 	@scripts/check-java
 	@PYDELTA_PEER_PYTHON=$(CURDIR)/$(PEER)/bin/python $(PY) -m pytest -o addopts="-ra --strict-markers -p no:cacheprovider" tests/peers $(ARGS)
-	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART)
+	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART) $(if $(RECORD),--record)
+	@$(if $(RECORD),cd tests/peers && $(CURDIR)/$(PY) -m differ.report)
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session

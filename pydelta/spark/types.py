@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import types as spark_types
 
-from pydelta.errors import SchemaError
+from pydelta.conditions import Condition
+from pydelta.errors import ParseError
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.protocol.sized_texts import sized_schema
+from pydelta.spark.errors import condition_of
 
 __all__ = ["from_spark", "make_field", "schema_of", "to_spark_schema"]
 
@@ -56,9 +59,10 @@ def make_field(
         try:
             data_type = spark_types.DataType.fromDDL(data_type)
         except Exception as error:
-            raise SchemaError(
+            raise ParseError(
                 f"The type {data_type!r} of column {name!r} is not an SQL type.",
                 hint="For example int or decimal(10,2).",
+                condition=_condition_of_type(data_type),
             ) from error
     metadata: dict[str, Any] = dict(identity or {})
     if generated_as is not None:
@@ -66,3 +70,12 @@ def make_field(
     if comment is not None:
         metadata["comment"] = comment
     return spark_types.StructField(name, data_type, nullable, metadata)
+
+
+def _condition_of_type(text: str) -> Condition | None:
+    """What Spark calls a column of a type that there is not; of the type alone it says: not a list of columns."""
+    try:
+        spark_types.DataType.fromDDL(f"x {text}")
+    except PySparkException as error:
+        return condition_of(error)
+    return None

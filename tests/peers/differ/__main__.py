@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from differ.answers import read_answers, write_answers
-from differ.compare import differences, kept_of
+from differ.compare import Difference, Kept, differences, kept_of
 from differ.doors import as_thrift_shows
 from differ.programs import Program, all_programs
 from differ.report import note_differing, reasons_of, report_of
@@ -55,10 +55,9 @@ def main() -> int:
     changed = [item for name in again for item in differences(name, answered[name], kept_answers[name])]
     found = [item for name in names for item in differences(name, ours[name], theirs[name])]
     kept = kept_of(tomllib.loads(KEPT.read_text())["kept"]) if KEPT.exists() else []
-    differing = reasons_of(found, kept)
     if asked.record:
         write_answers(programs, {name: answered[name] for name in new})
-        note_differing([program.name for program in programs], names, differing)
+        note_differing([program.name for program in programs], names, reasons_of(found, kept))
     if len(names) == len(programs):
         for item in kept:
             if not any(item.holds(difference) for difference in found):
@@ -66,21 +65,7 @@ def main() -> int:
     print(f"{len(again)} answers asked for again, {len({item.program for item in changed})} are others now")
     for item in changed:
         print(f"not as kept: {item}")
-    opened = [item for item in found if not any(entry.holds(item) for entry in kept)]
-    report = report_of(names, differing)
-    if asked.report is not None:
-        told = {**asdict(report.total), "reasons": report.reasons, "differences": list(map(str, opened))}
-        asked.report.write_text(json.dumps(told, indent=1))
-    for item in opened:
-        print(item)
-    total = report.total
-    print(
-        f"{total.programs} programs: {total.equal} equal, {total.kept} with kept differences, {total.open} with others; "
-        f"{seconds:.0f} s"
-    )
-    for reason, number in sorted(report.reasons.items(), key=lambda item: -item[1]):
-        print(f"  kept in {number:4}: {reason}")
-    return int(bool(opened or changed))
+    return _say(names, found, kept, seconds, asked.report) or int(bool(changed))
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -121,14 +106,24 @@ def _by_door(asked: argparse.Namespace, programs: list[Program]) -> int:
             result["outcomes"] = [as_thrift_shows(outcome) for outcome in result["outcomes"]]
     found = [item for name in names for item in differences(name, through[name], inside[name])]
     kept = kept_of(tomllib.loads(DOORS.read_text())[asked.door])
+    return _say(names, found, kept, seconds, asked.report)
+
+
+def _say(names: list[str], found: list[Difference], kept: list[Kept], seconds: float, file: Path | None) -> int:
     opened = [item for item in found if not any(entry.holds(item) for entry in kept)]
-    differing, unexplained = ({item.program for item in items} for items in (found, opened))
+    report = report_of(names, reasons_of(found, kept))
+    if file is not None:
+        told = {**asdict(report.total), "reasons": report.reasons, "differences": list(map(str, opened))}
+        file.write_text(json.dumps(told, indent=1))
     for item in opened:
         print(item)
+    total = report.total
     print(
-        f"{len(names)} programs by {asked.door}: {len(names) - len(differing)} equal to those in process, "
-        f"{len(differing - unexplained)} with kept differences, {len(unexplained)} with others; {seconds:.0f} s"
+        f"{total.programs} programs: {total.equal} equal, {total.kept} with kept differences, {total.open} with others; "
+        f"{seconds:.0f} s"
     )
+    for reason, number in sorted(report.reasons.items(), key=lambda item: -item[1]):
+        print(f"  kept in {number:4}: {reason}")
     return int(bool(opened))
 
 

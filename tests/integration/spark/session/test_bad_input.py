@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 
 from pydelta.errors import (
     DeltaError,
@@ -198,3 +198,9 @@ def test_a_version_of_the_protocol_is_a_whole_number(spark, tmp_path, versions):
     spark.range(1).write.format("delta").save(path)
     with pytest.raises(InvalidArgumentError, match=r"Version is .* whole number"):
         DeltaTable.forPath(spark, path).upgradeTableProtocol(*versions)
+
+
+def test_a_column_of_a_type_that_there_is_not_is_what_spark_calls_it(spark):
+    with pytest.raises(ParseException, match="'nope' of column 'id' is not an SQL type") as caught:
+        DeltaTable.create(spark).tableName("none").addColumn("id", "nope")
+    assert caught.value.getCondition() == "UNSUPPORTED_DATATYPE"
