@@ -105,6 +105,8 @@ def _listening(addresses: Addresses) -> list[str]:
         lines.append(f"JDBC, ODBC, beeline: jdbc:hive2://{host}:{addresses.thrift}")
     if addresses.connect is not None:
         lines.append(f"Spark Connect: sc://{host}:{addresses.connect}")
+    if addresses.no_login and not addresses.is_loopback:
+        lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
     return lines
 
 
