@@ -9,14 +9,14 @@ import sys
 import pytest
 from pyhive import hive
 
-TABLE = "stack_tests.served"
-PORTS = {"thrift": int(os.environ["THRIFT_PORT"]), "connect": int(os.environ["CONNECT_PORT"])}
+TABLE = "stack_tests." + os.environ["SERVED_TABLE"]
+THRIFT, CONNECT = int(os.environ["THRIFT_PORT"]), int(os.environ["CONNECT_PORT"])
 
 MERGE = f"""
 from pyspark.sql import SparkSession, functions as F
 from pydelta.tables import DeltaTable
 
-spark = SparkSession.builder.remote("sc://127.0.0.1:{PORTS["connect"]}/;user_id=grace").getOrCreate()
+spark = SparkSession.builder.remote("sc://127.0.0.1:{CONNECT}/;user_id=grace").getOrCreate()
 news = spark.range(90, 110).select(
     "id", F.lit("merged").alias("name"), (F.col("id") / 4).cast("decimal(9,2)").alias("amount"),
     F.expr("date_add(DATE'2024-01-01', CAST(id % 3 AS INT))").alias("day"),
@@ -29,7 +29,7 @@ print(spark.table("{TABLE}").where("name = 'merged'").count(), spark.table("{TAB
 
 @pytest.fixture
 def run():
-    connection = hive.connect("127.0.0.1", port=PORTS["thrift"], username="ada")
+    connection = hive.connect("127.0.0.1", port=THRIFT, username="ada")
 
     def rows(text):
         cursor = connection.cursor()
