@@ -10,6 +10,7 @@ WORKERS ?= 2
 CHAPTER ?=
 JOB ?=
 SERVICE ?=
+SERVER ?=
 SQL ?=
 CONFIRM ?=
 URI ?=
@@ -33,10 +34,15 @@ demo: $(VENV)/.demo ## The main job on real data: load, correct, delete, time tr
 	@scripts/check-java
 	@$(PY) -m jobs.demo $(if $(CHAPTER),--chapter $(CHAPTER)) $(ARGS)
 
+# beeline in the stack needs nothing of this machine but Docker
 .PHONY: sql
-sql: $(VENV)/.run ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script)
+sql: $(if $(SERVER),,$(VENV)/.run) ## A SQL prompt on this machine (SQL="SELECT …" runs one statement, ARGS="-f FILE" a script; SERVER=stack: beeline)
+ifeq ($(SERVER),)
 	@scripts/check-java
 	@$(PY) -m pydelta.ops.cli sql $(if $(RAW_SQL),-e "$$RAW_SQL") $(ARGS)
+else
+	@SERVER="$(SERVER)" scripts/stack-sql
+endif
 
 .PHONY: test
 test: $(VENV)/.dev ## Every test that needs no container, in the cases that run something new (ARGS=… goes to pytest)
@@ -50,7 +56,7 @@ test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 
 ##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka: with a Kafka broker)
+up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka,serve: Kafka, a SQL server)
 	@PROFILES="$(PROFILES)" scripts/stack-up
 
 .PHONY: down

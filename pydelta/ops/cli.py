@@ -501,6 +501,9 @@ def serve(
         str | None, typer.Option("--certificate", metavar="FILE", help="Certificate for Spark Connect, PEM.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key, PEM.")] = None,
+    no_login: Annotated[
+        bool, typer.Option("--no-login", help="Let in whoever reaches --host, which has to be one private address.")
+    ] = False,
     master: _Master = None,
     conf: _Conf = None,
     warehouse: _Warehouse = None,
@@ -522,7 +525,7 @@ def serve(
         thrift, connect = THRIFT_PORT, CONNECT_PORT
     settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
     code = run_server(
-        Addresses(host=host, thrift=thrift, connect=connect),
+        Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login),
         Guard.read(users, certificate, key),
         grace=grace,
         master=master,

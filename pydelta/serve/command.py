@@ -74,7 +74,7 @@ def run_server(
                 out.write(line)
             sys.stdout.flush()
             try:
-                _wait(spark, stopping)
+                _wait(spark, server, stopping)
             except KeyboardInterrupt:
                 err.say()
             out.write("Stopping: no new statements; those that are running may end.")
@@ -105,10 +105,12 @@ def _listening(addresses: Addresses) -> list[str]:
         lines.append(f"JDBC, ODBC, beeline: jdbc:hive2://{host}:{addresses.thrift}")
     if addresses.connect is not None:
         lines.append(f"Spark Connect: sc://{host}:{addresses.connect}")
+    if addresses.no_login and not addresses.is_loopback:
+        lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
     return lines
 
 
-def _wait(spark: SparkSession, stopping: Stopping) -> None:
+def _wait(spark: SparkSession, server: Server, stopping: Stopping) -> None:
     """Until the process is asked to stop."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     while not stopping.asked.wait(_POLL_SECONDS):
@@ -116,5 +118,11 @@ def _wait(spark: SparkSession, stopping: Stopping) -> None:
             raise DeltaEnvironmentError(
                 f"Spark's process ended by itself, with code {process.returncode}.",
                 hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
+                "told of are there.",
+            )
+        if server.has_lost_spark and not stopping.asked.is_set():
+            raise DeltaEnvironmentError(
+                "Spark stopped by itself: the cluster ended the application, or lost it.",
+                hint="Look at the page of the cluster's master and start the server again; commits that clients were "
                 "told of are there.",
             )

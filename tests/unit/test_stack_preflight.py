@@ -46,7 +46,8 @@ def preflight(tmp_path):
             stand_in.write_text(STAND_IN.format(info=told, compose=compose, ports=ports, no_images=no_images))
             stand_in.chmod(0o755)
         ports_free = {
-            f"{name}_PORT": str(_free_port()) for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA")
+            f"{name}_PORT": str(_free_port())
+            for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA", "THRIFT", "CONNECT")
         }
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
@@ -163,12 +164,17 @@ def test_a_profile_that_there_is_not_is_named_with_those_there_are(preflight):
     assert "kafka" in said.replace("kafak", "")
 
 
-def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight):
+@pytest.mark.parametrize(
+    ("profile", "name"), [("kafka", "KAFKA_PORT"), ("serve", "THRIFT_PORT"), ("serve", "CONNECT_PORT")]
+)
+def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight, profile, name):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        assert preflight(KAFKA_PORT=port) == (0, "")
-        code, said = preflight(KAFKA_PORT=port, PROFILES="kafka")
-    assert code == 1
-    assert f"Port {port} of 127.0.0.1 (KAFKA_PORT) is taken" in said
+        assert preflight(**{name: port}) == (0, "")
+        code, said = preflight(**{name: port}, PROFILES=profile)
+        both = preflight(**{name: port}, PROFILES="kafka,serve")
+    assert code == both[0] == 1
+    assert f"Port {port} of 127.0.0.1 ({name}) is taken" in said
+    assert said == both[1]

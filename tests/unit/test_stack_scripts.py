@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = """#!/bin/sh
 case "$*" in
   "compose ps --format"*) echo "${HEALTH-healthy}" ;;
+  "ps -aq"*compose.service=*) echo "${CONTAINERS_OF_SERVICE-one}" | sed '/^none$/d' ;;
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
@@ -66,6 +68,21 @@ def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
     assert project("make", "-s", "cluster-sql", f"SQL={HARD}")[2][-4:] == ["pydelta", "sql", "-e", HARD]
 
 
+def test_a_statement_reaches_the_stack_s_server_as_it_was_typed(project):
+    code, said, words = project("make", "-s", "sql", "SERVER=stack", f"SQL={HARD}", "ARGS=--outputformat=csv2")
+    assert (code, said) == (0, "")
+    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "--outputformat=csv2", "-e", HARD]
+
+
+def test_without_the_service_the_stack_s_server_is_not_asked(project):
+    code, said, words = project("scripts/stack-sql", CONTAINERS_OF_SERVICE="none", RAW_SQL="SELECT 1")
+    assert (code, words) == (1, [])
+    assert "The stack has no sql-server. Next: make up PROFILES=serve" in said
+    code, said, words = project("scripts/stack-sql", SERVER="elsewhere")
+    assert (code, words) == (1, [])
+    assert "There is no SERVER elsewhere" in said
+
+
 def test_arguments_of_a_job_are_grouped_by_quotes_and_nothing_in_them_is_run(project):
     given = """--where 'name = "x"' --input s3a://work/*.csv --text "$(touch made) `touch made` $HOME" --empty ''"""
     code, _, words = project("make", "-s", "submit", "JOB=delete", f"ARGS={given}")
@@ -112,7 +129,7 @@ def test_a_script_from_elsewhere_is_seen_in_the_container_with_what_lies_beside_
     assert "There is no file no/such.py" in said
 
 
-@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino"])
+@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino", "stack-sql"])
 def test_without_env_a_command_says_so_and_runs_nothing(project, script):
     (project.folder / ".env").unlink()
     code, said, words = project(f"scripts/{script}", RAW_JOB="delete", RAW_SQL="SELECT 1")

@@ -7,6 +7,8 @@
     own encryption, and a kind of log-in        -> yes
     elsewhere, Spark Connect with a certificate
     and users with tokens                       -> yes
+    one private address, and told to let in
+    whoever reaches it                          -> yes
     elsewhere, anything else                    -> an error that names what is missing
 """
 
@@ -42,12 +44,14 @@ class Addresses:
         thrift: Port for JDBC, ODBC and beeline; None: not served.
         connect: Port for Spark Connect; None: not served.
         behind: Port of Spark's own server behind that one, on the loopback.
+        no_login: Let in whoever reaches the host, which has to be one private address.
     """
 
     host: str = "127.0.0.1"
     thrift: int | None = None
     connect: int | None = None
     behind: int | None = None
+    no_login: bool = False
 
     @property
     def ports(self) -> dict[str, int]:
@@ -58,7 +62,17 @@ class Addresses:
     @property
     def is_loopback(self) -> bool:
         """Whether only programs of this machine reach it."""
-        return all(ipaddress.ip_address(address).is_loopback for address in self._resolved())
+        return all(address.is_loopback for address in self._resolved())
+
+    @property
+    def open_because(self) -> str | None:
+        """Why more than a private network reaches it; None where nobody else does."""
+        for address in self._resolved():
+            if address.is_unspecified:
+                return f"{address} means every address of this machine"
+            if not address.is_private:
+                return f"{address} is a public address"
+        return None
 
     def settings(self) -> dict[str, str]:
         """Return the settings by which Spark's servers listen there."""
@@ -72,14 +86,14 @@ class Addresses:
             found["spark.connect.grpc.binding.port"] = str(self.behind)
         return found
 
-    def _resolved(self) -> list[str]:
+    def _resolved(self) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
         try:
             found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM)
         except OSError as error:
             raise InvalidArgumentError(
                 f"{self.host!r} is not an address of this machine: {error.strerror}.", hint="Give --host an address."
             ) from error
-        return [str(item[4][0]).split("%")[0] for item in found]
+        return [ipaddress.ip_address(str(item[4][0]).split("%")[0]) for item in found]
 
 
 def check_free(addresses: Addresses) -> None:
@@ -113,6 +127,16 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def _check_private(addresses: Addresses) -> None:
+    reason = addresses.open_because
+    if reason is not None:
+        raise DeltaEnvironmentError(
+            f"--no-login would let in everybody who reaches {addresses.host}, but {reason}.",
+            hint="Name one private address with --host, such as a container's whose ports are published on 127.0.0.1; "
+            "or leave out --no-login and ask for a log-in.",
+        )
+
+
 def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bool) -> None:
     """Refuse to listen for other machines without encryption and authentication.
 
@@ -125,6 +149,9 @@ def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bo
         DeltaEnvironmentError: What is missing, by the names of the settings.
     """
     if addresses.is_loopback:
+        return
+    if addresses.no_login:
+        _check_private(addresses)
         return
     if addresses.connect is not None and not closed:
         raise DeltaEnvironmentError(

@@ -82,6 +82,14 @@ class Server:
             assert self._addresses.behind is not None
             self._wait("Spark Connect", LOOPBACK, self._addresses.behind)
 
+    @property
+    def has_lost_spark(self) -> bool:
+        """Whether Spark stopped by itself, as when the cluster ends the application: no statement can run any more."""
+        try:
+            return bool(self._root.sparkContext._jsc.sc().isStopped())
+        except Py4JError:
+            return False  # the JVM is ending, which its process tells
+
     def stop(self, seconds: float) -> int:
         """Take no more statements, let those with an effect end, and stop.
 

@@ -39,7 +39,7 @@ def quiet_session(
             return session(app_name, master=master, conf=conf)
         except (PySparkException, OSError) as error:
             raise DeltaEnvironmentError(
-                f"Spark did not start: {_last(said) or str(error).strip().splitlines()[0]}",
+                f"Spark did not start: {_first(said) or str(error).strip().splitlines()[0]}",
                 hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings. "
                 "pydelta sql --verbose shows all that is said.",
             ) from error
@@ -62,11 +62,12 @@ def _quiet(verbose: bool) -> Iterator[IO[Any] | None]:
             os.close(kept)
 
 
-def _last(said: IO[Any] | None) -> str:
-    """The last line with an error that the JVM wrote."""
+def _first(said: IO[Any] | None) -> str:
+    """The first line with an error that the JVM wrote; nothing where it only warned."""
     if said is None:
         return ""
     said.seek(0)
     lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line or "xception" in line]
-    return (errors or lines or [""])[0][:300]
+    errors = [line for line in lines if "error" in line.lower() or "exception" in line.lower()]
+    other = [line for line in lines if not line.startswith("WARNING")]
+    return (errors or other or [""])[0][:300]

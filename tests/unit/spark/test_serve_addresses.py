@@ -57,6 +57,28 @@ def test_spark_connect_needs_a_certificate_and_users_elsewhere():
         check_exposed(Addresses(host="0.0.0.0", connect=15002, thrift=10000), {}, closed=True)
 
 
+@pytest.mark.parametrize("host", ["172.20.0.5", "10.0.0.1", "192.168.1.7", "fd00::5", "127.0.0.1"])
+def test_without_a_login_it_listens_on_a_private_address(host):
+    check_exposed(Addresses(host=host, thrift=10000, connect=15002, no_login=True), {}, closed=False)
+    if host != "127.0.0.1":
+        with pytest.raises(DeltaEnvironmentError, match="no certificate, or no users"):
+            check_exposed(Addresses(host=host, thrift=10000, connect=15002), {}, closed=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("0.0.0.0", "0.0.0.0 means every address of this machine"),
+        ("::", ":: means every address of this machine"),
+        ("8.8.8.8", "8.8.8.8 is a public address"),
+    ],
+)
+def test_without_a_login_it_listens_nowhere_else(host, reason):
+    with pytest.raises(DeltaEnvironmentError, match=reason) as refused:
+        check_exposed(Addresses(host=host, thrift=10000, no_login=True), {}, closed=True)
+    assert "private address with --host" in refused.value.hint
+
+
 def test_ports_that_cannot_be_are_refused():
     with pytest.raises(InvalidArgumentError, match="--thrift 70000 is not a port"):
         check_free(Addresses(thrift=70000))
