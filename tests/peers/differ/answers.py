@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from differ.programs import Program
 __all__ = ["FOLDER", "fingerprint", "read_answers", "write_answers"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "answers"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where a function is in memory, which differs from run to run: its text is in its module's."""
 ENGINE = "delta-spark 4.4.0, pyspark 4.2.0"
 
 
@@ -30,7 +33,11 @@ def fingerprint(program: Program) -> str:
         told: object = [[statement.text, statement.sees] for statement in program.statements]
     else:
         function = program.function
-        told = [inspect.getsource(function), _shared(function.__module__), repr(function.__defaults__)]
+        told = [
+            inspect.getsource(function),
+            _shared(function.__module__),
+            _ADDRESS.sub("", repr(function.__defaults__)),
+        ]
     text = json.dumps([ENGINE, program.name, told, program.settings, program.history])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
