@@ -1,4 +1,4 @@
-"""dbt with its adapter for Spark against ``pydelta serve``: seeds, models, snapshots, tests and docs of one project, run twice."""
+"""dbt with its adapter for Spark against ``pydelta serve``: seeds, models, snapshots, tests and docs, run twice."""
 
 from __future__ import annotations
 
@@ -57,9 +57,15 @@ class Dbt:
         self.server = server
         self.program = program
         target = {
-            "type": "spark", "method": "thrift", "host": "127.0.0.1", "port": server.thrift, "user": "dbt",
-            "schema": SCHEMA, "threads": 3, "connect_retries": 0,
-        }  # fmt: skip
+            "type": "spark",
+            "method": "thrift",
+            "host": "127.0.0.1",
+            "port": server.thrift,
+            "user": "dbt",
+            "schema": SCHEMA,
+            "threads": 3,
+            "connect_retries": 0,
+        }
         profile = {"lake": {"target": "test", "outputs": {"test": target}}}
         (self.folder / "profiles.yml").write_text(json.dumps(profile))
 
@@ -69,9 +75,12 @@ class Dbt:
         results.unlink(missing_ok=True)
         done = subprocess.run(
             [self.program, *arguments, "--profiles-dir", ".", "--no-use-colors"],
-            cwd=self.folder, capture_output=True, text=True, check=False,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "DO_NOT_TRACK": "1"},
-        )  # fmt: skip
+        )
         assert done.returncode == (1 if fails else 0), done.stdout[-4000:] + done.stderr[-1000:]
         found = json.loads(results.read_text())["results"] if results.exists() else []
         return {item["unique_id"].split(".")[2]: item["status"] for item in found}
@@ -129,7 +138,7 @@ def test_docs_of_the_project_are_kept_with_the_table(first, rows):
 def test_a_contract_becomes_constraints_of_the_table(live, first, rows):
     from live_server import Failed
 
-    with pytest.raises(Failed, match="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES|CHECK constraint positive"):
+    with pytest.raises(Failed, match="DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"):
         rows(f"INSERT INTO {SCHEMA}.checked VALUES (9, 'nobody', -1.00)")
     with pytest.raises(Failed, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
         rows(f"INSERT INTO {SCHEMA}.checked VALUES (NULL, 'nobody', 1.00)")
@@ -138,8 +147,12 @@ def test_a_contract_becomes_constraints_of_the_table(live, first, rows):
 def test_the_second_run_merges_what_is_new_and_keeps_the_rest(dbt, second, rows):
     assert set(second.values()) == {"success"}
     assert rows(f"SELECT id, CAST(amount AS STRING) FROM {SCHEMA}.latest ORDER BY id") == [
-        (1, "11.00"), (2, "20.25"), (3, "5.00"), (4, "40.75"), (5, "7.00"),
-    ]  # fmt: skip
+        (1, "11.00"),
+        (2, "20.25"),
+        (3, "5.00"),
+        (4, "40.75"),
+        (5, "7.00"),
+    ]
     history = rows(f"DESCRIBE HISTORY {SCHEMA}.latest")
     assert history[0][4] == "MERGE"
     assert json.loads(history[0][12])["numTargetRowsInserted"] == "1"
@@ -150,8 +163,13 @@ def test_the_second_run_merges_what_is_new_and_keeps_the_rest(dbt, second, rows)
 
 def test_insert_overwrite_replaces_only_the_partitions_that_it_writes(second, rows):
     assert rows(f"SELECT id, CAST(day AS STRING) FROM {SCHEMA}.by_day ORDER BY id, day") == [
-        (1, "2024-01-01"), (1, "2024-01-05"), (2, "2024-01-01"), (3, "2024-01-02"), (4, "2024-01-03"), (5, "2024-01-06"),
-    ]  # fmt: skip
+        (1, "2024-01-01"),
+        (1, "2024-01-05"),
+        (2, "2024-01-01"),
+        (3, "2024-01-02"),
+        (4, "2024-01-03"),
+        (5, "2024-01-06"),
+    ]
 
 
 def test_snapshots_by_time_and_by_comparison_keep_each_state_of_a_row(second, rows):

@@ -1,4 +1,4 @@
-"""SQLAlchemy by PyHive's dialect, asking what a BI tool asks: names, columns, partitions, charts by time, costs, a cancelled query.
+"""SQLAlchemy by PyHive's dialect, asking what a BI tool asks: names, partitions, charts by time, a cancelled query.
 
 The statements are those of Superset's engine specifications for Hive and Spark.
 """
@@ -92,18 +92,31 @@ def test_rows_come_with_python_s_types(engine, sales):
 
 def test_a_chart_groups_by_time_over_a_subquery_with_a_limit(engine, sales):
     month = sa.func.date_trunc("month", sales.c.at).label("__timestamp")
-    inner = sa.select(sales).where(sales.c.at >= sa.text("CAST('2024-01-30 07:00:00.000000' AS TIMESTAMP)")).subquery("virtual_table")
+    inner = (
+        sa.select(sales)
+        .where(sales.c.at >= sa.text("CAST('2024-01-30 07:00:00.000000' AS TIMESTAMP)"))
+        .subquery("virtual_table")
+    )
     by_month = (
-        sa.select(sa.func.date_trunc("month", inner.c.at).label("__timestamp"), sa.func.sum(inner.c.amount).label("SUM(amount)"))
+        sa.select(
+            sa.func.date_trunc("month", inner.c.at).label("__timestamp"),
+            sa.func.sum(inner.c.amount).label("SUM(amount)"),
+        )
         .group_by(sa.func.date_trunc("month", inner.c.at))
         .order_by(sa.desc("SUM(amount)"))
         .limit(1000)
     )
     with engine.connect() as connection:
         found = [tuple(row) for row in connection.execute(by_month)]
-        counts = [tuple(row) for row in connection.execute(sa.select(month, sa.func.count("*")).group_by(month).order_by(month))]
+        counts = [
+            tuple(row)
+            for row in connection.execute(sa.select(month, sa.func.count("*")).group_by(month).order_by(month))
+        ]
     january, february = datetime.datetime(2024, 1, 1), datetime.datetime(2024, 2, 1)
-    assert [(row[0], row[1]) for row in found] == [(february, decimal.Decimal("42.25")), (january, decimal.Decimal("5.25"))]
+    assert [(row[0], row[1]) for row in found] == [
+        (february, decimal.Decimal("42.25")),
+        (january, decimal.Decimal("5.25")),
+    ]
     assert counts == [(january, 7), (february, 13)]
 
 
@@ -130,8 +143,8 @@ def test_grains_of_time(ask, expression, expected):
 def test_a_query_of_the_user_is_put_into_another(ask):
     users = f"SELECT *, amount * 2 AS `Twice as much` FROM {SCHEMA}.big"
     text = (
-        f"SELECT max(`Twice as much`) AS `MAX(Twice as much)`, count(DISTINCT id) AS `COUNT_DISTINCT(id)` FROM ({users}) AS "
-        "`virtual_table` WHERE `at` >= CAST('2024-02-01 00:00:00.000000' AS TIMESTAMP) LIMIT 50000"
+        f"SELECT max(`Twice as much`) AS `MAX(Twice as much)`, count(DISTINCT id) AS `COUNT_DISTINCT(id)` "
+        f"FROM ({users}) AS `virtual_table` WHERE `at` >= CAST('2024-02-01 00:00:00.000000' AS TIMESTAMP) LIMIT 50000"
     )
     assert ask(text) == [(decimal.Decimal("9.50"), 4)]
 

@@ -42,7 +42,9 @@ def run():
 
 def test_a_table_is_made_over_jdbc_s_protocol(run):
     run(f"DROP TABLE IF EXISTS {TABLE}")
-    run(f"CREATE TABLE {TABLE} (id BIGINT, name STRING, amount DECIMAL(9,2), day DATE) USING delta PARTITIONED BY (day)")
+    run(
+        f"CREATE TABLE {TABLE} (id BIGINT, name STRING, amount DECIMAL(9,2), day DATE) USING delta PARTITIONED BY (day)"
+    )
     run(
         f"INSERT INTO {TABLE} SELECT id, 'first', CAST(id / 4 AS DECIMAL(9,2)), "
         "date_add(DATE'2024-01-01', CAST(id % 3 AS INT)) FROM range(100)"
