@@ -56,13 +56,14 @@ def make_field(
     Protocol: "Generated Columns", "Identity Columns".
     """
     if isinstance(data_type, str):
+        text = data_type
         try:
-            data_type = spark_types.DataType.fromDDL(data_type)
+            data_type = spark_types.DataType.fromDDL(text)
         except Exception as error:
             raise ParseError(
-                f"The type {data_type!r} of column {name!r} is not an SQL type.",
+                f"The type {text!r} of column {name!r} is not an SQL type.",
                 hint="For example int or decimal(10,2).",
-                condition=_condition_of_type(data_type),
+                condition=_condition_of_type(text),
             ) from error
     metadata: dict[str, Any] = dict(identity or {})
     if generated_as is not None:
