@@ -511,6 +511,10 @@ def serve(
     grace: Annotated[
         float, typer.Option("--grace", min=0, metavar="SECONDS", help="What running commits get to end at a stop.")
     ] = 60.0,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", metavar="PORT", help="Serve metrics for Prometheus, on this machine only."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what Spark says.")] = False,
 ) -> None:
     """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
@@ -525,7 +529,7 @@ def serve(
         thrift, connect = THRIFT_PORT, CONNECT_PORT
     settings = named_values(conf, what="A setting of Spark", hint="Write --conf NAME=VALUE.")
     code = run_server(
-        Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login),
+        Addresses(host=host, thrift=thrift, connect=connect, no_login=no_login, metrics=metrics),
         Guard.read(users, certificate, key),
         grace=grace,
         master=master,

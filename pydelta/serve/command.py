@@ -18,9 +18,8 @@ from pydelta.spark.stopping import Stopping
 from pydelta.terminal import Terminal
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from pydelta.serve.front import Front
+    from pydelta.serve.metrics import Metrics
 
 __all__ = ["run_server"]
 
@@ -70,11 +69,14 @@ def run_server(
             server.start()
             if front is not None and addresses.connect is not None:
                 front.start(server.sessions, addresses.host, addresses.connect)
+            counting = (
+                None if addresses.metrics is None else _counting(server, addresses.metrics_host, addresses.metrics)
+            )
             for line in _listening(addresses):
                 out.write(line)
             sys.stdout.flush()
             try:
-                _wait(spark, server, stopping)
+                _wait(server, stopping)
             except KeyboardInterrupt:
                 err.say()
             out.write("Stopping: no new statements; those that are running may end.")
@@ -82,6 +84,8 @@ def run_server(
             left = server.stop(grace)
             if front is not None:
                 front.stop()
+            if counting is not None:
+                counting.stop()
         if left:
             err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
         return _UNKNOWN if left else 0
@@ -98,21 +102,40 @@ def _front(guard: Guard) -> Front:
     return Front(guard)
 
 
+def _counting(server: Server, host: str, port: int) -> Metrics:
+    try:
+        from pydelta.serve.metrics import Metrics
+    except ImportError as error:
+        raise DeltaEnvironmentError(
+            "Metrics need the package prometheus-client, which is not installed.",
+            hint="pip install 'pydelta-lakehouse[serve]', or leave out --metrics.",
+        ) from error
+    found = Metrics(server.sessions, server.jvm_process)
+    found.start(host, port)
+    return found
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def _listening(addresses: Addresses) -> list[str]:
-    host = f"[{addresses.host}]" if ":" in addresses.host else addresses.host
+    host = _host(addresses.host)
     lines = []
     if addresses.thrift is not None:
         lines.append(f"JDBC, ODBC, beeline: jdbc:hive2://{host}:{addresses.thrift}")
     if addresses.connect is not None:
         lines.append(f"Spark Connect: sc://{host}:{addresses.connect}")
+    if addresses.metrics is not None:
+        lines.append(f"Metrics: http://{_host(addresses.metrics_host)}:{addresses.metrics}/metrics")
     if addresses.no_login and not addresses.is_loopback:
         lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
     return lines
 
 
-def _wait(spark: SparkSession, server: Server, stopping: Stopping) -> None:
+def _wait(server: Server, stopping: Stopping) -> None:
     """Until the process is asked to stop."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)
+    process = server.process
     while not stopping.asked.wait(_POLL_SECONDS):
         if process is not None and process.poll() is not None:
             raise DeltaEnvironmentError(

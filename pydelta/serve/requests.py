@@ -200,6 +200,8 @@ def _is_ours(command: commands_pb2.Command) -> bool:
         return bool(command.extension.type_url == COMMAND_URL)
     if kind == "write_stream_operation_start":
         start = command.write_stream_operation_start
+        if start.HasField("foreach_batch") or start.HasField("foreach_writer"):
+            return False  # Spark runs the function, in a process whose calls come through the front
         return start.WhichOneof("sink_destination") == "table_name" or start.format.lower() in ("", _PROVIDER)
     return kind in ("write_operation", "write_operation_v2", "merge_into_table_command")
 

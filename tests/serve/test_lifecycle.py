@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import urllib.request
 
 import deltalake
 import pytest
@@ -90,13 +91,34 @@ def test_a_server_that_is_killed_has_kept_what_clients_were_told_of(live):
     assert len(rows) <= len(told) + 2  # each writer may have one more, of which it was not told
 
 
-def test_a_port_that_is_taken_is_said_before_spark_starts(tmp_path):
+def test_metrics_count_statements_by_their_outcome(live):
+    (port,) = free_ports(1)
+    client = live("--metrics", port).client()
+    client.run("CREATE TABLE t (id INT NOT NULL) USING delta")
+    client.run("INSERT INTO t VALUES (1), (2)")
+    with pytest.raises(Failed):
+        client.run("INSERT INTO t VALUES (NULL)")
+    client.run("SELECT * FROM t")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    told = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert told['pydelta_statements_total{outcome="done"}'] == "2.0"
+    assert told['pydelta_statements_total{outcome="failed"}'] == "1.0"
+    assert told['pydelta_statements_total{outcome="conflict"}'] == "0.0"
+    assert told["pydelta_statement_seconds_count"] == "3.0"
+    assert told["pydelta_statements_running"] == "0.0"
+    assert float(told["pydelta_texts_total"]) >= 4
+    assert float(told["pydelta_jvm_process_resident_memory_bytes"]) > 100e6
+
+
+@pytest.mark.parametrize("option", ["--thrift", "--metrics"])
+def test_a_port_that_is_taken_is_said_before_spark_starts(tmp_path, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = serve("--thrift", port, "--warehouse", tmp_path)
+        done = serve("--thrift", *free_ports(1), option, port, "--warehouse", tmp_path)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
-    assert "Choose another port with --thrift" in done.stderr
+    assert f"Choose another port with {option}" in done.stderr
     assert len(done.stderr.splitlines()) == 2
 
 

@@ -162,6 +162,40 @@ def test_streams_of_a_remote_session_read_and_write_delta_tables(live, tmp_path)
     assert told == [["copy", True, 5, 5], [True, 8], [False, []]]
 
 
+def test_a_function_of_foreach_batch_uses_the_engine_as_any_client_does(live, tmp_path):
+    told = live.remote(
+        f"""
+        spark.range(6).selectExpr("id", "id % 3 AS kind").write.format("delta").saveAsTable("events")
+        spark.sql("CREATE TABLE counts (kind BIGINT, n BIGINT) USING delta")
+
+        def count(batch, number):
+            from pydelta.tables import DeltaTable
+
+            found = batch.groupBy("kind").count()
+            target = DeltaTable.forName(batch.sparkSession, "counts").alias("t")
+            (target.merge(found.alias("s"), "t.kind = s.kind")
+                .whenMatchedUpdate(set={{"n": "t.n + s.count"}})
+                .whenNotMatchedInsert(values={{"kind": "s.kind", "n": "s.count"}}).execute())
+            written = batch.write.format("delta").mode("append").option("txnAppId", "copy").option("txnVersion", number)
+            written.save("{tmp_path}/copy")
+            batch.sparkSession.table("counts").write.format("delta").mode("overwrite").saveAsTable("latest")
+
+        for rows in (0, 4):
+            more = spark.range(6, 6 + rows).selectExpr("id", "id % 3 AS kind")
+            more.write.format("delta").mode("append").saveAsTable("events")
+            query = (spark.readStream.table("events").writeStream.foreachBatch(count)
+                .option("checkpointLocation", "{tmp_path}/marks").trigger(availableNow=True).start())
+            query.awaitTermination()
+        tell(sorted(map(list, spark.table("counts").collect())))
+        tell(sorted(map(list, spark.table("latest").collect())))
+        tell(sorted(row.id for row in spark.read.format("delta").load("{tmp_path}/copy").collect()))
+        tell([row.operation for row in spark.sql("DESCRIBE HISTORY counts").collect()])
+        """
+    )
+    counts = [[0, 4], [1, 3], [2, 3]]
+    assert told == [counts, counts, list(range(10)), ["MERGE", "MERGE", "CREATE TABLE"]]
+
+
 def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
     told = live.remote(
         """

@@ -43,21 +43,32 @@ class Addresses:
         host: An address or name of this machine.
         thrift: Port for JDBC, ODBC and beeline; None: not served.
         connect: Port for Spark Connect; None: not served.
-        behind: Port of Spark's own server behind that one, on the loopback.
+        behind: Of Spark's own server behind that one: an address of the loopback and a port.
         no_login: Let in whoever reaches the host, which has to be one private address.
+        metrics: Port of ``/metrics``; None: not served.
     """
 
     host: str = "127.0.0.1"
     thrift: int | None = None
     connect: int | None = None
-    behind: int | None = None
+    behind: tuple[str, int] | None = None
     no_login: bool = False
+    metrics: int | None = None
 
     @property
-    def ports(self) -> dict[str, int]:
-        """The ports by the option that chose them."""
-        given = {"--thrift": self.thrift, "--connect": self.connect}
-        return {option: port for option, port in given.items() if port is not None}
+    def ports(self) -> dict[str, tuple[str, int]]:
+        """Where it listens, by the option that chose the port."""
+        given = {
+            "--thrift": (self.host, self.thrift),
+            "--connect": (self.host, self.connect),
+            "--metrics": (self.metrics_host, self.metrics),
+        }
+        return {option: (host, port) for option, (host, port) in given.items() if port is not None}
+
+    @property
+    def metrics_host(self) -> str:
+        """Where metrics are served: only this machine reaches it, or whoever may come in without a log-in."""
+        return self.host if self.no_login or self.is_loopback else LOOPBACK
 
     @property
     def is_loopback(self) -> bool:
@@ -82,8 +93,9 @@ class Addresses:
             found["spark.hadoop.hive.server2.thrift.port"] = str(self.thrift)
             found["spark.hadoop.hive.server2.thrift.http.port"] = str(self.thrift)
         if self.connect is not None:
-            found["spark.connect.grpc.binding.address"] = LOOPBACK
-            found["spark.connect.grpc.binding.port"] = str(self.behind)
+            host, port = self.behind or (LOOPBACK, self.connect)
+            found["spark.connect.grpc.binding.address"] = host
+            found["spark.connect.grpc.binding.port"] = str(port)
         return found
 
     def _resolved(self) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
@@ -104,21 +116,24 @@ def check_free(addresses: Addresses) -> None:
         DeltaEnvironmentError: A port that is taken, or that this user may not take.
     """
     ports = addresses.ports
-    for option, port in ports.items():
+    for option, (_, port) in ports.items():
         if not 0 < port <= _MOST:
             raise InvalidArgumentError(f"{option} {port} is not a port.", hint=f"Give a number from 1 to {_MOST}.")
-    if len(set(ports.values())) < len(ports):
-        raise InvalidArgumentError(
-            f"--thrift and --connect both say {addresses.thrift}.", hint="Give each a port of its own."
-        )
-    for option, port in ports.items():
+    by_place: dict[tuple[str, int], str] = {}
+    for option, place in ports.items():
+        other = by_place.setdefault(place, option)
+        if other != option:
+            raise InvalidArgumentError(
+                f"{other} and {option} both say {place[1]}.", hint="Give each a port of its own."
+            )
+    for option, (host, port) in ports.items():
         try:
-            with socket.create_server((addresses.host, port), family=_family(addresses.host)):
+            with socket.create_server((host, port), family=_family(host)):
                 pass
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise DeltaEnvironmentError(
-                f"The server cannot listen on {addresses.host}:{port}: {reason}.",
+                f"The server cannot listen on {host}:{port}: {reason}.",
                 hint=f"Choose another port with {option}, or stop what listens there.",
             ) from error
 

@@ -107,6 +107,7 @@ class _Parser(JavaObject):
             if own:
                 return parse()
             self._sessions.refuse_when_stopping()
+            self._sessions.observe_text()
             spark = self._spark()
             return plan_of(spark, text, parse, has_values=has_values, around=lambda: self._sessions.statement(spark))
 

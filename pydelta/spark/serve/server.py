@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.jvm import Jvm, scala_object
-from pydelta.spark.serve.addresses import LOOPBACK, Addresses, check_exposed
+from pydelta.spark.serve.addresses import Addresses, check_exposed
 from pydelta.spark.serve.parser import install
 from pydelta.spark.serve.sessions import Sessions
 from pydelta.spark.serve.users import connect_user, thrift_user
@@ -80,7 +80,17 @@ class Server:
         if self._addresses.connect is not None:
             self._connect = self._started("Spark Connect", self._start_connect)
             assert self._addresses.behind is not None
-            self._wait("Spark Connect", LOOPBACK, self._addresses.behind)
+            self._wait("Spark Connect", *self._addresses.behind)
+
+    @property
+    def process(self) -> Any:
+        """Spark's process, a ``Popen``; None where this one did not start it."""
+        return getattr(self._root.sparkContext._gateway, "proc", None)
+
+    @property
+    def jvm_process(self) -> int | None:
+        """Its id."""
+        return None if self.process is None else int(self.process.pid)
 
     @property
     def has_lost_spark(self) -> bool:

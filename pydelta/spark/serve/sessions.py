@@ -11,14 +11,15 @@ What else a session on the server needs belongs in ``prepare``.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import CommitStateUnknownError, DeltaConcurrentModificationException, DeltaEnvironmentError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.routing.datasource import DeltaDataSource
 from pydelta.spark.session.inside import inside
@@ -28,14 +29,23 @@ from pydelta.txn.author import committing_for
 if TYPE_CHECKING:
     from pydelta.spark.serve.users import UserOf
 
-__all__ = ["Sessions", "prepare"]
+__all__ = ["Outcome", "Sessions", "prepare"]
 
 _RECENT: Final = 64
 _Around: TypeAlias = Callable[[], AbstractContextManager[None]]
 Texts: TypeAlias = Callable[[str], Callable[[SparkSession, _Around], Any] | None]
+Outcome: TypeAlias = Literal["done", "conflict", "unknown", "failed"]
 
 
 def _no_texts(text: str) -> None:
+    return None
+
+
+def _unobserved(outcome: Outcome, seconds: float) -> None:
+    return None
+
+
+def _unobserved_text() -> None:
     return None
 
 
@@ -71,12 +81,21 @@ class Sessions:
         self._recent: OrderedDict[str, SparkSession] = OrderedDict()
         self.texts: Texts = _no_texts
         """Asked about each text; gives what makes the plan of one that is no SQL, or None."""
+        self.observe: Callable[[Outcome, float], None] = _unobserved
+        """Told of each statement with an effect how it ended, and after how many seconds."""
+        self.observe_text: Callable[[], None] = _unobserved_text
+        """Told of each SQL text that a client sends."""
         self._condition = threading.Condition()
         self._running = 0
         self._stopping = False
 
     def __len__(self) -> int:
         return len(self._recent)
+
+    @property
+    def running(self) -> int:
+        """How many statements with an effect are running."""
+        return self._running
 
     def of(self, key: str, jvm_session: Callable[[], Any]) -> SparkSession:
         """Return the object for a session.
@@ -110,10 +129,16 @@ class Sessions:
         with self._condition:
             self._refuse_when_stopping()
             self._running += 1
+        began = time.monotonic()
+        outcome: Outcome = "done"
         try:
             with committing_for(self._user_of(spark)):
                 yield
+        except BaseException as error:
+            outcome = _outcome_of(error)
+            raise
         finally:
+            self.observe(outcome, time.monotonic() - began)
             with self._condition:
                 self._running -= 1
                 self._condition.notify_all()
@@ -146,3 +171,9 @@ class Sessions:
             )
             stopping.retryable = True
             raise stopping
+
+
+def _outcome_of(error: BaseException) -> Outcome:
+    if isinstance(error, DeltaConcurrentModificationException):
+        return "conflict"
+    return "unknown" if isinstance(error, CommitStateUnknownError) else "failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -65,7 +66,8 @@ def opened(behind):
         front = Front(guard or Guard())
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         server = grpc.server(ThreadPoolExecutor(8), handlers=(behind,), options=options)
-        assert server.add_insecure_port(f"127.0.0.1:{front.behind}")
+        behind.host, behind.port = front.behind
+        assert server.add_insecure_port(f"{behind.host}:{behind.port}")
         server.start()
         closing.extend([front.stop, lambda: server.stop(0).wait()])
         behind.token = front.settings()["spark.connect.authenticate.token"]
@@ -187,6 +189,26 @@ def test_with_a_certificate_calls_are_encrypted_and_others_are_not_answered(open
     with pytest.raises(grpc.RpcError) as caught:
         list(call(port, SERVICE + "Config", b"", timeout=20))
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    assert len(behind.calls) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one address on the loopback")
+def test_processes_of_spark_itself_come_through_the_front_with_sparks_token(opened, behind):
+    opened(Guard(users={TOKEN: "ann"}))
+    assert behind.host == "127.0.0.2"
+    request = base_pb2.ExecutePlanRequest(session_id="s")
+    request.user_context.user_id = "ann"
+    request.plan.root.read.named_table.unparsed_identifier = "t"
+    told = request.SerializeToString()
+    token = [("authorization", f"Bearer {behind.token}")]
+    found = list(call(behind.port, SERVICE + "ExecutePlan", told, metadata=token))
+    reached = base_pb2.ExecutePlanRequest.FromString(found[0])
+    assert reached.user_context.user_id == "ann"
+    assert reached.plan.root.sql.query.startswith("PYDELTA RELATION ")
+    for wrong in ([], [("authorization", f"Bearer {TOKEN}")]):
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call(behind.port, SERVICE + "ExecutePlan", told, metadata=wrong))
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     assert len(behind.calls) == 1
 
 
