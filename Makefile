@@ -142,7 +142,7 @@ shell: $(VENV)/.run ## A Python prompt with a local session in which format("del
 	@$(PY) -i -c 'import pydelta; spark = pydelta.session(); print("spark is ready: spark.read.format(\"delta\").load(PATH)")'
 
 .PHONY: bench
-bench: $(VENV)/.dev ## Benchmarks as ratios beside the peers (BENCH=name runs one)
+bench: $(VENV)/.bench ## Benchmarks as ratios beside the peers (BENCH=name runs one)
 	@scripts/check-java
 	@$(PY) -m benchmarks $(BENCH) $(ARGS)
 
@@ -176,3 +176,6 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@scripts/install-venv $(VENV) dev
 	@touch $@ $(VENV)/.demo $(VENV)/.run
+$(VENV)/.bench: $(VENV)/.dev
+	@scripts/install-venv $(VENV) dev,bench
+	@touch $@
