@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -54,6 +54,19 @@ class RestoreResult:
     restored_files_size: int
     version: int | None
 
+    @classmethod
+    def of(cls, metrics: Mapping[str, int], *, version: int | None) -> RestoreResult:
+        """Return the result that a commit's metrics tell."""
+        return cls(
+            table_size_after_restore=metrics["tableSizeAfterRestore"],
+            num_of_files_after_restore=metrics["numOfFilesAfterRestore"],
+            num_removed_files=metrics["numRemovedFiles"],
+            num_restored_files=metrics["numRestoredFiles"],
+            removed_files_size=metrics["removedFilesSize"],
+            restored_files_size=metrics["restoredFilesSize"],
+            version=version,
+        )
+
 
 def plan_restore(*, current: pl.DataFrame, target: pl.DataFrame) -> RestorePlan:
     """Compare two file tables by file key (path and deletion vector). Pure."""
@@ -98,15 +111,7 @@ def restore(
     current = txn.snapshot
     target = _target(log, version, timestamp_ms)
     if target.version == current.version:
-        return RestoreResult(
-            table_size_after_restore=current.size_bytes,
-            num_of_files_after_restore=current.num_files,
-            num_removed_files=0,
-            num_restored_files=0,
-            removed_files_size=0,
-            restored_files_size=0,
-            version=None,
-        )
+        return RestoreResult.of(_metrics(current), version=None)
     txn.read_whole_table(exactly=True)
     plan = plan_restore(current=current.files.core, target=target.files.core)
     if plan.leaving.height:
@@ -127,27 +132,21 @@ def restore(
     clustering = restored_clustering(current, target)
     if clustering is not None:
         actions.append(clustering)
-    metrics = {
-        "tableSizeAfterRestore": target.size_bytes,
-        "numOfFilesAfterRestore": target.num_files,
+    metrics = _metrics(target, leaving=leaving, returning=returning)
+    asked = {"version": version, "timestamp": timestamp_ms}
+    committed = txn.commit(actions, Operation(name="RESTORE", parameters=asked, metrics=dict(metrics)))
+    return RestoreResult.of(metrics, version=committed.version)
+
+
+def _metrics(after: Snapshot, *, leaving: Sequence[AddFile] = (), returning: Sequence[AddFile] = ()) -> dict[str, int]:
+    return {
+        "tableSizeAfterRestore": after.size_bytes,
+        "numOfFilesAfterRestore": after.num_files,
         "numRemovedFiles": len(leaving),
         "numRestoredFiles": len(returning),
         "removedFilesSize": sum(add.size for add in leaving),
         "restoredFilesSize": sum(add.size for add in returning),
     }
-    operation = Operation(
-        name="RESTORE", parameters={"version": version, "timestamp": timestamp_ms}, metrics=dict(metrics)
-    )
-    committed = txn.commit(actions, operation)
-    return RestoreResult(
-        table_size_after_restore=metrics["tableSizeAfterRestore"],
-        num_of_files_after_restore=metrics["numOfFilesAfterRestore"],
-        num_removed_files=metrics["numRemovedFiles"],
-        num_restored_files=metrics["numRestoredFiles"],
-        removed_files_size=metrics["removedFilesSize"],
-        restored_files_size=metrics["restoredFilesSize"],
-        version=committed.version,
-    )
 
 
 def restored_metadata(target: Metadata, current: Metadata, *, stamped: bool) -> Metadata:

@@ -24,7 +24,8 @@ def engine(live):
     for text in (
         f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
         f"CREATE TABLE {SCHEMA}.sales (id BIGINT, `the name` STRING, amount DECIMAL(9,2), share DOUBLE, at TIMESTAMP, "
-        "tags ARRAY<STRING>, day DATE, shop STRING) USING delta PARTITIONED BY (day, shop) COMMENT 'what was sold'",
+        "tags ARRAY<STRING>, day DATE, shop STRING) USING delta PARTITIONED BY (day, shop) COMMENT 'what was sold' "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         f"INSERT INTO {SCHEMA}.sales SELECT id, concat('name ', id), CAST(id AS DECIMAL(9,2)) / 4, id / 8, "
         "timestampadd(HOUR, CAST(id * 7 AS INT), TIMESTAMP'2024-01-30 00:00:00'), array('a'), "
         "CAST(timestampadd(HOUR, CAST(id * 7 AS INT), TIMESTAMP'2024-01-30 00:00:00') AS DATE), "
