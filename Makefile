@@ -11,6 +11,7 @@ CHAPTER ?=
 JOB ?=
 SERVICE ?=
 SERVER ?=
+SERVERS ?=
 SQL ?=
 CONFIRM ?=
 URI ?=
@@ -45,9 +46,14 @@ else
 endif
 
 .PHONY: test
-test: $(VENV)/.dev ## Every test that needs no container, in the cases that run something new (ARGS=… goes to pytest)
+test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in the cases that run something new (SERVERS=1: servers, too; ARGS=… goes to pytest)
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(SERVERS),,--no-servers) $(ARGS)
+
+.PHONY: test-servers
+test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, a KDC, pydelta serve
+	@scripts/check-java
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/serve $(ARGS)
 
 .PHONY: test-whole
 test-whole: $(VENV)/.dev ## Every case of every test that needs no container

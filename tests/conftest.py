@@ -48,35 +48,46 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            parts = nodeid.split("::", 1)[0].removeprefix("tests/").split("/")
-            return parts[0] if parts[0] in SERVERS else "/".join(parts)
+            folder = _folder(nodeid)
+            return folder if folder in SERVERS else nodeid.split("::", 1)[0]
 
     return ByFile(config, log)
+
+
+def _folder(nodeid: str) -> str:
+    """The folder in ``tests`` that a test is in."""
+    return nodeid.split("::", 1)[0].removeprefix("tests/").split("/")[0]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection", "which tests run (tests/selection)")
     group.addoption("--selected", action="store_true", help="leave out cases that run no branch which others do not")
+    group.addoption("--no-servers", action="store_true", help=f"leave out the folders {', '.join(sorted(SERVERS))}")
     group.addoption("--and-part", metavar="K/N", help="with --selected: and the K-th of N parts of those left out")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--selected"):
-        return
-    part = config.getoption("--and-part")
-    left_out = LeftOut.read(part)
-    left = [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
-    config.hook.pytest_deselected(items=left)
+    left: list[pytest.Item] = []
+    if config.getoption("--selected"):
+        part = config.getoption("--and-part")
+        left_out = LeftOut.read(part)
+        left += [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
+    if config.getoption("--no-servers"):
+        left += [item for item in items if _folder(item.nodeid) in SERVERS]
     out = set(left)
+    config.hook.pytest_deselected(items=list(out))
     items[:] = [item for item in items if item not in out]
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    if not config.getoption("--selected"):
-        return None
-    part = config.getoption("--and-part")
-    more = f", but for part {part} of them" if part else ", and tests marked ci"
-    return f"cases of a test that run no branch which others do not are left out{more}; make test-whole runs all"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    told = []
+    if config.getoption("--selected"):
+        part = config.getoption("--and-part")
+        more = f", but for part {part} of them" if part else ", and tests marked ci"
+        told.append(f"cases of a test that run no branch which others do not: left out{more}; make test-whole runs all")
+    if config.getoption("--no-servers"):
+        told.append(f"tests of servers are left out ({', '.join(sorted(SERVERS))}); make test-servers runs them")
+    return told
 
 
 KEPT: set[str] = set()
