@@ -22,7 +22,14 @@ IMPORT_NAMES = {
     "pytest-xdist": "xdist",
 }
 PART_OF_PYSPARK = "py4j"  # PySpark asks for the one version that fits
-OPTIONAL = {"hdfs_native": "hdfs", "gssapi": "kerberos", "grpc": "serve", "google": "serve", "zstandard": "serve"}
+OPTIONAL = {
+    "hdfs_native": "hdfs",
+    "gssapi": "kerberos",
+    "grpc": "serve",
+    "google": "serve",
+    "zstandard": "serve",
+    "prometheus_client": "serve",
+}
 """For a place or a service that not everybody has: without them an error says which extra to install."""
 PROGRAMS = {
     "pydelta.ops.cli": (),
@@ -100,9 +107,9 @@ def test_what_is_optional_is_declared_by_the_extra_that_its_error_names():
     assert {name: extra for name, extra in OPTIONAL.items() if name not in _declared(extra)} == {}
 
 
-@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
-def test_tests_and_benchmarks_import_only_what_dev_declares(folder):
-    allowed = _declared("dev", *(["stack-tests"] if folder == "tests" else [])) | {PART_OF_PYSPARK}
+@pytest.mark.parametrize(("folder", "beside"), [("tests", "stack-tests"), ("benchmarks", "bench")])
+def test_tests_and_benchmarks_import_only_what_their_extras_declare(folder, beside):
+    allowed = _declared("dev", beside) | {PART_OF_PYSPARK}
     files = [
         path for name in {folder, "tests"} for path in (ROOT / name).rglob("*.py")
     ]  # benchmarks use tests' servers

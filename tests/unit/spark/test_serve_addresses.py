@@ -96,8 +96,8 @@ def test_a_port_that_is_taken_is_said_with_its_option():
 
 
 def test_settings_say_where_spark_s_servers_listen():
-    found = Addresses(host="0.0.0.0", thrift=1, connect=2, behind=3).settings()
+    found = Addresses(host="0.0.0.0", thrift=1, connect=2, behind=("127.0.0.2", 3)).settings()
     assert found["spark.hadoop.hive.server2.thrift.bind.host"] == "0.0.0.0"
     assert found["spark.connect.grpc.binding.port"] == "3"
-    assert found["spark.connect.grpc.binding.address"] == "127.0.0.1"  # its front is at port 2
+    assert found["spark.connect.grpc.binding.address"] == "127.0.0.2"  # its front is at port 2
     assert Addresses(thrift=1).settings().keys() & {"spark.connect.grpc.binding.port"} == set()
