@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
+import pytest
+
 from pydelta.log import DeltaLog
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
@@ -23,6 +25,7 @@ class ListingCounter(CountingStore):
             yield info
 
 
+@pytest.mark.ci
 def test_the_thousandth_append_costs_what_the_hundredth_did():
     store = ListingCounter(MemoryStore("memory://cost/t"))
     log = DeltaLog(store)

@@ -58,6 +58,7 @@ def txn_ids(table: Path) -> list[str]:
     return found
 
 
+@pytest.mark.ci
 def test_eight_processes_append_and_every_append_stands_once(tmp_path):
     table, writers, each = tmp_path / "t", 8, 25
     create_table(DeltaLog.for_table(str(table)))

@@ -97,6 +97,7 @@ def test_whatever_happens_meanwhile_only_garbage_goes(name, mode):
         assert {info.path for info in store.list_all()}.isdisjoint(garbage)
 
 
+@pytest.mark.ci
 def test_a_restore_never_brings_back_what_a_vacuum_deletes():
     """Version 0 has a file that was removed long ago; RESTORE and VACUUM meet in every merge of their phases."""
     came_back = refused = 0

@@ -341,6 +341,7 @@ class Sequence:
 VECTORS, FEED = {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(11, 11 + int(os.environ.get("PYDELTA_CHANGE_SEQUENCES", "1"))))
 @pytest.mark.parametrize(
     ("properties", "partitioned"),

@@ -231,6 +231,7 @@ def run(spark, path: str, command: str, case: Case) -> dict[str, int]:
 _PLAIN = Case("Asia/Kathmandu", "America/New_York", CLAUSES[0], None, True, True, (None, *SPECIAL), (0, 5))
 
 
+@pytest.mark.ci
 @few
 @pytest.mark.parametrize("command", ["delete", "update"])
 @example(case=_PLAIN)

@@ -339,6 +339,7 @@ _CLOCKS = Case("Pacific/Apia", "UTC", "America/New_York", MATCHES[4], _ALL, None
 _PARTS = Case("Asia/Kathmandu", "Pacific/Apia", "UTC", MATCHES[2], _ALL, "ts", True, True, _ENDS, _ENDS[3:])
 
 
+@pytest.mark.ci
 @few
 @example(case=_AUTUMN)
 @example(case=_CLOCKS)

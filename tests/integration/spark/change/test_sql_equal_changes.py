@@ -228,6 +228,7 @@ def database(spark) -> Iterator[None]:
     spark.sql("DROP DATABASE sql_changes CASCADE")  # its table is external: the files stay
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(31, 31 + int(os.environ.get("PYDELTA_CHANGE_SEQUENCES", "1"))))
 @pytest.mark.parametrize(
     ("layout", "partitioned"),

@@ -403,6 +403,7 @@ _ODD = (_step("delete", 9, 0), _step("update", 4, 6), _step("merge", 17, 7, 2, d
 _NEXT = (_step("update", 3, 7), _step("merge", 12, 2), _step("delete", 0, 0), _step("merge", 13, 5, 3))
 
 
+@pytest.mark.ci
 @few
 @example(case=Case(None, True, True, True, True, _MIXED, _ODD))
 @example(case=Case("d", False, True, False, False, _MIXED, _NEXT))

@@ -53,6 +53,7 @@ def _step(spark, path, chance):
     return name
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("vectors", [False, True], ids=["rewritten", "vectors"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_each_version_of_the_feed_is_the_difference_of_the_rows(spark, tmp_path, seed, vectors):

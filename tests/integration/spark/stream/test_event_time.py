@@ -27,6 +27,7 @@ def unique(frame):
     return frame.withWatermark("at", "1 minute").dropDuplicates(["id", "at"])
 
 
+@pytest.mark.ci
 def test_no_row_of_the_initial_snapshot_is_late(spark, table, tmp_path):
     expected = [*range(20), *range(50, 70), *range(100, 120), 999]
     options = {"maxFilesPerTrigger": 1, "withEventTimeOrder": True}

@@ -460,6 +460,7 @@ def test_sql_by_position_refuses_a_key_at_another_place(spark, tmp_path):
     assert version_of(path) == 0
 
 
+@pytest.mark.ci
 def test_every_sequence_of_replacements_is_that_of_the_model(spark, tmp_path):
     path = table(spark, tmp_path / "t", **KINDS["vectors"])
     state = list(OLD)
