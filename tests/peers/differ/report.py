@@ -1,9 +1,10 @@
-"""Count how programs compare, by subject and by reason. ``python -m differ.report`` writes the counts into the guide.
+"""Count how programs compare, by subject and by reason. ``python -m differ.report`` writes the counts into README and guide.
 
 ::
 
     python -m differ --record    -> answers/, and differing.json: which programs differ, and why that stays
-    python -m differ.report      -> the table in docs/guides/migrating.md, of all programs with a kept answer
+    python -m differ.report      -> tables of all programs with a kept answer: subjects in README.md, reasons, too, in
+                                    docs/guides/migrating.md
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "DIFFERING",
     "GUIDE",
     "OPEN",
+    "README",
     "Counts",
     "Report",
     "kept_report",
@@ -30,6 +32,7 @@ __all__ = [
     "read_differing",
     "reasons_of",
     "report_of",
+    "subjects_of",
     "table_of",
     "with_table",
 ]
@@ -37,6 +40,7 @@ __all__ = [
 OPEN = "open"
 DIFFERING = Path(__file__).resolve().parent.parent / "differing.json"
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "migrating.md"
+README = GUIDE.parents[2] / "README.md"
 _MARKS = ("<!-- compared: written by python -m differ.report -->\n", "<!-- /compared -->\n")
 _SUBJECTS = {
     "assignment": "values of one type for columns of another, in INSERT, UPDATE and MERGE",
@@ -147,29 +151,36 @@ def kept_report() -> Report:
     return report_of(sorted(read_answers(all_programs())), read_differing())
 
 
-def table_of(report: Report) -> str:
-    """The report as the guide has it. Pure."""
+def subjects_of(report: Report) -> str:
+    """The report by subject, as README has it. Pure."""
     rows = [(_SUBJECTS[name], counts) for name, counts in report.subjects.items()]
     lines = ["| programs about | compared | equal | different, with a reason | open |", "|---|--:|--:|--:|--:|"]
     for title, counts in (*rows, ("**all**", report.total)):
         lines.append(f"| {title} | {counts.programs} | {counts.equal} | {counts.kept} | {counts.open} |")
-    lines += ["", "| what differs, and why | programs |", "|---|--:|"]
+    return "\n".join(lines) + "\n"
+
+
+def table_of(report: Report) -> str:
+    """The report as the guide has it. Pure."""
+    lines = [subjects_of(report), "| what differs, and why | programs |", "|---|--:|"]
     ordered = sorted(report.reasons.items(), key=lambda item: (-item[1], item[0]))
     lines += [f"| {reason.replace('|', chr(92) + '|')} | {number} |" for reason, number in ordered]
     return "\n".join(lines) + "\n"
 
 
 def with_table(text: str, table: str) -> str:
-    """A guide with the table between its marks. Pure."""
+    """A page with the table between its marks. Pure."""
     before, _, rest = text.partition(_MARKS[0])
     _, mark, after = rest.partition(_MARKS[1])
-    assert mark, "the guide has no place for the table"
+    assert mark, "the text has no place for the table"
     return f"{before}{_MARKS[0]}\n{table}\n{mark}{after}"
 
 
 def main() -> int:
     """See above."""
-    GUIDE.write_text(with_table(GUIDE.read_text(), table_of(kept_report())))
+    report = kept_report()
+    for page, table in ((GUIDE, table_of(report)), (README, subjects_of(report))):
+        page.write_text(with_table(page.read_text(), table))
     return 0
 
 
