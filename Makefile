@@ -107,9 +107,14 @@ test-stack: ## Every hop of the stack, tested from inside it; starts it where it
 
 ##@ Work on the code
 .PHONY: test-peers
-test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, and programs on both (PART=1/1: all; RECORD=1 keeps answers)
+test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the reference engine, then make test-programs
 	@scripts/check-java
 	@PYDELTA_PEER_PYTHON=$(CURDIR)/$(PEER)/bin/python $(PY) -m pytest -o addopts="-ra --strict-markers -p no:cacheprovider" tests/peers $(ARGS)
+	@$(MAKE) test-programs
+
+.PHONY: test-programs
+test-programs: $(VENV)/.dev $(PEER)/.installed ## Programs on the reference engine and on this one, compared (PART=1/1: all; RECORD=1 keeps answers)
+	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART) $(if $(RECORD),--record)
 	@$(if $(RECORD),cd tests/peers && $(CURDIR)/$(PY) -m differ.report)
 
