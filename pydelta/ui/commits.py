@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,8 +31,8 @@ __all__ = ["Detail", "FileLine", "commit_state", "describe_commit"]
 _FILES_SHOWN: Final = 100
 _LINES_SHOWN: Final = 100
 _LINE_LENGTH: Final = 4000
-_NO_ROWS: Final = ("VACUUM", "OPTIMIZE", "REORG", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN")
-"""Operations that change no row, by the beginnings of their names."""
+_NO_ROWS: Final = ("VACUUM", "OPTIMIZE", "REORG", "SET ", "UNSET ", "CHANGE ", "ADD ", "RENAME ", "DROP ", "UPGRADE ")
+"""Operations that change no row, by the beginnings of their names; so does CREATE TABLE without AS SELECT."""
 _WORDS: Final[Mapping[str, str]] = {
     "numOutputRows": "{} rows written",
     "numInsertedRows": "{} rows inserted",
@@ -55,7 +56,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "numFilesToDelete": "{} files to delete",
     "sizeOfDataToDelete": "{} to delete",
     "numDeletedFiles": "{} files deleted",
-    "numVacuumedDirectories": "{} directories looked at",
+    "numVacuumedDirectories": "directories looked at: {}",
     "numOutputBytes": "{} written",
     "numAddedBytes": "{} added",
     "numRemovedBytes": "{} removed",
@@ -124,7 +125,7 @@ def _number(metrics: Mapping[str, str], *names: str) -> int | None:
 
 
 def _rows(operation: str | None, metrics: Mapping[str, str]) -> Rows:
-    if operation is not None and operation.upper().startswith(_NO_ROWS):
+    if operation is not None and (operation.upper().startswith(_NO_ROWS) or operation.upper() == "CREATE TABLE"):
         return UNCHANGED_ROWS
     if "numTargetRowsInserted" in metrics or "numTargetRowsUpdated" in metrics:
         return Rows(
@@ -229,7 +230,8 @@ def _phrase(name: str, value: str) -> str:
         shown = duration(int(value) / 1000)
     else:
         shown = number(int(value))
-    return _WORDS[name].format(shown) if name in _WORDS else f"{name}: {shown}"
+    text = _WORDS[name].format(shown) if name in _WORDS else f"{name}: {shown}"
+    return re.sub(r"(?<=^1 )(\w+ )*?(row|file|vector)s\b", lambda found: found[0][:-1], text)
 
 
 def _line(action: AddFile | RemoveFile) -> FileLine:

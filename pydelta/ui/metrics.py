@@ -80,7 +80,8 @@ class _View(Collector):
         yield backlog
         up = GaugeMetricFamily("pydelta_service_up", "1 where the service answers.", labels=["service"])
         for service in view.services:
-            up.add_metric([service.name], float(service.ok))
+            if service.ok is not None:
+                up.add_metric([service.name], float(service.ok))
         yield up
         yield GaugeMetricFamily("pydelta_tables", "Tables that are shown.", value=len(view.tables))
 

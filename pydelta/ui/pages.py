@@ -28,6 +28,7 @@ def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
+        auto_reload=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -39,6 +40,7 @@ def _environment() -> Environment:
         "number": number,
         "of": of,
         "rows": rows_text,
+        "rows_sentence": rows_sentence,
         "seen": seen_text,
     }
     found.globals["age"] = age
@@ -59,6 +61,16 @@ def rows_text(commit: CommitState) -> str:
     marks = (("+", rows.inserted), ("~", rows.updated), ("−", rows.deleted))
     parts = [f"{mark}{number(count)}" for mark, count in marks if count]
     return " ".join(parts) or "none"
+
+
+def rows_sentence(commit: CommitState) -> str:
+    """Write what a commit did to rows as a sentence."""
+    rows = commit.rows
+    if not rows.known:
+        return "How many rows it changed is not recorded."
+    named = ((rows.inserted, "inserted"), (rows.updated, "updated"), (rows.deleted, "deleted"))
+    parts = [f"{of(count, 'row')} {what}" for count, what in named if count]
+    return f"{', '.join(parts) or 'No row changed'}."
 
 
 def seen_text(table: TableState, version: int) -> str:

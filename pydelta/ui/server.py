@@ -165,13 +165,14 @@ class Application:
         return _Reply(json_text(self._watch.detail(table, _version(query))), _JSON)
 
     def _health(self, _: Query) -> _Reply:
-        """Whether this server answers, in its status; what is wrong with tables and services, in its text."""
-        view = self._watch.overview()
+        """Whether this server answers, in its status, at once; what is wrong with tables and services, in its text."""
+        view = self._watch.overview(waits=False)
+        down = [service.name for service in view.services if service.ok is False]
         found = {
-            "ok": not view.troubles and not any(t.weight > 1 for t in view.tables) and all(s.ok for s in view.services),
+            "ok": not view.troubles and not down and not any(table.weight > 1 for table in view.tables),
             "tables": len(view.tables),
             "tablesThatNeedAttention": [table.place.name for table in view.tables if table.weight],
-            "servicesThatDoNotAnswer": [service.name for service in view.services if not service.ok],
+            "servicesThatDoNotAnswer": down,
             "troubles": view.troubles,
         }
         return _Reply(json_text(found), _JSON)

@@ -220,7 +220,7 @@ class ServiceState:
 
     Args:
         name: As given.
-        ok: Whether it answers.
+        ok: Whether it answers; None while it is being asked for the first time.
         said: In a few words.
         link: Where a browser finds it.
         next: What to do where it does not answer.
@@ -228,7 +228,7 @@ class ServiceState:
     """
 
     name: str
-    ok: bool
+    ok: bool | None
     said: str
     link: str | None = None
     next: str | None = None

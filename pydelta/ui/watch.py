@@ -191,10 +191,15 @@ class Watch:
         self._details: OrderedDict[tuple[str, str | None, int], Detail] = OrderedDict()
         self._lock = threading.Lock()
 
-    def overview(self) -> Overview:
-        """Return everything, as fresh as was asked for, or what there is when patience ends."""
+    def overview(self, *, waits: bool = True) -> Overview:
+        """Return everything, as fresh as was asked for, or what there is when patience ends.
+
+        Args:
+            waits: False: what there is at once, while the rest is being read.
+        """
         watched, now = self.watched, self._clock()
-        deadline, since = Deadline(watched.patience, clock=self._clock), now - watched.fresh
+        deadline = Deadline(watched.patience if waits else 0.0, clock=self._clock)
+        since = now - watched.fresh
         self._jobs.settle([self._find], since, deadline)
         found: Found = self._find.result or Found(places=())
         tables = self._jobs_of(found.places)
@@ -325,7 +330,7 @@ class Watch:
     def _asked_services(self) -> Iterable[ServiceState]:
         for service, job in zip(self.watched.services, self._services, strict=True):
             yield job.result or ServiceState(
-                name=service.name, ok=False, said="is being asked", link=service.link, checked_ms=now_ms()
+                name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=now_ms()
             )
         if self.watched.schedule is not None:
             yield from read_schedule(self.watched.schedule, now_ms=now_ms())
