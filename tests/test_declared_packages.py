@@ -22,8 +22,16 @@ IMPORT_NAMES = {
     "pytest-xdist": "xdist",
 }
 PART_OF_PYSPARK = "py4j"  # PySpark asks for the one version that fits
-OPTIONAL = {"hdfs_native": "hdfs", "gssapi": "kerberos", "grpc": "serve", "google": "serve", "zstandard": "serve", "jinja2": "ui", "waitress": "ui",
-            "prometheus_client": "ui"}
+OPTIONAL = {
+    "hdfs_native": "hdfs",
+    "gssapi": "kerberos",
+    "grpc": "serve",
+    "google": "serve",
+    "zstandard": "serve",
+    "jinja2": "ui",
+    "waitress": "ui",
+    "prometheus_client": "ui",
+}
 """For a place or a service that not everybody has: without them an error says which extra to install."""
 PROGRAMS = {
     "pydelta.ops.cli": (),

@@ -42,6 +42,7 @@ def _environment() -> Environment:
         "rows": rows_text,
         "rows_sentence": rows_sentence,
         "seen": seen_text,
+        "unseen": unseen_text,
     }
     found.globals["age"] = age
     return found
@@ -61,6 +62,13 @@ def rows_text(commit: CommitState) -> str:
     marks = (("+", rows.inserted), ("~", rows.updated), ("−", rows.deleted))
     parts = [f"{mark}{number(count)}" for mark, count in marks if count]
     return " ".join(parts) or "none"
+
+
+def unseen_text(table: TableState) -> str:
+    """Say how far was looked back for something that was not found."""
+    if table.commits and table.commits[-1].version == 0:
+        return "never"
+    return f"not in {of(table.looked_back, 'commit')}"
 
 
 def rows_sentence(commit: CommitState) -> str:

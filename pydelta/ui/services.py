@@ -55,8 +55,7 @@ class Service:
             raise InvalidArgumentError(f"{hide_text(text)!r} does not name a service.", hint=_FORMS)
         if link and urlsplit(link).scheme not in ("http", "https"):
             raise InvalidArgumentError(f"The link of {name} is not an address of a page.", hint=_FORMS)
-        own = address if parts.scheme in ("http", "https") and not link else link
-        return cls(name=name, address=address, link=own or None)
+        return cls(name=name, address=address, link=link or None)
 
 
 def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:

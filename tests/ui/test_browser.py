@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 from urllib.parse import quote
@@ -40,6 +42,9 @@ PAGES = {
 def page(tmp_path_factory):
     """The command itself, over a lake, with a service that answers and one that does not."""
     folder = tmp_path_factory.mktemp("lake")
+    if "PYDELTA_UI_PICTURES" in os.environ:  # pictures show a place that anybody may have
+        folder = Path(tempfile.gettempdir()) / "data"
+        shutil.rmtree(folder, ignore_errors=True)
     query = build_lake(folder)
     with socket.create_server(("127.0.0.1", 0)) as alive, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [server.getsockname()[1] for server in (alive, free)]

@@ -482,11 +482,15 @@ def test_services_are_asked(tmp_path):
         root = f"http://127.0.0.1:{server.server_port}"
         asked = [
             ask(Service.parse(text), seconds=600, now_ms=1)
-            for text in (f"A={root}/well", f"B={root}/ill,{root}/page", f"C=thrift://127.0.0.1:{server.server_port}")
+            for text in (
+                f"A={root}/well,{root}/",
+                f"B={root}/ill,{root}/page",
+                f"C=thrift://127.0.0.1:{server.server_port}",
+            )
         ]
         server.shutdown()
     assert [(state.ok, state.link) for state in asked] == [
-        (True, f"{root}/well"),
+        (True, f"{root}/"),
         (False, f"{root}/page"),
         (True, None),
     ]
