@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -61,6 +62,7 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
         raise InvalidArgumentError("The page has no port.", hint="Give --port.")
     check_exposed(addresses)
     check_free(addresses)
+    logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # what goes wrong there is told on the page
     application = Application(Watch(watched), host=addresses.host)
     try:
         server = create_server(

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.deadline import Deadline
+from pydelta.errors import TableNotFoundError
 from pydelta.ui.collect import Reader, measure_garbage, now_ms, read_detail
 from pydelta.ui.commits import Detail
 from pydelta.ui.services import Service, ask, read_schedule
@@ -198,9 +199,10 @@ class Watch:
             waits: False: what there is at once, while the rest is being read.
         """
         watched, now = self.watched, self._clock()
-        deadline = Deadline(watched.patience if waits else 0.0, clock=self._clock)
-        since = now - watched.fresh
-        self._jobs.settle([self._find], since, deadline)
+        patience = watched.patience if waits else 0.0
+        deadline, since = Deadline(patience, clock=self._clock), now - watched.fresh
+        self._jobs.settle([*self._streams, *self._services], since, Deadline(0.0))  # starts them
+        self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
         found: Found = self._find.result or Found(places=())
         tables = self._jobs_of(found.places)
         self._jobs.settle([*tables, *self._streams, *self._services], since, deadline)
@@ -208,10 +210,12 @@ class Watch:
         states = [self._state(place, job) for place, job in zip(found.places, tables, strict=True)]
         states.sort(key=lambda state: (-state.weight, state.place.name))
         troubles = [*found.troubles, *([self._find.trouble] if self._find.trouble else [])]
-        if self._find.result is None and not troubles:
-            troubles.append(self._late("The tables are still being looked for", self._find))
+        if self._is_late(self._find) or (self._find.result is None and not troubles):
+            troubles.append(
+                self._late("Tables are being looked for", "the metastore, or the store of a folder,", self._find)
+            )
         streams = [
-            job.result or StreamState(location=place, trouble=self._late(f"The checkpoint {place} is being read", job))
+            job.result or StreamState(location=place, trouble=self._late(f"{place} is being read", "its store", job))
             for place, job in zip(watched.checkpoints, self._streams, strict=True)
         ]
         return Overview(
@@ -227,7 +231,7 @@ class Watch:
 
         Raises:
             VersionNotFoundError: The log has no such commit.
-            DeltaError: It cannot be read.
+            DeltaError: It cannot be read, or the table is no longer there.
             TimeoutError: The store does not answer in time.
         """
         key = (table.place.uri, table.table_id, version)
@@ -236,8 +240,10 @@ class Watch:
                 self._details.move_to_end(key)
                 return self._details[key]
         answer: queue.SimpleQueue[Detail | Exception] = queue.SimpleQueue()
-        reader = self._tables[table.place.uri].reader
-        assert reader is not None
+        job = self._tables.get(table.place.uri)
+        if job is None or job.reader is None:
+            raise TableNotFoundError(f"{table.place.name} is no longer shown.", hint="Go back to the tables.")
+        reader = job.reader
 
         def read() -> None:
             try:
@@ -305,8 +311,8 @@ class Watch:
     def _state(self, place: Place, job: _Job) -> TableState:
         state: TableState = job.result or TableState(place=place, read_ms=now_ms())
         added = [job.trouble] if job.trouble else []
-        if job.asked is not None and (job.result is None or self._clock() - job.asked >= self.watched.patience):
-            added.append(self._late(f"The log of {place.name} is being read", job))
+        if self._is_late(job) or (job.result is None and job.trouble is None):
+            added.append(self._late(f"The log of {place.name} is being read", "its store", job))
         measured = self._garbage.get(place.uri)
         if measured is not None and measured.trouble is not None:
             added.append(dataclasses.replace(measured.trouble, weight=1))
@@ -315,15 +321,19 @@ class Watch:
         troubles = sorted([*state.troubles, *added], key=lambda trouble: -trouble.weight)
         return dataclasses.replace(state, troubles=tuple(troubles))
 
-    def _late(self, what: str, job: _Job) -> Trouble:
+    def _is_late(self, job: _Job) -> bool:
+        """Whether it has been asked for longer than a request waits."""
+        return job.asked is not None and self._clock() - job.asked >= self.watched.patience
+
+    def _late(self, what: str, who: str, job: _Job) -> Trouble:
         """Say that something takes long; after the patience of a request it counts as an error."""
         asked = job.asked
         seconds = self._clock() - asked if asked is not None else 0.0
-        if seconds < self.watched.patience:
+        if not self._is_late(job):
             return Trouble(what=f"{what}.", next="Load the page again in a moment.")
         return Trouble(
-            what=f"{what}, and its store has not answered for {duration(seconds)}; older numbers are shown, if any.",
-            next="Look whether the store runs and is reached from here: pydelta doctor with its address.",
+            what=f"{what}, and {who} has not answered for {duration(seconds)}; older numbers are shown, if any.",
+            next="Look whether it runs and is reached from here; for a store: pydelta doctor with its address.",
             weight=2,
         )
 
