@@ -18,7 +18,16 @@ from pydelta.ui.values import CommitState, StreamState, TableState, Trouble
 from pydelta.ui.watch import Overview
 from pydelta.ui.words import age, amount, duration, moment, number, of
 
-__all__ = ["commit_page", "json_text", "message_page", "overview_page", "stylesheet", "table_json", "table_page"]
+__all__ = [
+    "commit_page",
+    "json_text",
+    "message_page",
+    "overview_page",
+    "stylesheet",
+    "table_json",
+    "table_page",
+    "tables_json",
+]
 
 _FOLDER: Final = Path(__file__).parent / "templates"
 
@@ -127,6 +136,13 @@ def _streams(view: Overview, table: TableState) -> list[StreamState]:
 def _known(view: Overview) -> dict[str, str]:
     """Where the checkpoint of an application id is, for those that are known."""
     return {stream.query_id: stream.location for stream in view.streams if stream.query_id}
+
+
+def tables_json(view: Overview) -> Overview:
+    """Return what ``/api/tables`` says: of each table's commits, the newest alone."""
+    return dataclasses.replace(
+        view, tables=tuple(dataclasses.replace(table, commits=table.commits[:1]) for table in view.tables)
+    )
 
 
 def table_json(view: Overview, table: TableState) -> dict[str, Any]:

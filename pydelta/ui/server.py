@@ -19,6 +19,7 @@ from pydelta.ui.pages import (
     stylesheet,
     table_json,
     table_page,
+    tables_json,
 )
 from pydelta.ui.values import TableState, Trouble
 from pydelta.ui.watch import Overview, Watch
@@ -76,7 +77,7 @@ class Application:
             "/commit": self._commit,
             "/page.css": lambda _: _Reply(stylesheet(), "text/css; charset=utf-8"),
             "/health": self._health,
-            "/api/tables": lambda _: _Reply(json_text(self._watch.overview()), _JSON),
+            "/api/tables": lambda _: _Reply(json_text(tables_json(self._watch.overview())), _JSON),
             "/api/table": self._table_json,
             "/api/commit": self._commit_json,
             "/metrics": lambda _: _Reply(metrics_text(self._watch.overview()), CONTENT_TYPE),

@@ -38,7 +38,8 @@ class Trouble:
     def of(cls, error: Exception) -> Trouble:
         """Tell an error in a line, without what may be secret."""
         if isinstance(error, DeltaError):
-            return cls(what=hide_text(error.message), next=hide_text(error.hint) if error.hint else None, weight=2)
+            advice = error.hint or "Check its location, and what pydelta doctor says of that."
+            return cls(what=hide_text(error.message), next=hide_text(advice), weight=2)
         return cls(
             what=hide_text(f"{type(error).__name__}: {error}".splitlines()[0]),
             next="Look at the log of pydelta ui; if it stays, report it.",

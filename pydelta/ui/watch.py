@@ -90,24 +90,22 @@ class _Lane:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._threads = 0
-        self._idle = 0
+        self._unfinished = 0
         self._lock = threading.Lock()
 
     def put(self, work: Callable[[], None]) -> None:
         self._work.put(work)
         with self._lock:
-            if self._idle < self._work.qsize() and self._threads < _WORKERS:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, _WORKERS):
                 self._threads += 1
                 threading.Thread(target=self._loop, daemon=True, name="pydelta-ui").start()
 
     def _loop(self) -> None:
         while True:
+            self._work.get()()
             with self._lock:
-                self._idle += 1
-            work = self._work.get()
-            with self._lock:
-                self._idle -= 1
-            work()
+                self._unfinished -= 1
 
 
 @dataclass(slots=True, eq=False)
