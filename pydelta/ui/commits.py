@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from pydelta.log.history import CommitRecord
 from pydelta.protocol.actions import (
     Action,
@@ -190,8 +192,8 @@ def describe_commit(record: CommitRecord, actions: Sequence[Action], before: Met
         added_bytes=sum(add.size for add in adds),
         removed_files=len(removes),
         removed_bytes=sum(remove.size or 0 for remove in removes),
-        added_rows=_total(map(_line, adds)),
-        removed_rows=_total(map(_line, removes)),
+        added_rows=_total(adds),
+        removed_rows=_total(removes),
         change_files=sum(isinstance(action, AddCDCFile) for action in actions),
         changes=tuple(_changes(actions, before)),
         waited=(read, record.version - 1 - read) if is_version and isinstance(read, int) else None,
@@ -234,27 +236,35 @@ def _phrase(name: str, value: str) -> str:
     return re.sub(r"(?<=^1 )(\w+ )*?(row|file|vector)s\b", lambda found: found[0][:-1], text)
 
 
-def _line(action: AddFile | RemoveFile) -> FileLine:
-    vector = action.deletion_vector
+class _Counts(msgspec.Struct, rename="camel"):
+    """What is read of a file's statistics."""
+
+    num_records: int | None = None
+
+
+_COUNTS: Final = msgspec.json.Decoder(_Counts)
+
+
+def _counts(action: AddFile | RemoveFile) -> tuple[int | None, int]:
+    """Rows in the file, where its statistics say, and how many of them a deletion vector hides."""
+    hidden = action.deletion_vector.cardinality if action.deletion_vector is not None else 0
     try:
-        stats = json.loads(action.stats or "null")
-    except ValueError:
-        stats = None
-    rows = stats.get("numRecords") if isinstance(stats, dict) else None
-    return FileLine(
-        path=hide_text(action.path),
-        size=action.size,
-        rows=rows if isinstance(rows, int) else None,
-        hidden_rows=vector.cardinality if vector is not None else 0,
-    )
+        return _COUNTS.decode(action.stats or "{}").num_records, hidden
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None, hidden
 
 
-def _total(lines: Iterable[FileLine]) -> int | None:
+def _line(action: AddFile | RemoveFile) -> FileLine:
+    rows, hidden = _counts(action)
+    return FileLine(path=hide_text(action.path), size=action.size, rows=rows, hidden_rows=hidden)
+
+
+def _total(actions: Iterable[AddFile | RemoveFile]) -> int | None:
     total = 0
-    for line in lines:
-        if line.rows is None:
+    for rows, hidden in map(_counts, actions):
+        if rows is None:
             return None
-        total += line.rows - line.hidden_rows
+        total += rows - hidden
     return total
 
 

@@ -11,13 +11,14 @@ HIDDEN: Final = "(hidden)"
 _KEYS: Final = r"(?:access|account|private|api|shared)[._\- ]?key"
 _WORDS: Final = rf"(?:secret|passw(?:or)?d|pwd|token|credential|signature|{_KEYS}|sas[._]key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
-_USER_INFO: Final = re.compile(r"(\b(?!abfss?:|wasbs?:)[a-z][a-z0-9+.\-]*://)[^/\s@'\"]+@", re.IGNORECASE)
-_PASSWORD_INFO: Final = re.compile(r"(://)[^/\s@:'\"]+:[^/\s@'\"]+@")
-_SIGNED: Final = re.compile(r"([?&](?:X-Amz-[A-Za-z\-]+|sig|AWSAccessKeyId)=)[^&\s'\"]+", re.IGNORECASE)
+# every repetition before a fixed text is bounded: the time grows with the text, whatever it holds
+_USER_INFO: Final = re.compile(r"(\b(?!abfss?:|wasbs?:)[a-z][a-z0-9+.\-]{0,20}://)[^/\s@'\"]{1,300}@", re.IGNORECASE)
+_PASSWORD_INFO: Final = re.compile(r"(://)[^/\s@:'\"]{1,200}:[^/\s@'\"]{1,300}@")
+_SIGNED: Final = re.compile(r"([?&](?:X-Amz-[A-Za-z\-]{1,40}|sig|AWSAccessKeyId)=)[^&\s'\"]+", re.IGNORECASE)
 _AWS_KEY: Final = re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")
 _GIVEN: Final = re.compile(
-    rf"([\w.\-]*{_WORDS}[\w.\-]*`?\\*[\"']?\s*(?:=>|[=:])\s*)"
-    r"(\\*\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.|'')*'?|[^\s,;&}\])\"']+)",
+    rf"({_WORDS}[\w.\-]{{0,80}}`?\\{{0,8}}[\"']?\s{{0,8}}(?:=>|[=:])\s{{0,8}})"
+    r"(\\{0,8}\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.|'')*'?|[^\s,;&}\])\"']+)",
     re.IGNORECASE,
 )
 
