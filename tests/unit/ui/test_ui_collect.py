@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
-import json
-import socket
 import threading
 import uuid
 
 import pytest
-from ui_lake import QUERY, build_lake, commit_info, write_checkpoint_of_query
+from ui_lake import build_lake, commit_info
 
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_entries
 from catalog_sync.sync import SyncOptions
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.watching import WatchedMetastore
-from jobs.schedule import StatusFile
 from pydelta.commands.vacuum.list_sources import from_frame
 from pydelta.deadline import Deadline
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, StorageError, VersionNotFoundError
@@ -26,9 +22,7 @@ from pydelta.storage import LocalStore, MemoryStore, register_store
 from pydelta.testing import CountingStore
 from pydelta.testing.operations import add_file, append, create_table, delete_partition, hide_value, optimize
 from pydelta.ui.collect import MANY_SMALL, Reader, measure_garbage, read_detail
-from pydelta.ui.services import Service, ask, read_schedule
 from pydelta.ui.sources import Sources, find_places, named_place, open_catalog, walk
-from pydelta.ui.streams import read_stream, reads_or_writes, with_backlog
 from pydelta.ui.values import Place, Rows
 from pydelta.ui.watch import Watch, Watched
 
@@ -428,117 +422,35 @@ def test_a_store_that_does_not_answer_is_a_line_and_keeps_nothing_else_waiting(l
         assert slow.version is None
         assert "its store has not answered for" in said(slow)
         assert "pydelta doctor" in said(slow)
+        with pytest.raises(TimeoutError):
+            watch.detail(slow, 0)
     finally:
         HangingStore.may.set()
     while watch.overview().table("slow").version != 0:
         pass
 
 
-# --- streams ---------------------------------------------------------------------------------------------------------
+def test_an_error_that_nobody_foresaw_is_a_line_of_its_table(log, monkeypatch):
+    other = DeltaLog(MemoryStore(f"memory://{uuid.uuid4()}/other"))
+    create_table(other, [add_file("a", [1])])
+    watch = Watch(Watched(sources=Sources(tables=[f"a={log.uri}", f"b={other.uri}"]), fresh=0, patience=600))
+    assert [table.weight for table in watch.overview().tables] == [0, 0]
+    read = Reader.read
+
+    def fails_for_a(reader, twin_of=None):
+        if reader.place.name == "a":
+            raise RuntimeError("password=hush is odd")
+        return read(reader, twin_of)
+
+    monkeypatch.setattr(Reader, "read", fails_for_a)
+    append("a", [2]).run(other)
+    first, second = watch.overview().tables
+    assert (first.place.name, first.version, first.weight) == ("a", 0, 2)
+    assert "RuntimeError: password=(hidden) is odd" in said(first)
+    assert (second.place.name, second.version, second.weight) == ("b", 1, 0)
 
 
-def test_a_stream_s_backlog_is_what_its_table_has_beyond_its_offset(tmp_path, log):
-    for number in range(3):
-        append("a", [number]).run(log)
-    state = reader_of(log).read()
-    write_checkpoint_of_query(tmp_path, state.table_id, batch=4, version=1)
-    [stream] = with_backlog([read_stream(str(tmp_path))], [state])
-    assert (stream.query_id, stream.planned_batch, stream.done_batch) == (QUERY, 4, 4)
-    [source] = stream.sources
-    assert (source.table, source.version, source.backlog_versions) == ("lake.orders", 1, 2)
-    assert reads_or_writes(stream, state)
-
-
-def test_a_batch_under_way_kafka_and_sources_without_offsets_are_told(tmp_path):
-    write_checkpoint_of_query(tmp_path, "unknown", batch=4, version=1)
-    (tmp_path / "offsets" / "5").write_text('v1\n{"batchTimestampMs":1}\n{"orders":{"0":17}}\n-')
-    stream = read_stream(str(tmp_path))
-    assert (stream.planned_batch, stream.done_batch) == (5, 4)
-    assert [source.source for source in stream.sources] == ["Kafka: orders", "nothing yet"]
-    assert [source.backlog_versions for source in stream.sources] == [None, None]
-
-
-def test_a_folder_that_is_no_checkpoint_is_told(tmp_path):
-    stream = read_stream(str(tmp_path))
-    assert "is not the checkpoint of a streaming query" in stream.trouble.what
-    assert "checkpointLocation" in stream.trouble.next
-
-
-# --- services --------------------------------------------------------------------------------------------------------
-
-
-class _Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200 if self.path == "/well" else 500)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
-def test_services_are_asked(tmp_path):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        root = f"http://127.0.0.1:{server.server_port}"
-        asked = [
-            ask(Service.parse(text), seconds=600, now_ms=1)
-            for text in (
-                f"A={root}/well,{root}/",
-                f"B={root}/ill,{root}/page",
-                f"C=thrift://127.0.0.1:{server.server_port}",
-            )
-        ]
-        server.shutdown()
-    assert [(state.ok, state.link) for state in asked] == [
-        (True, f"{root}/"),
-        (False, f"{root}/page"),
-        (True, None),
-    ]
-    assert "HTTP status 500" in asked[1].said
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    refused = ask(Service.parse(f"D=tcp://127.0.0.1:{port}"), seconds=600, now_ms=1)
-    assert (refused.ok, "refused" in refused.said) == (False, True)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "Trino", "Trino=trino:8080", "=http://x", "T=http://x:y", "T=tcp://h", "T=http://h,javascript:x"]
-)
-def test_what_is_not_a_service_is_refused_with_an_example(text):
-    with pytest.raises(InvalidArgumentError) as failed:
-        Service.parse(text)
-    assert "Trino=http://" in failed.value.hint
-
-
-def test_no_password_of_a_service_is_shown():
-    with pytest.raises(InvalidArgumentError) as failed:
-        Service.parse("T=tcp://ada:hush@h")
-    assert "hush" not in str(failed.value)
-    assert "hush" not in ask(Service.parse("T=tcp://ada:hush@127.0.0.1:1"), seconds=600, now_ms=1).said
-
-
-def test_the_scheduler_s_own_status_file_is_read(tmp_path):
-    status = StatusFile(tmp_path / "schedule.json")
-    status.note(0, commands="catalog_sync sync", every=60)
-    status.note(
-        0, since=None, ended="2026-11-23T10:00:00+00:00", command="catalog_sync sync", code=1, said="a\npassword=x no"
-    )
-    status.note(1, commands="compact", every=None, since="2026-11-23T10:00:00+00:00")
-    status.note(2, commands="vacuum", every=None)
-    states = read_schedule(str(status.path), now_ms=1_795_428_060_000)
-    assert [state.ok for state in states] == [False, True, True]
-    assert states[0].said == "last ended 60 s ago, with exit code 1: password=(hidden) no"
-    assert (states[1].said, states[2].said) == ("running for 60 s", "has not run yet")
-
-
-@pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])
-def test_a_status_file_that_cannot_be_read_is_told(tmp_path, text):
-    path = tmp_path / "schedule.json"
-    if text is not None:
-        path.write_text(text)
-    [state] = read_schedule(str(path), now_ms=0)
-    assert not state.ok
-    assert "--status" in state.next
+# --- more of garbage and commits ---
 
 
 def test_an_inventory_stands_in_for_a_listing(tmp_path):
