@@ -28,7 +28,9 @@ OPTIONAL = {
     "grpc": "serve",
     "google": "serve",
     "zstandard": "serve",
-    "prometheus_client": "serve",
+    "jinja2": "ui",
+    "waitress": "ui",
+    "prometheus_client": "ui",
 }
 """For a place or a service that not everybody has: without them an error says which extra to install."""
 PROGRAMS = {

@@ -13,6 +13,7 @@
     pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
     pydelta sql               a SQL prompt over Spark, or a script
     pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
+    pydelta ui                a page that shows tables, their commits, twins and streams
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import typer
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
+from pydelta.ops.ui import add_ui
 
 if TYPE_CHECKING:
     from pydelta.commands.fsck import FsckReport
@@ -540,6 +542,9 @@ def serve(
     )
     if code:
         raise typer.Exit(code)
+
+
+add_ui(app, _inventory)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

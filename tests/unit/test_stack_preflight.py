@@ -47,7 +47,7 @@ def preflight(tmp_path):
             stand_in.chmod(0o755)
         ports_free = {
             f"{name}_PORT": str(_free_port())
-            for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "KAFKA", "THRIFT", "CONNECT")
+            for name in ("MINIO", "METASTORE", "TRINO", "SPARK_UI", "UI", "KAFKA", "THRIFT", "CONNECT")
         }
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}

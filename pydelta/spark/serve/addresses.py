@@ -46,6 +46,7 @@ class Addresses:
         behind: Of Spark's own server behind that one: an address of the loopback and a port.
         no_login: Let in whoever reaches the host, which has to be one private address.
         metrics: Port of ``/metrics``; None: not served.
+        page: Port of ``pydelta ui``; None: not served.
     """
 
     host: str = "127.0.0.1"
@@ -54,6 +55,7 @@ class Addresses:
     behind: tuple[str, int] | None = None
     no_login: bool = False
     metrics: int | None = None
+    page: int | None = None
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
@@ -62,6 +64,7 @@ class Addresses:
             "--thrift": (self.host, self.thrift),
             "--connect": (self.host, self.connect),
             "--metrics": (self.metrics_host, self.metrics),
+            "--port": (self.host, self.page),
         }
         return {option: (host, port) for option, (host, port) in given.items() if port is not None}
 

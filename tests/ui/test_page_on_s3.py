@@ -1,0 +1,81 @@
+"""The page over an S3 look-alike: a folder is walked by keys, nothing is written, and no key of the store is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import urllib.request
+import uuid
+from pathlib import Path
+
+import pytest
+
+from pydelta.log import DeltaLog
+from pydelta.manifests import publish
+from pydelta.storage import open_store
+from pydelta.testing.operations import add_file, append, create_table
+from pydelta.ui.pages import json_text, overview_page, table_page
+from pydelta.ui.sources import Sources
+from pydelta.ui.watch import Watch, Watched
+
+SECRET = "hush-hush-hush"
+
+
+@pytest.fixture(scope="module")
+def server():
+    place = Path(__file__).parents[1] / "contracts" / "s3_server.py"
+    spec = importlib.util.spec_from_file_location("s3_server_for_the_page", place)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found = module.S3Server()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def lake(server):
+    """A bucket with two tables below a folder, and the options that open it."""
+    bucket = f"b{uuid.uuid4().hex[:12]}"
+    urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{bucket}", method="PUT")).close()
+    options = {
+        "fs.s3a.endpoint": server.endpoint,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": "AKIAABCDEFGHIJKLMNOP",
+        "fs.s3a.secret.key": SECRET,
+        "fs.s3a.endpoint.region": "us-east-1",
+    }
+    for name in ("sales/orders", "sales/returns"):
+        log = DeltaLog(open_store(f"s3a://{bucket}/lake/{name}", options), options=options)
+        create_table(log, [add_file(part, [1, 2]) for part in "ab"])
+        publish(log)
+    append("a", [3]).run(log)
+    return f"s3a://{bucket}/lake", options
+
+
+def test_a_folder_of_a_bucket_is_shown_and_only_read(server, lake):
+    place, options = lake
+    watch = Watch(Watched(sources=Sources(folders=[place], options=options, seconds=600), fresh=0, patience=600))
+    server.requests.clear()
+    view = watch.overview()
+    assert [(table.place.name, table.version, table.twin.state) for table in view.tables] == [
+        ("sales.returns", 1, "behind"),
+        ("sales.orders", 0, "current"),
+    ]
+    assert {method for method, _ in server.requests} <= {"GET", "HEAD"}
+    shown = overview_page(view) + json_text(view).decode() + "".join(table_page(view, table) for table in view.tables)
+    assert "AKIA" not in shown
+    assert SECRET not in shown
+    assert "s3a://" in shown
+
+
+def test_a_bucket_that_is_not_there_is_a_line(server, lake):
+    _, options = lake
+    sources = Sources(folders=["s3a://nowhere/lake"], tables=["s3a://nowhere/t"], options=options, seconds=600)
+    view = Watch(Watched(sources=sources, fresh=0, patience=600)).overview()
+    assert view.troubles
+    assert view.tables[0].weight == 2
+    for trouble in (*view.troubles, *view.tables[0].troubles):
+        assert trouble.next
+        assert "Traceback" not in trouble.what
+        assert SECRET not in trouble.what

@@ -1,0 +1,171 @@
+"""Streams by their checkpoints, services by asking them, and how numbers are written."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import threading
+import uuid
+
+import pytest
+from ui_lake import QUERY, write_checkpoint_of_query
+
+from jobs.schedule import StatusFile
+from pydelta.errors import InvalidArgumentError
+from pydelta.log import DeltaLog
+from pydelta.storage import MemoryStore
+from pydelta.testing.operations import add_file, append, create_table
+from pydelta.ui import words
+from pydelta.ui.collect import Reader
+from pydelta.ui.services import Service, ask, read_schedule
+from pydelta.ui.streams import read_stream, reads_or_writes, with_backlog
+from pydelta.ui.values import Place
+
+
+@pytest.fixture
+def log():
+    """A table at version 0."""
+    log = DeltaLog(MemoryStore(f"memory://{uuid.uuid4()}/streamed"))
+    create_table(log, [add_file(name, [1, 2]) for name in "ab"])
+    return log
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_s_backlog_is_what_its_table_has_beyond_its_offset(tmp_path, log):
+    for number in range(3):
+        append("a", [number]).run(log)
+    state = Reader(Place(name="lake.orders", uri=log.uri), log=log).read()
+    write_checkpoint_of_query(tmp_path, state.table_id, batch=4, version=1)
+    [stream] = with_backlog([read_stream(str(tmp_path))], [state])
+    assert (stream.query_id, stream.planned_batch, stream.done_batch) == (QUERY, 4, 4)
+    [source] = stream.sources
+    assert (source.table, source.version, source.backlog_versions) == ("lake.orders", 1, 2)
+    assert reads_or_writes(stream, state)
+
+
+def test_a_batch_under_way_kafka_and_sources_without_offsets_are_told(tmp_path):
+    write_checkpoint_of_query(tmp_path, "unknown", batch=4, version=1)
+    (tmp_path / "offsets" / "5").write_text('v1\n{"batchTimestampMs":1}\n{"orders":{"0":17}}\n-')
+    stream = read_stream(str(tmp_path))
+    assert (stream.planned_batch, stream.done_batch) == (5, 4)
+    assert [source.source for source in stream.sources] == ["Kafka: orders", "nothing yet"]
+    assert [source.backlog_versions for source in stream.sources] == [None, None]
+
+
+def test_a_folder_that_is_no_checkpoint_is_told(tmp_path):
+    stream = read_stream(str(tmp_path))
+    assert "is not the checkpoint of a streaming query" in stream.trouble.what
+    assert "checkpointLocation" in stream.trouble.next
+
+
+# --- services --------------------------------------------------------------------------------------------------------
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/well" else 500)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_services_are_asked(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        asked = [
+            ask(Service.parse(text), seconds=600, now_ms=1)
+            for text in (
+                f"A={root}/well,{root}/",
+                f"B={root}/ill,{root}/page",
+                f"C=thrift://127.0.0.1:{server.server_port}",
+            )
+        ]
+        server.shutdown()
+    assert [(state.ok, state.link) for state in asked] == [
+        (True, f"{root}/"),
+        (False, f"{root}/page"),
+        (True, None),
+    ]
+    assert "HTTP status 500" in asked[1].said
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    refused = ask(Service.parse(f"D=tcp://127.0.0.1:{port}"), seconds=600, now_ms=1)
+    assert (refused.ok, "refused" in refused.said) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Trino", "Trino=trino:8080", "=http://x", "T=http://x:y", "T=tcp://h", "T=http://h,javascript:x"]
+)
+def test_what_is_not_a_service_is_refused_with_an_example(text):
+    with pytest.raises(InvalidArgumentError) as failed:
+        Service.parse(text)
+    assert "Trino=http://" in failed.value.hint
+
+
+def test_no_password_of_a_service_is_shown():
+    with pytest.raises(InvalidArgumentError) as failed:
+        Service.parse("T=tcp://ada:hush@h")
+    assert "hush" not in str(failed.value)
+    assert "hush" not in ask(Service.parse("T=tcp://ada:hush@127.0.0.1:1"), seconds=600, now_ms=1).said
+
+
+def test_the_scheduler_s_own_status_file_is_read(tmp_path):
+    status = StatusFile(tmp_path / "schedule.json")
+    status.note(0, commands="catalog_sync sync", every=60)
+    status.note(
+        0, since=None, ended="2026-11-23T10:00:00+00:00", command="catalog_sync sync", code=1, said="a\npassword=x no"
+    )
+    status.note(1, commands="compact", every=None, since="2026-11-23T10:00:00+00:00")
+    status.note(2, commands="vacuum", every=None)
+    states = read_schedule(str(status.path), now_ms=1_795_428_060_000)
+    assert [state.ok for state in states] == [False, True, True]
+    assert states[0].said == "last ended 60 s ago, with exit code 1: password=(hidden) no"
+    assert (states[1].said, states[2].said) == ("running for 60 s", "has not run yet")
+
+
+@pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])
+def test_a_status_file_that_cannot_be_read_is_told(tmp_path, text):
+    path = tmp_path / "schedule.json"
+    if text is not None:
+        path.write_text(text)
+    [state] = read_schedule(str(path), now_ms=0)
+    assert not state.ok
+    assert "--status" in state.next
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (words.amount(0), "0 bytes"),
+        (words.amount(1024), "1.0 KiB"),
+        (words.amount(1 << 60), "1024.0 PiB"),
+        (words.amount(None), "–"),
+        (words.number(1234567), "1,234,567"),
+        (words.number(None), "–"),
+        (words.of(1, "file"), "1 file"),
+        (words.of(0, "file"), "0 files"),
+        (words.duration(0.26), "0.3 s"),
+        (words.duration(119), "119 s"),
+        (words.duration(121), "2 min"),
+        (words.duration(7300), "2 h"),
+        (words.duration(200_000), "2 days"),
+        (words.duration(None), "–"),
+        (words.age(None, 0), "never"),
+        (words.age(1000, 1500), "just now"),
+        (words.age(0, 90_000), "90 s ago"),
+        (words.age(5000, 0), "just now"),
+        (words.moment(None), "–"),
+        (words.moment(10**18), f"{10**18} ms"),
+        (words.moment(1_700_000_000_123), "2023-11-14 22:13:20 UTC"),
+    ],
+)
+def test_numbers_are_written_for_people(written, expected):
+    assert written == expected
