@@ -25,7 +25,7 @@ from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan,
 from jobs.verify.trino import Trino, TrinoError
 from pydelta.errors import DeltaError, InvalidArgumentError
 
-__all__ = ["Choice", "main"]
+__all__ = ["Choice", "all_hops", "main"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,13 @@ class Choice:
         )
 
 
-def _hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
+def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
+    """Plan a run.
+
+    Args:
+        lake: What the run has.
+        choice: What was asked for.
+    """
     from jobs.verify.cleaning import cleaning_hops
     from jobs.verify.hops import change_hops, first_hops
     from jobs.verify.streamed import kafka_hops
@@ -107,7 +113,7 @@ def _run(choice: Choice, began: float) -> int:
         for run in old:
             lake.drop(run)
             print(f"{run}, which an earlier run left behind, is dropped", flush=True)
-        outcomes += run_plan(_hops(lake, choice), _tell, errors=_errors())
+        outcomes += run_plan(all_hops(lake, choice), _tell, errors=_errors())
     finally:
         problems = lake.drop(lake.names.run)
         for problem in problems:

@@ -19,8 +19,8 @@ HINTS: Final = {
     "spark": "make status, make logs SERVICE=spark-worker; the Spark master's page shows whether cores are free",
     "metastore": "make logs SERVICE=hive-metastore; docs/guides/trino.md says what an entry holds",
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
-    "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore; how far your own twins are behind: "
-    "scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
+    "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
+    "behind: scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make logs SERVICE=minio",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",

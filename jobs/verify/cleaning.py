@@ -37,11 +37,11 @@ def cleaning_hops(lake: Lake) -> Iterator[Hop]:
 
 
 def _inventory(lake: Lake) -> Answer:
-    """The bytes of the bucket's list and of what the job delivers, which lists markers of folders, too."""
+    """The bytes of the bucket's list, and of what the job delivers."""
     run = lake.names.run
     lake.table_store(lake.names.orders).put(_STRAY, b"123")
     source, deliveries = f"s3a://warehouse/{run}", f"s3a://inventory/{run}"
-    listed = {info.path: info.size for info in lake.store(source).list_all()}
+    listed = {info.path: info.size for info in lake.store(source).list_all() if info.size}  # without folders' markers
     (found,) = inventory.run(lake.conf, ["--source", source, "--destination", deliveries])
     _raise(found)
     lake.listed = pl.DataFrame(
@@ -65,7 +65,7 @@ def _raise(row: dict[str, object]) -> None:
 def _report(lake: Lake) -> Answer:
     """Every object of the list, with its size, in the inventory table."""
     assert lake.listed is not None
-    texts = lake.by_trino("delta", lake.names.report, ["key", "length"], where="NOT isdir")
+    texts = lake.by_trino("delta", lake.names.report, ["key", "length"], where="length > 0")
     differs = rows.difference(rows.as_texts(lake.listed), texts, key="key")
     total = f"{lake.listed.height:,} objects by name and size"
     return Answer(expected=total, found=total if differs is None else differs, right=differs is None)

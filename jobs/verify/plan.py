@@ -183,7 +183,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def table_of(timings: Sequence[Timing]) -> list[str]:
-    """Draw commit-to-visible times, a row per reader. A slow machine is not a wrong one: a missed target fails nothing."""
+    """Draw commit-to-visible times, a row per reader; a target that is missed fails nothing."""
     rows = [f"{'commit to visible, seconds':<34}{'commits':>8}{'p50':>8}{'p95':>8}{'target':>8}"]
     for timing in timings:
         middle, high = percentile(timing.seconds, 0.5), percentile(timing.seconds, 0.95)

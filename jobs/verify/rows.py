@@ -1,4 +1,4 @@
-"""Say with Polars alone what a table must hold: its first rows, and the rows after each change.
+"""Compute with Polars alone what a table must hold: its first rows, and the rows after each change.
 
 No engine is asked here. ``difference`` compares two frames of texts by their ``id``.
 """
