@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import polars as pl
 
-from jobs.verify.lake import Lake, Names, leftovers, open_lake
+from jobs.verify.lake import Lake, Names, open_lake
 from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan, summary, table_of
 from jobs.verify.trino import Trino, TrinoError
 from pydelta.errors import DeltaError, InvalidArgumentError
@@ -103,16 +103,10 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _run(choice: Choice, began: float) -> int:
-    now = dt.datetime.now(dt.UTC)
-    lake = open_lake(Names.at(now), Trino(choice.trino, "verify"))
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"))
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:
-        with lake.metastore() as metastore:
-            old = leftovers(metastore.databases(), now)
-        for run in old:
-            lake.drop(run)
-            print(f"{run}, which an earlier run left behind, is dropped", flush=True)
         outcomes += run_plan(all_hops(lake, choice), _tell, errors=_errors())
     finally:
         problems = lake.drop(lake.names.run)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +16,8 @@ import polars as pl
 from catalog_sync.names import TableName, twin_name
 from jobs.verify import rows
 from jobs.verify.answers import HINTS, compared, reading_hops, same, same_paths
-from jobs.verify.lake import Lake
+from jobs.verify.cluster import CLUSTER, why_waiting
+from jobs.verify.lake import Lake, leftovers
 from jobs.verify.plan import Answer, Hop
 from jobs.verify.timed import visible_hop
 
@@ -22,6 +25,7 @@ __all__ = ["COLUMNS", "change_hops", "create_synced", "first_hops", "storing_hop
 
 ROWS: Final = 2_000
 COLUMNS: Final = "id BIGINT, customer STRING, amount DECIMAL(12,2), day DATE, at TIMESTAMP, city STRING"
+_PATIENCE_SECONDS: Final = 60.0
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 # --- load ---------------------------------------------------------------------------------------------------------
@@ -30,9 +34,12 @@ _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 def first_hops(lake: Lake) -> Iterator[Hop]:
     """Plan the way of the rows: store, cluster, table, then each reader, files, metastore and manifests."""
     table = lake.names.orders
+    yield Hop(name="metastore", work=lambda: _databases(lake), hint=HINTS["metastore"])
     yield Hop(name="store", work=lambda: _put(lake, "orders.csv", rows.first_rows(ROWS)), hint=HINTS["store"])
     yield Hop(name="Spark on the cluster", work=lambda: _cluster(lake), hint=HINTS["spark"], needs=("store",))
-    yield Hop(name="load", work=lambda: _load(lake), hint=HINTS["spark"], needs=("store", "Spark on the cluster"))
+    yield Hop(
+        name="load", work=lambda: _load(lake), hint=HINTS["spark"], needs=("metastore", "store", "Spark on the cluster")
+    )
     yield from reading_hops(lake, table, "load", ("load",))
     yield from storing_hops(lake, "load", ("load",))
     yield Hop(name="load: metastore", work=lambda: _entries(lake), hint=HINTS["metastore"], needs=("load",))
@@ -42,6 +49,21 @@ def storing_hops(lake: Lake, after: str, needs: tuple[str, ...]) -> Iterator[Hop
     """Plan two looks at the store itself: data files, read by Polars, and manifests."""
     yield Hop(name=f"{after}: files in the store", work=lambda: _files(lake), hint=HINTS["engine"], needs=needs)
     yield Hop(name=f"{after}: manifests", work=lambda: _manifests(lake), hint=HINTS["hive"], needs=needs)
+
+
+def _databases(lake: Lake) -> Answer:
+    """The stack's databases; what runs left that were killed is dropped first."""
+    wanted = {"lake", "lake_symlink", "inventory"}
+    with lake.metastore() as metastore:
+        found = metastore.databases()
+    for run in leftovers(found, dt.datetime.now(dt.UTC)):
+        problems = lake.drop(run)
+        lake.note(f"{run}, which an earlier run left behind, is {'not ' if problems else ''}dropped")
+    return same(_names(wanted), _names(wanted & set(found)))
+
+
+def _names(databases: set[str]) -> str:
+    return f"the databases {', '.join(sorted(databases)) or '(none)'}"
 
 
 def _put(lake: Lake, name: str, frame: pl.DataFrame) -> Answer:
@@ -65,7 +87,13 @@ def _cluster(lake: Lake) -> Answer:
     _view(lake, "orders.csv", "verify_orders")
     context = lake.spark.sparkContext
     driver = socket.gethostname()
-    hosts = set(context.parallelize(range(2), 2).map(lambda _: socket.gethostname()).collect())
+    waits = threading.Timer(_PATIENCE_SECONDS, lambda: lake.note(why_waiting(CLUSTER)))
+    waits.daemon = True
+    waits.start()
+    try:
+        hosts = set(context.parallelize(range(2), 2).map(lambda _: socket.gethostname()).collect())
+    finally:
+        waits.cancel()
     if not str(context.master).startswith("spark://") or driver in hosts:
         return Answer(
             expected="tasks on the workers of spark://…", found=f"tasks here, at {context.master}", right=False

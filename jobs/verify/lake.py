@@ -12,7 +12,7 @@ import polars as pl
 
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
-from jobs.verify.plan import Timing
+from jobs.verify.plan import Timing, first_line
 from jobs.verify.rows import live_files
 from jobs.verify.trino import Trino
 from pydelta.errors import DeltaError
@@ -115,6 +115,10 @@ class Lake:
     sync_is_off: bool = False
     listed: pl.DataFrame | None = None
 
+    def note(self, text: str) -> None:
+        """Say something between two hops."""
+        print(f"{'':18}{text}", flush=True)
+
     def store(self, uri: str) -> Store:
         """Open a folder of the stack's object store."""
         return open_store(uri, self.conf)
@@ -177,11 +181,15 @@ class Lake:
         """
         names, problems = Names(run=run), []
         statements = [f"DROP TABLE IF EXISTS {names.clock}"]
-        with self.metastore() as metastore:
-            known = set(metastore.databases()) & {run, f"{run}_symlink"}
-            tables = metastore.tables(run) if run in known else ()
+        try:
+            with self.metastore() as metastore:
+                known = set(metastore.databases()) & {run, f"{run}_symlink"}
+                tables = list(metastore.tables(run)) if run in known else []
+        except DeltaError as error:
+            problems.append(f"what the metastore has of {run}: {error}")
+        else:
             statements += [f"DROP TABLE IF EXISTS {entry.dbName}.{entry.tableName}" for entry in tables]
-        statements += [f"DROP DATABASE IF EXISTS {database} CASCADE" for database in sorted(known)]
+            statements += [f"DROP DATABASE IF EXISTS {database} CASCADE" for database in sorted(known)]
         for statement in statements:
             problems += self._tried(statement)
         for folder in names.folders():
@@ -189,12 +197,13 @@ class Lake:
         return problems
 
     def _tried(self, statement: str) -> list[str]:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             self.spark.sql(statement)
-        except (PySparkException, DeltaError) as error:
-            return [f"{statement}: {str(error).splitlines()[0]}"]
+        except (PySparkException, Py4JError, DeltaError, OSError) as error:
+            return [f"{statement}: {first_line(error)}"]
         return []
 
     def _emptied(self, folder: str) -> list[str]:

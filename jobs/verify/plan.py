@@ -20,6 +20,7 @@ __all__ = [
     "State",
     "Timing",
     "exit_code",
+    "first_line",
     "lines_of",
     "percentile",
     "run_plan",
@@ -124,7 +125,7 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
     try:
         answer = hop.work()
     except errors as error:
-        answer = Answer(expected="an answer", found=_first_line(error), right=False)
+        answer = Answer(expected="an answer", found=first_line(error), right=False)
     state = State.RIGHT if answer.right else State.WRONG
     return Outcome(
         name=hop.name,
@@ -136,8 +137,8 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
     )
 
 
-def _first_line(error: Exception) -> str:
-    """The first line that says something: what follows it is Java's trace."""
+def first_line(error: Exception) -> str:
+    """Return the first line of an error that says something: what follows it is Java's trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0][:500]
 

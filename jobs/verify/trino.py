@@ -1,4 +1,4 @@
-"""Run statements on Trino over plain HTTP: a statement in, rows out; no package but Python's own."""
+"""Run statements on Trino over plain HTTP, with no package but Python's own."""
 
 from __future__ import annotations
 

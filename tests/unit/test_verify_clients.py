@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from jobs.verify.cluster import said_of, why_waiting
 from jobs.verify.trino import Trino, TrinoError
 from jobs.verify.visible import Waiting, seen_after
 
@@ -136,3 +137,17 @@ def test_waiting_passes_over_errors_until_it_is_there():
 
 def test_waiting_ends_with_nothing_when_patience_does():
     assert Waiting(lambda: False, (TrinoError,), 0.0).seen(0.0) is None
+
+
+def test_who_holds_the_cluster_is_said_by_name():
+    status = {
+        "cores": 4,
+        "coresused": 4,
+        "activeapps": [{"name": "pyspark", "cores": 4}, {"name": "verify", "cores": 0}],
+    }
+    assert "4 of 4 cores are taken, by pyspark (4), verify (0). Next: wait, or end" in said_of(status)
+    assert "by nobody" in said_of({"cores": 4, "coresused": 0, "activeapps": []})
+
+
+def test_a_master_that_does_not_answer_is_said():
+    assert "Spark's master does not answer" in why_waiting("http://127.0.0.1:1/json/")
