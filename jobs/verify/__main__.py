@@ -146,7 +146,7 @@ def main() -> int:
         print(f"Error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("Interrupted; what this run made is dropped, but for what is named above.", file=sys.stderr)
+        print("Interrupted: what this run made is dropped, but for what is named above.", file=sys.stderr)
         return 130
 
 

@@ -207,12 +207,19 @@ class Lake:
         return []
 
     def _emptied(self, folder: str) -> list[str]:
+        """Delete a folder as Hadoop does, which knows the markers of folders too, and look whether it is gone."""
+        from py4j.protocol import Py4JError
+
+        from pydelta.spark.jvm import Jvm
+
         try:
-            store = self.store(folder)
-            report = store.delete_many([info.path for info in store.list_all()])
-        except DeltaError as error:
-            return [f"{folder}: {error}"]
-        return [f"{folder}/{path}: {why}" for path, why in report.failed]
+            jvm = Jvm.of(self.spark)
+            path = jvm.path(folder)
+            path.getFileSystem(jvm.hadoop_conf()).delete(path, True)
+            left = [info.path for info in self.store(folder).list_all()]
+        except (Py4JError, DeltaError, OSError) as error:
+            return [f"{folder}: {first_line(error)}"]
+        return [f"{folder}: {len(left)} objects are still there, {left[0]} among them"] if left else []
 
 
 def open_lake(names: Names, trino: Trino) -> Lake:
