@@ -121,10 +121,11 @@ def run_plan(
 def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], clock: Callable[[], float]) -> Outcome:
     if missing:
         return Outcome(name=hop.name, state=State.NOT_RUN, found=f"needs what was not right: {', '.join(missing)}")
-    began = clock()
+    began, hint = clock(), hop.hint
     try:
         answer = hop.work()
     except errors as error:
+        hint = getattr(error, "hint", None) or hint  # the error knows more than the plan
         answer = Answer(expected="an answer", found=first_line(error), right=False)
     state = State.RIGHT if answer.right else State.WRONG
     return Outcome(
@@ -132,7 +133,7 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
         state=state,
         expected=answer.expected,
         found=answer.found,
-        hint="" if answer.right else hop.hint,
+        hint="" if answer.right else hint,
         seconds=clock() - began,
     )
 
@@ -185,6 +186,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 def table_of(timings: Sequence[Timing]) -> list[str]:
     """Draw commit-to-visible times, a row per reader; a target that is missed fails nothing."""
+    if not timings:
+        return []
     rows = [f"{'commit to visible, seconds':<34}{'commits':>8}{'p50':>8}{'p95':>8}{'target':>8}"]
     for timing in timings:
         middle, high = percentile(timing.seconds, 0.5), percentile(timing.seconds, 0.95)

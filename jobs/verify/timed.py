@@ -91,6 +91,7 @@ def clock_hops(lake: Lake, every_seconds: int) -> tuple[Hop, Hop]:
         return compared(expected, lake.by_spark(table, expected.columns))
 
     def wait() -> Answer:
+        lake.trino.rows("SELECT 1")  # waiting is of no use where Trino does not answer
         seen = waiting["hive"].seen(2.0 * every_seconds + _SLOW_SECONDS)
         if seen is None:
             return Answer(

@@ -10,10 +10,20 @@ from typing import Any, Final
 __all__ = ["Trino", "TrinoError"]
 
 _SECONDS: Final = 120.0
+_HINT: Final = "make status, make logs SERVICE=trino; make up starts it again"
 
 
 class TrinoError(Exception):
-    """A statement that Trino refused or could not answer, in its own words."""
+    """A statement that Trino refused or could not answer, in its own words.
+
+    Args:
+        message: What was wrong.
+        hint: What to do next, where that is the same for every statement.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Trino:
@@ -53,6 +63,7 @@ class Trino:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
-            raise TrinoError(f"Trino at {self._address} answered with HTTP status {error.code}.") from error
+            raise TrinoError(f"Trino at {self._address} answered with HTTP status {error.code}.", _HINT) from error
         except (OSError, ValueError) as error:
-            raise TrinoError(f"Trino at {self._address} does not answer: {error}") from error
+            reason = getattr(error, "reason", error)
+            raise TrinoError(f"Trino at {self._address} does not answer: {reason}", _HINT) from error

@@ -68,8 +68,9 @@ def test_another_answer_and_none_at_all_are_told_with_the_address(server):
     server.pages.append((503, {}))
     with pytest.raises(TrinoError, match=rf"{re.escape(server.address)} answered with HTTP status 503"):
         Trino(server.address, "verify").rows("SELECT 1")
-    with pytest.raises(TrinoError, match=r"127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(TrinoError, match=r"127\.0\.0\.1:1 does not answer: \[Errno") as caught:
         Trino("127.0.0.1:1", "verify").rows("SELECT 1")
+    assert "make logs SERVICE=trino" in caught.value.hint
 
 
 def test_each_reader_is_timed_from_the_commit_on():

@@ -76,6 +76,17 @@ def test_an_error_makes_its_hop_wrong_without_the_trace_and_stops_only_what_need
     assert "1 wrong, 2 not run" in summary(outcomes, 1)[0]
 
 
+def test_what_an_error_says_to_do_next_goes_before_what_the_plan_says():
+    def broken(hint):
+        def work():
+            raise StorageError("No.", hint=hint)
+
+        return work
+
+    first, second = ran(hop("a", broken("Free some space.")), hop("b", broken(None)))
+    assert (first.hint, second.hint) == ("Free some space.", "look at b")
+
+
 def test_a_fault_of_the_plan_itself_is_not_taken_for_an_answer():
     with pytest.raises(ZeroDivisionError):
         ran(hop("store", lambda: 1 // 0))
@@ -107,6 +118,7 @@ def test_times_stand_beside_their_target_and_what_was_never_seen_is_said():
         ["3", "1.00", "2.00", "5", "met"], ["2", "4.00", "6.00", "5", "missed"],
     ]  # fmt: skip
     assert table[3].endswith("never seen")
+    assert table_of([]) == []
 
 
 @pytest.mark.parametrize("kafka", [None, "kafka:9092"])
