@@ -101,6 +101,10 @@ cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"
 trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
 	@scripts/stack-trino
 
+.PHONY: verify
+verify: ## Follow rows through every hop of the running stack, compare with Polars, time commit to visible (VERIFY_BREAK=sync: must fail)
+	@scripts/stack-verify
+
 .PHONY: test-stack
 test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka: Kafka too)
 	@PROFILES="$(PROFILES)" scripts/test-stack

@@ -129,7 +129,25 @@ def test_a_script_from_elsewhere_is_seen_in_the_container_with_what_lies_beside_
     assert "There is no file no/such.py" in said
 
 
-@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino", "stack-sql"])
+def test_verify_runs_in_a_client_with_what_the_stack_has(project):
+    (project.folder / ".env").write_text("S3_SECRET_KEY=secret\nSYNC_EVERY_SECONDS=15\n")
+    code, _, words = project("make", "-s", "verify", CONTAINERS_OF_SERVICE="none")
+    assert code == 0
+    assert words[-4:] == ["spark-client", "python", "-m", "jobs.verify"]
+    assert {"VERIFY_BREAK=", "SYNC_EVERY_SECONDS=15", "PYTHONPATH=/opt/lakehouse:/opt"} <= set(words)
+    assert "VERIFY_KAFKA=kafka:9092" not in words
+    code, _, words = project("make", "-s", "verify", VERIFY_BREAK="sync")
+    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092"} <= set(words)
+
+
+def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
+    code, said, words = project("scripts/stack-verify", HEALTH="", CONTAINERS="")
+    assert (code, words) == (1, [])
+    assert "is not up. Next: make up" in said
+    assert project("scripts/stack-verify", CODE="4")[0] == 4
+
+
+@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino", "stack-sql", "stack-verify"])
 def test_without_env_a_command_says_so_and_runs_nothing(project, script):
     (project.folder / ".env").unlink()
     code, said, words = project(f"scripts/{script}", RAW_JOB="delete", RAW_SQL="SELECT 1")

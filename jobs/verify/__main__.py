@@ -1,0 +1,154 @@
+"""Verify the stack this runs in: ``python -m jobs.verify``, which ``make verify`` starts in a client container.
+
+Says each hop in a line, then how long commits took to become visible in each catalog. Exit codes: 0 every hop is
+right, 1 ``VERIFY_BREAK`` or an address cannot be understood, 4 a hop is wrong or could not be run.
+
+``VERIFY_BREAK=sync`` leaves the sync out after the DELETE, to show that this is noticed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import polars as pl
+
+from jobs.verify.lake import Lake, Names, open_lake
+from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan, summary, table_of
+from jobs.verify.trino import Trino, TrinoError
+from pydelta.errors import DeltaError, InvalidArgumentError
+
+__all__ = ["Choice", "all_hops", "main"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the environment asks for.
+
+    Args:
+        without_sync: Leave the sync out after the DELETE.
+        trino: Its address.
+        kafka: That of a broker; None where the stack runs none.
+        sync_seconds: How often the scheduler syncs.
+    """
+
+    without_sync: bool
+    trino: str
+    kafka: str | None
+    sync_seconds: int
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Choice:
+        """Read the variables.
+
+        Raises:
+            InvalidArgumentError: One cannot be understood.
+        """
+        broken, every = env.get("VERIFY_BREAK", ""), env.get("SYNC_EVERY_SECONDS") or "60"
+        if broken not in ("", "sync"):
+            raise InvalidArgumentError(
+                f"VERIFY_BREAK is {broken!r}.", hint="Leave it out, or set it to sync: no sync after the DELETE."
+            )
+        if not every.isdigit() or int(every) < 1:
+            raise InvalidArgumentError(
+                f"SYNC_EVERY_SECONDS is {every!r}.", hint="Set it in .env to whole seconds, such as 60."
+            )
+        return cls(
+            without_sync=broken == "sync",
+            trino=env.get("TRINO") or "trino:8080",
+            kafka=env.get("VERIFY_KAFKA") or None,
+            sync_seconds=int(every),
+        )
+
+
+def all_hops(lake: Lake, choice: Choice) -> Iterator[Hop]:
+    """Plan a run.
+
+    Args:
+        lake: What the run has.
+        choice: What was asked for.
+    """
+    from jobs.verify.cleaning import cleaning_hops
+    from jobs.verify.hops import change_hops, first_hops
+    from jobs.verify.streamed import kafka_hops
+    from jobs.verify.timed import clock_hops
+
+    made, seen = clock_hops(lake, choice.sync_seconds)
+    yield from first_hops(lake)
+    yield made
+    yield from change_hops(lake, without_sync=choice.without_sync)
+    if choice.kafka is not None:
+        yield from kafka_hops(lake, choice.kafka)
+    yield from cleaning_hops(lake)
+    yield seen
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What the parts of a stack raise when they fail."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (DeltaError, PySparkException, Py4JError, TrinoError, OSError, pl.exceptions.PolarsError)
+
+
+def _tell(outcome: Outcome) -> None:
+    print("\n".join(lines_of(outcome)), flush=True)
+
+
+def _run(choice: Choice, began: float) -> int:
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"))
+    print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
+    outcomes: list[Outcome] = []
+    try:
+        outcomes += run_plan(all_hops(lake, choice), _tell, errors=_errors())
+    finally:
+        problems = lake.drop(lake.names.run)
+        for problem in problems:
+            print(f"Not dropped: {problem}", file=sys.stderr)
+        lake.spark.stop()
+    outcomes.append(_dropped(problems))
+    print("\n" + "\n".join(table_of(lake.timings)))
+    print("\n" + "\n".join(summary(outcomes, time.monotonic() - began)), flush=True)
+    return exit_code(outcomes)
+
+
+def _dropped(problems: Sequence[str]) -> Outcome:
+    outcome = Outcome(
+        name="what this run made is dropped",
+        state=State.WRONG if problems else State.RIGHT,
+        expected="nothing left",
+        found=f"{len(problems)} things left, the first: {problems[0]}" if problems else "nothing left",
+        hint="make verify drops what is left of runs that began two hours ago or earlier" if problems else "",
+    )
+    _tell(outcome)
+    return outcome
+
+
+def _interrupted(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Run the plan; the exit code."""
+    began = time.monotonic()
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        return _run(Choice.of(os.environ), began)
+    except DeltaError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("Interrupted: what this run made is dropped, but for what is named above.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""Hold what one run of verify has: its names, its session on the cluster, Trino, the store; drop it all at the end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from catalog_sync.names import TableName, twin_name
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from jobs.verify.plan import Timing, first_line
+from jobs.verify.rows import live_files
+from jobs.verify.trino import Trino
+from pydelta.errors import DeltaError
+from pydelta.spark.session.quiet import quiet_session
+from pydelta.storage import Store, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["CATALOGS", "Lake", "Names", "leftovers", "open_lake"]
+
+CATALOGS: Final = ("delta", "hive")
+"""Trino's two ways to a table: through its log, and through the symlink manifests of its twin."""
+
+_RUN: Final = re.compile(r"verify_(\d{8}_\d{6})(?:_symlink)?$")
+_COMMIT: Final = re.compile(r"/\d{20}\.json$")
+_OLD: Final = dt.timedelta(hours=2)
+_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "ERROR",
+    # a machine under load may take longer than a writer waits by default; how long it took is what is measured
+    "spark.pydelta.hooks.timeout": "2m",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names of one run; ``run`` is ``verify_`` and the time of its start.
+
+    The tables that their writer syncs are in a database of their own, where the stack's scheduler does not look: what
+    is visible there, the writer made visible. The scheduler's own table is in ``lake``.
+    """
+
+    run: str
+
+    @classmethod
+    def at(cls, now: dt.datetime) -> Names:
+        """Name a run by the time of its start, in UTC."""
+        return cls(run=f"verify_{now:%Y%m%d_%H%M%S}")
+
+    @property
+    def orders(self) -> TableName:
+        """The table that the run changes."""
+        return TableName(database=self.run, name="orders")
+
+    @property
+    def kafka(self) -> TableName:
+        """The table that is fed from Kafka."""
+        return TableName(database=self.run, name="from_kafka")
+
+    @property
+    def report(self) -> TableName:
+        """The inventory table of the run."""
+        return TableName(database=self.run, name="datalake_report")
+
+    @property
+    def clock(self) -> TableName:
+        """The table that only the scheduler brings to ``hive``."""
+        return TableName(database="lake", name=self.run)
+
+    def folders(self) -> list[str]:
+        """List every folder in which the run leaves objects."""
+        places = ("warehouse", "warehouse/lake", "work", "inventory")
+        return [f"s3a://{place}/{self.run}" for place in places]
+
+
+def leftovers(databases: Iterable[str], now: dt.datetime) -> list[str]:
+    """Name the runs, by their databases, that began two hours ago or earlier and dropped nothing: they were killed."""
+    found = set()
+    for database in databases:
+        match = _RUN.match(database)
+        began = dt.datetime.strptime(match[1], "%Y%m%d_%H%M%S").replace(tzinfo=dt.UTC) if match else now
+        if now - began > _OLD:
+            found.add(database.removesuffix("_symlink"))
+    return sorted(found)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lake:
+    """What the hops of a run work with.
+
+    Args:
+        names: Of its tables.
+        spark: Its session on the cluster.
+        trino: Trino's client.
+        conf: Settings for storage and the metastore, by Hadoop's names.
+        expected: What each table has to hold, by its name; Polars computes it.
+        timings: How long commits took to become visible.
+        sync_is_off: Whether commits to ``orders`` leave its twin as it is.
+        listed: Objects of the run's database by key and length, as the store listed them.
+    """
+
+    names: Names
+    spark: SparkSession
+    trino: Trino
+    conf: dict[str, str]
+    expected: dict[TableName, pl.DataFrame] = field(default_factory=dict)
+    timings: list[Timing] = field(default_factory=list)
+    sync_is_off: bool = False
+    listed: pl.DataFrame | None = None
+
+    def note(self, text: str) -> None:
+        """Say something between two hops."""
+        print(f"{'':18}{text}", flush=True)
+
+    def store(self, uri: str) -> Store:
+        """Open a folder of the stack's object store."""
+        return open_store(uri, self.conf)
+
+    def table_store(self, table: TableName) -> Store:
+        """Open the folder of a table."""
+        return self.store(f"s3a://warehouse/{table.database}/{table.name}")
+
+    def metastore(self) -> Metastore:
+        """Connect to the metastore, as the environment names it."""
+        return Metastore(MetastoreAddress.parse(None))
+
+    def commits(self, table: TableName) -> list[tuple[int, bytes]]:
+        """Read a table's log: when the store got each commit (epoch milliseconds), and its text; oldest first."""
+        store = self.table_store(table)
+        found = [info for info in store.list_all("_delta_log") if _COMMIT.search(info.path)]
+        return [
+            (info.modification_time_ms, store.read(info.path)) for info in sorted(found, key=lambda info: info.path)
+        ]
+
+    def committed(self, table: TableName) -> float:
+        """Tell when the store got the newest commit, in epoch seconds."""
+        found = [info for info in self.table_store(table).list_all("_delta_log") if _COMMIT.search(info.path)]
+        return max(found, key=lambda info: info.path).modification_time_ms / 1000
+
+    def live(self, table: TableName) -> dict[str, dict[str, str | None]]:
+        """List the data files that the log names, with their partition values; the engine is not asked."""
+        return {path: dict(values) for path, values in live_files(text for _, text in self.commits(table)).items()}
+
+    def by_spark(self, table: TableName | str, columns: Sequence[str]) -> pl.DataFrame:
+        """Read a table or a view on the cluster, every value as text."""
+        shown = [
+            f"date_format(`{name}`, 'yyyy-MM-dd HH:mm:ss') AS `{name}`"
+            if name == "at"
+            else f"CAST(`{name}` AS STRING) AS `{name}`"
+            for name in columns
+        ]
+        found = pl.from_arrow(self.spark.sql(f"SELECT {', '.join(shown)} FROM {table}").toArrow())
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+    def by_trino(self, catalog: str, table: TableName, columns: Sequence[str], where: str = "true") -> pl.DataFrame:
+        """Read a table, or its twin, through a catalog of Trino, every value as text."""
+        shown = [
+            "date_format(\"at\", '%Y-%m-%d %H:%i:%s')" if name == "at" else f'CAST("{name}" AS varchar)'
+            for name in columns
+        ]
+        rows = self.trino.rows(f"SELECT {', '.join(shown)} FROM {self.in_trino(catalog, table)} WHERE {where}")
+        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String()), orient="row")
+
+    def in_trino(self, catalog: str, table: TableName) -> str:
+        """Name a table in a catalog: the hive catalog reads its twin."""
+        return f"{catalog}.{twin_name(table) if catalog == 'hive' else table}"
+
+    def drop(self, run: str) -> list[str]:
+        """Drop all that a run made: tables with their twins, databases, objects.
+
+        Returns:
+            What could not be dropped, and why.
+        """
+        names, problems = Names(run=run), []
+        statements = [f"DROP TABLE IF EXISTS {names.clock}"]
+        try:
+            with self.metastore() as metastore:
+                known = set(metastore.databases()) & {run, f"{run}_symlink"}
+                tables = list(metastore.tables(run)) if run in known else []
+        except DeltaError as error:
+            problems.append(f"what the metastore has of {run}: {error}")
+        else:
+            statements += [f"DROP TABLE IF EXISTS {entry.dbName}.{entry.tableName}" for entry in tables]
+            statements += [f"DROP DATABASE IF EXISTS {database} CASCADE" for database in sorted(known)]
+        for statement in statements:
+            problems += self._tried(statement)
+        for folder in names.folders():
+            problems += self._emptied(folder)
+        return problems
+
+    def _tried(self, statement: str) -> list[str]:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            self.spark.sql(statement)
+        except (PySparkException, Py4JError, DeltaError, OSError) as error:
+            return [f"{statement}: {first_line(error)}"]
+        return []
+
+    def _emptied(self, folder: str) -> list[str]:
+        """Delete a folder as Hadoop does, which knows the markers of folders too, and look whether it is gone."""
+        from py4j.protocol import Py4JError
+
+        from pydelta.spark.jvm import Jvm
+
+        try:
+            jvm = Jvm.of(self.spark)
+            path = jvm.path(folder)
+            path.getFileSystem(jvm.hadoop_conf()).delete(path, True)
+            left = [info.path for info in self.store(folder).list_all()]
+        except (Py4JError, DeltaError, OSError) as error:
+            return [f"{folder}: {first_line(error)}"]
+        return [f"{folder}: {len(left)} objects are still there, {left[0]} among them"] if left else []
+
+
+def open_lake(names: Names, trino: Trino) -> Lake:
+    """Start the run's session on the cluster.
+
+    Raises:
+        DeltaEnvironmentError: Spark does not start.
+    """
+    from pydelta.spark.jvm import Jvm
+
+    spark = quiet_session("verify", conf=_CONF)
+    jvm = Jvm.of(spark)
+    return Lake(names=names, spark=spark, trino=trino, conf={**jvm.session_conf(), **jvm.hadoop_options()})
