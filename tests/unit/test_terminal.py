@@ -225,10 +225,7 @@ def test_only_one_module_knows_rich():
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 if any(name.split(".")[0] == "rich" for name in names):
                     users.append(str(path.relative_to(ROOT)))
-                if isinstance(node, ast.Attribute) and ast.unparse(node) in (
-                    "typer.echo",
-                    "typer.secho",
-                    "typer.Typer",
-                ):
-                    users.append(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
+                called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+                if called in ("typer.echo", "typer.secho", "typer.Typer"):
+                    users.append(f"{path.relative_to(ROOT)}: {called}")
     assert sorted(set(users)) == ["pydelta/ops/command_line.py: typer.Typer", "pydelta/terminal.py"]
