@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks._serving import free_port, pydelta_server
 
 CLIENTS = int(os.environ.get("CLIENTS", "32"))
-SECONDS = float(os.environ.get("SECONDS", "300"))
+SECONDS = float(os.environ.get("LOAD_SECONDS", "300"))
 TABLES = 4
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.java_names import JavaNames
+from pydelta.spark.returned import release_late
 
 __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
@@ -57,6 +58,7 @@ class Jvm:
         self.view: Any = jvm
         self.version = tuple(int(part) for part in spark.version.split(".")[:2])
         ensure_callback_server_started(self.gateway)
+        release_late(self.gateway)
         self._partitions: OrderedDict[Any, Any] = OrderedDict()
         self._partitions_lock = threading.Lock()
 
