@@ -12,12 +12,12 @@ import polars as pl
 
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
-from jobs.verify.plan import Timing, first_line
+from jobs.verify.plan import Timing, reason_of
 from jobs.verify.rows import live_files
 from jobs.verify.trino import Trino
 from pydelta.errors import DeltaError
 from pydelta.spark.session.quiet import quiet_session
-from pydelta.storage import Store, open_store
+from pydelta.storage import ObjectInfo, Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,15 +134,11 @@ class Lake:
     def commits(self, table: TableName) -> list[tuple[int, bytes]]:
         """Read a table's log: when the store got each commit (epoch milliseconds), and its text; oldest first."""
         store = self.table_store(table)
-        found = [info for info in store.list_all("_delta_log") if _COMMIT.search(info.path)]
-        return [
-            (info.modification_time_ms, store.read(info.path)) for info in sorted(found, key=lambda info: info.path)
-        ]
+        return [(info.modification_time_ms, store.read(info.path)) for info in _commits_in(store)]
 
     def committed(self, table: TableName) -> float:
         """Tell when the store got the newest commit, in epoch seconds."""
-        found = [info for info in self.table_store(table).list_all("_delta_log") if _COMMIT.search(info.path)]
-        return max(found, key=lambda info: info.path).modification_time_ms / 1000
+        return _commits_in(self.table_store(table))[-1].modification_time_ms / 1000
 
     def live(self, table: TableName) -> dict[str, dict[str, str | None]]:
         """List the data files that the log names, with their partition values; the engine is not asked."""
@@ -203,7 +199,7 @@ class Lake:
         try:
             self.spark.sql(statement)
         except (PySparkException, Py4JError, DeltaError, OSError) as error:
-            return [f"{statement}: {first_line(error)}"]
+            return [f"{statement}: {reason_of(error)}"]
         return []
 
     def _emptied(self, folder: str) -> list[str]:
@@ -218,8 +214,14 @@ class Lake:
             path.getFileSystem(jvm.hadoop_conf()).delete(path, True)
             left = [info.path for info in self.store(folder).list_all()]
         except (Py4JError, DeltaError, OSError) as error:
-            return [f"{folder}: {first_line(error)}"]
+            return [f"{folder}: {reason_of(error)}"]
         return [f"{folder}: {len(left)} objects are still there, {left[0]} among them"] if left else []
+
+
+def _commits_in(store: Store) -> list[ObjectInfo]:
+    """The commits of a table's log as the store lists them, oldest first."""
+    found = [info for info in store.list_all("_delta_log") if _COMMIT.search(info.path)]
+    return sorted(found, key=lambda info: info.path)
 
 
 def open_lake(names: Names, trino: Trino) -> Lake:

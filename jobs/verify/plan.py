@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+from pydelta.errors import first_line
 
 __all__ = [
     "Answer",
@@ -20,15 +23,16 @@ __all__ = [
     "State",
     "Timing",
     "exit_code",
-    "first_line",
     "lines_of",
     "percentile",
+    "reason_of",
     "run_plan",
     "summary",
     "table_of",
 ]
 
 CHECK_FAILED = 4
+_LONGEST: Final = 500
 
 
 class State(Enum):
@@ -126,7 +130,7 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
         answer = hop.work()
     except errors as error:
         hint = getattr(error, "hint", None) or hint  # the error knows more than the plan
-        answer = Answer(expected="an answer", found=first_line(error), right=False)
+        answer = Answer(expected="an answer", found=reason_of(error), right=False)
     state = State.RIGHT if answer.right else State.WRONG
     return Outcome(
         name=hop.name,
@@ -138,10 +142,9 @@ def _run(hop: Hop, missing: Sequence[str], errors: tuple[type[Exception], ...], 
     )
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error that says something: what follows it is Java's trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:500]
+def reason_of(error: Exception) -> str:
+    """Say an error in a line of bounded length, or by its class if it has no text."""
+    return (first_line(error).strip() or type(error).__name__)[:_LONGEST]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

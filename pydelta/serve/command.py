@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.serve.guard import Guard
 from pydelta.spark.prompt.session import prompt_session
-from pydelta.spark.serve.addresses import OF_THE_ENVIRONMENT, Addresses, check_free
+from pydelta.spark.serve.addresses import OF_THE_ENVIRONMENT, Addresses, check_free, in_url
 from pydelta.spark.serve.server import Server
 from pydelta.spark.stopping import Stopping
 from pydelta.terminal import Terminal
@@ -96,7 +96,7 @@ def _front(guard: Guard) -> Front:
         from pydelta.serve.front import Front
     except ImportError as error:  # PySpark says so of its own, and names the package
         raise DeltaEnvironmentError(
-            f"Spark Connect needs a package that is not installed: {str(error).strip().splitlines()[0]}",
+            f"Spark Connect needs a package that is not installed: {first_line(error)}",
             hint="pip install 'pydelta-lakehouse[serve]', or leave out --connect.",
         ) from error
     return Front(guard)
@@ -115,19 +115,15 @@ def _counting(server: Server, host: str, port: int) -> Metrics:
     return found
 
 
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def _listening(addresses: Addresses) -> list[str]:
-    host = _host(addresses.host)
+    host = in_url(addresses.host)
     lines = []
     if addresses.thrift is not None:
         lines.append(f"JDBC, ODBC, beeline: jdbc:hive2://{host}:{addresses.thrift}")
     if addresses.connect is not None:
         lines.append(f"Spark Connect: sc://{host}:{addresses.connect}")
     if addresses.metrics is not None:
-        lines.append(f"Metrics: http://{_host(addresses.metrics_host)}:{addresses.metrics}/metrics")
+        lines.append(f"Metrics: http://{in_url(addresses.metrics_host)}:{addresses.metrics}/metrics")
     if addresses.no_login and not addresses.is_loopback:
         lines.append(f"Without a log-in: whoever reaches {addresses.host} can use it, under any name.")
     return lines

@@ -25,7 +25,7 @@ from pydelta.serve.replies import error_metadata, execution_reply
 from pydelta.serve.requests import Commands, analysis, execution, with_user
 from pydelta.serve.texts import Texts
 from pydelta.spark.java_objects import kinds
-from pydelta.spark.serve.addresses import LOOPBACK
+from pydelta.spark.serve.addresses import LOOPBACK, in_url
 
 if TYPE_CHECKING:
     from pydelta.spark.serve.sessions import Sessions
@@ -90,7 +90,7 @@ class Front:
         aside, behind = self.behind
         self._channel = grpc.insecure_channel(f"{aside}:{behind}", options=_OPTIONS)
         if aside != LOOPBACK:
-            self._listen(lambda method, context: self._of_spark(context), LOOPBACK, behind, Guard())
+            self._listen(self._of_spark, LOOPBACK, behind, Guard())
         return self._listen(self._signed if self._guard.users else None, host, port, self._guard)
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class Front:
     def _listen(self, check: _Check | None, host: str, port: int, guard: Guard) -> int:
         passing = _Passing(self._channel, self._token, self._commands, check)
         server = grpc.server(self._threads, handlers=(passing,), options=_OPTIONS)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = f"{in_url(host)}:{port}"
         try:
             if guard.certificate and guard.key:
                 credentials = grpc.ssl_server_credentials([(guard.key, guard.certificate)])
@@ -134,7 +134,7 @@ class Front:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, f"This server has no method {method}.")
             raise
 
-    def _of_spark(self, context: Any) -> Callable[[bytes], bytes]:
+    def _of_spark(self, method: str, context: Any) -> Callable[[bytes], bytes]:
         """Let in who shows the token that Spark gives its own processes; they tell whose session they work in."""
         if not secrets.compare_digest(_shown(context).encode(), f"Bearer {self._token}".encode()):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "This address is for Spark's own processes.")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from waitress.server import create_server
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
-from pydelta.spark.serve.addresses import Addresses, check_free
+from pydelta.spark.serve.addresses import Addresses, check_free, check_private, in_url
 from pydelta.terminal import Terminal
 from pydelta.ui.server import Application
 from pydelta.ui.watch import Watch, Watched
@@ -40,12 +40,7 @@ def check_exposed(addresses: Addresses) -> None:
             hint="Listen on 127.0.0.1 and put a proxy with a log-in before it; or give --no-login with one private "
             "address, such as a container's whose port is published on 127.0.0.1.",
         )
-    reason = addresses.open_because
-    if reason is not None:
-        raise DeltaEnvironmentError(
-            f"--no-login would let in everybody who reaches {addresses.host}, but {reason}.",
-            hint="Name one private address with --host, such as a container's whose port is published on 127.0.0.1.",
-        )
+    check_private(addresses)
 
 
 def run_ui(watched: Watched, addresses: Addresses) -> None:
@@ -78,8 +73,7 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
             f"The page cannot be served on {addresses.host}:{addresses.page}: {os.strerror(error.errno or 0)}.",
             hint="Choose another port with --port, or stop what listens there.",
         ) from error
-    host = f"[{addresses.host}]" if ":" in addresses.host else addresses.host
-    Terminal().write(f"Tables, streams and services: http://{host}:{addresses.page}")
+    Terminal().write(f"Tables, streams and services: http://{in_url(addresses.host)}:{addresses.page}")
     if addresses.no_login and not addresses.is_loopback:
         Terminal().write(f"Without a log-in: whoever reaches {addresses.host} can read it.")
     sys.stdout.flush()

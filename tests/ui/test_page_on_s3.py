@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import urllib.request
 import uuid
-from pathlib import Path
 
 import pytest
+from s3_server import S3Server
 
 from pydelta.log import DeltaLog
 from pydelta.manifests import publish
@@ -23,12 +21,7 @@ SECRET = "hush-hush-hush"
 
 @pytest.fixture(scope="module")
 def server():
-    place = Path(__file__).parents[1] / "contracts" / "s3_server.py"
-    spec = importlib.util.spec_from_file_location("s3_server_for_the_page", place)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    found = module.S3Server()
+    found = S3Server()
     yield found
     found.stop()
 

@@ -23,7 +23,17 @@ from typing import Final
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
-__all__ = ["CONNECT_PORT", "LOOPBACK", "OF_THE_ENVIRONMENT", "THRIFT_PORT", "Addresses", "check_exposed", "check_free"]
+__all__ = [
+    "CONNECT_PORT",
+    "LOOPBACK",
+    "OF_THE_ENVIRONMENT",
+    "THRIFT_PORT",
+    "Addresses",
+    "check_exposed",
+    "check_free",
+    "check_private",
+    "in_url",
+]
 
 LOOPBACK: Final = "127.0.0.1"
 THRIFT_PORT: Final = 10000
@@ -145,7 +155,17 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _check_private(addresses: Addresses) -> None:
+def in_url(host: str) -> str:
+    """Write a host as it stands before a port: an address of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def check_private(addresses: Addresses) -> None:
+    """Refuse to let in everybody, where more than one private network reaches the host.
+
+    Raises:
+        DeltaEnvironmentError: Why others reach it.
+    """
     reason = addresses.open_because
     if reason is not None:
         raise DeltaEnvironmentError(
@@ -169,7 +189,7 @@ def check_exposed(addresses: Addresses, hadoop: Mapping[str, str], *, closed: bo
     if addresses.is_loopback:
         return
     if addresses.no_login:
-        _check_private(addresses)
+        check_private(addresses)
         return
     if addresses.connect is not None and not closed:
         raise DeltaEnvironmentError(

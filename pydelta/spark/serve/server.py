@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.spark.jvm import Jvm, scala_object
 from pydelta.spark.serve.addresses import Addresses, check_exposed
 from pydelta.spark.serve.parser import install
@@ -140,7 +140,7 @@ class Server:
             return start()
         except (Py4JError, PySparkException) as error:
             cause = getattr(error, "java_exception", None)
-            said = str(error).strip().splitlines()[0] if cause is None else _root_cause(cause)
+            said = first_line(error) if cause is None else _root_cause(cause)
             raise DeltaEnvironmentError(
                 f"The {what} server did not start: {said}", hint="Check its settings; --verbose shows all that is said."
             ) from error

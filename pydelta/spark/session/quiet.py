@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.spark.session.start import session
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def quiet_session(
             return session(app_name, master=master, conf=conf)
         except (PySparkException, OSError) as error:
             raise DeltaEnvironmentError(
-                f"Spark did not start: {_first(said) or str(error).strip().splitlines()[0]}",
+                f"Spark did not start: {_first(said) or first_line(error)}",
                 hint="Check that Java 17 or newer is installed (JAVA_HOME), and the settings. "
                 "pydelta sql --verbose shows all that is said.",
             ) from error

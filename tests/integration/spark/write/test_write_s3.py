@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable as RsTable
 from pyspark.sql import functions as F
+from s3_server import S3Server
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.log import DeltaLog
@@ -23,13 +21,8 @@ BUCKET = "lake"
 @pytest.fixture(scope="module")
 def s3():
     """An S3 look-alike on the loopback, with one bucket."""
-    place = Path(__file__).parents[3] / "contracts" / "s3_server.py"
-    spec = importlib.util.spec_from_file_location("s3_server_for_writes", place)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
     os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
-    server = module.S3Server()
+    server = S3Server()
     urllib.request.urlopen(urllib.request.Request(f"{server.endpoint}/{BUCKET}", method="PUT"), timeout=30).close()
     yield server
     server.stop()
