@@ -171,7 +171,7 @@ def test_nothing_names_a_machine_path_or_a_registry():
 
 # What a module can do: the words that the first line of its docstring may begin with.
 VERBS = """
-    Add Answer Append Apply Ask Bind Bring Build Change Check Choose Clone Collect Commit Compact Compare Compute
+    Add Answer Append Apply Ask Bind Bring Build Cancel Change Check Choose Clone Collect Commit Compact Compare Compute
     Cast Convert Copy Count Create Decide Declare Decode
     Define Delete Derive Describe Dispatch Drop Encode Evaluate Examine
     Feed Find

