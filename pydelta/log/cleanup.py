@@ -24,11 +24,13 @@ from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, LogFileKind, parse_log_name
-from pydelta.storage.interface import ObjectInfo
+from pydelta.storage.interface import DeleteReport, ObjectInfo, Store
 
 __all__ = ["CleanupPlan", "CleanupResult", "clean_up", "plan_cleanup"]
 
 _DAY_MS: Final = 86_400_000
+_TOGETHER: Final = 1000
+"""Files in one request, where a store deletes many with one."""
 _logger = logging.getLogger(__name__)
 
 
@@ -148,17 +150,33 @@ def clean_up(
         _logger.warning("Log clean-up does nothing: %s", error.message, extra={"table": reader.root})
         return nothing
     names = list(plan.names)
-    report = reader.store.delete_many(names)
-    gone = set(names) - {path for path, _ in report.failed}
+    reports = _delete_oldest_first(reader.store, names)
+    deleted = sum(report.deleted for report in reports)
+    not_deleted = [item for report in reports for item in report.failed]
+    tried = names[: deleted + len(not_deleted)]
+    gone = set(tried) - {path for path, _ in not_deleted}
     kept = [info for info in objects if info.path not in gone]
     sidecars = _unused_sidecars(reader, read_listing(kept), anchor, now) if _may_have_sidecars(snapshot) else []
     more = reader.store.delete_many(sidecars) if sidecars else None
     return CleanupResult(
-        deleted=report.deleted + (more.deleted if more else 0),
+        deleted=deleted + (more.deleted if more else 0),
         cutoff_ms=cutoff,
         oldest_version=plan.checkpoint.version,
-        failed=(*report.failed, *(more.failed if more else ())),
+        failed=(*not_deleted, *(more.failed if more else ())),
     )
+
+
+def _delete_oldest_first(store: Store, names: list[str]) -> list[DeleteReport]:
+    """Delete in this order, and no further than what cannot be deleted.
+
+    While a version's commit is there, so is every later one: a transaction that took long relies on it.
+    """
+    reports: list[DeleteReport] = []
+    for at in range(0, len(names), _TOGETHER):
+        reports.append(store.delete_many(names[at : at + _TOGETHER]))
+        if reports[-1].failed:
+            break
+    return reports
 
 
 def _protected_before(snapshot: Snapshot) -> int:

@@ -12,6 +12,9 @@
 
 A version that passed the check is never read again, and a version is given up only once somebody else's commit was
 seen in it: so one intention can never stand in the log twice.
+
+A transaction that took long may find its next version free because the log was cleaned up past it: a commit there would
+be read by nobody. So it looks for the version before, at first and once it has put.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pydelta.backoff import Backoff
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
-from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
+from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
@@ -36,6 +40,8 @@ from pydelta.txn.settle import Landed, Unknown, put_commit
 from pydelta.txn.staged import WinningCommit
 
 __all__ = ["Attempts", "Published", "Winner", "now_ms", "publish"]
+
+_LATELY_MS: Final = 60_000
 
 
 def now_ms() -> int:
@@ -52,12 +58,14 @@ class Attempts:
         backoff: Pauses between attempts.
         observer: Told before each put.
         clock: Epoch milliseconds.
+        took_long: Whether the log may have been cleaned up since the base was read.
     """
 
     most: int
     backoff: Backoff
     observer: Observer
     clock: Callable[[], int] = now_ms
+    took_long: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +182,14 @@ def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:
         actions = render(intention, base, now_ms=attempts.clock())
         version = base.version + 1
         attempts.observer.at(COMMIT)
+        looked_ms = attempts.clock()
+        if attempts.took_long() and not _is_next(store, version):
+            raise _cleaned_up(version, table=store.root)
         outcome = put_commit(store, version=version, actions=actions, txn_id=intention.txn_id, pause=pause)
         if isinstance(outcome, Landed):
+            if attempts.took_long():
+                lately = abs(attempts.clock() - looked_ms) < _LATELY_MS
+                _undo_unless_next(store, outcome, txn_id=intention.txn_id, lately=lately)
             return Published(landed=outcome, attempts=attempt, winners=tuple(winners))
         if isinstance(outcome, Unknown):
             raise _unknown(outcome, txn_id=intention.txn_id, table=store.root) from outcome.cause
@@ -193,6 +207,52 @@ def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:
         hint="Nothing was committed. Run it again, write in fewer and larger commits, "
         "or raise spark.pydelta.commit.maxAttempts.",
         table=store.root,
+    )
+
+
+def _is_next(store: Store, version: int) -> bool:
+    """Whether a version is the next one of the log, or was taken: the one before it is there."""
+    if version > 0:
+        return store.head(f"{LOG_DIR}/{commit_file(version - 1)}") is not None
+    names = (info.path.rpartition("/")[2] for info in store.list_from("", prefix=LOG_DIR))
+    first = next((file for file in map(parse_log_name, names) if file is not None), None)
+    return first is None or first.version == 0
+
+
+def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool) -> None:
+    """Take a commit back that landed where the log was cleaned up meanwhile.
+
+    Args:
+        lately: The version before it was seen moments ago. Else it may have landed well, and be old by now itself.
+
+    Raises:
+        ConcurrentWriteException: It was taken back.
+        CommitStateUnknownError: It could not be.
+    """
+    try:
+        if _is_next(store, landed.version):
+            return
+        if not lately:
+            reason = "the log has been cleaned up since this machine went on"
+            raise _unknown(Unknown(version=landed.version, reason=reason, cause=None), txn_id=txn_id, table=store.root)
+        path = f"{LOG_DIR}/{commit_file(landed.version)}"
+        failed = store.delete_many([path]).failed
+    except StorageError as error:
+        raise _unknown(Unknown(version=landed.version, reason="the log could not be read", cause=error), txn_id=txn_id, table=store.root) from error
+    if failed:
+        reason = "the log was cleaned up past it, and it could not be taken back"
+        raise _unknown(Unknown(version=landed.version, reason=reason, cause=None), txn_id=txn_id, table=store.root)
+    raise _cleaned_up(landed.version, table=store.root)
+
+
+def _cleaned_up(version: int, *, table: str) -> ConcurrentWriteException:
+    return ConcurrentWriteException(
+        f"The log was cleaned up past version {version - 1 if version else 0}, which this transaction read: what was "
+        "committed since then is not known any more.",
+        hint="Nothing was committed. Run it again; if it takes longer than delta.logRetentionDuration, raise that.",
+        table=table,
+        winning_version=None,
+        winning_operation=None,
     )
 
 

@@ -58,6 +58,8 @@ __all__ = ["Committed", "OptimisticTransaction", "TransactionState", "start_tran
 _FEATURE: Final = "delta.feature."
 _PRESERVED: Final = "delta.rowTracking.preserved"
 _APPLY_ATTEMPTS: Final = 4
+_LONG_MS: Final = 60_000
+"""A clean-up deletes what is older than a retention of hours at least; a transaction of a minute need not look."""
 
 
 class TransactionState(enum.Enum):
@@ -115,6 +117,7 @@ class OptimisticTransaction:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.log = log
+        self._read_ms = None if snapshot is not None else clock()
         self.snapshot = log.update() if snapshot is None else snapshot
         self.txn_id = str(uuid.uuid4())
         self.state = TransactionState.OPEN
@@ -328,6 +331,7 @@ class OptimisticTransaction:
                     backoff=self._backoff,
                     observer=self._observer,
                     clock=self._clock,
+                    took_long=self._took_long,
                 ),
                 options=self.log.options,
             )
@@ -339,6 +343,10 @@ class OptimisticTransaction:
         self.state = TransactionState.COMMITTED
         self._observer.at(POST_COMMIT)
         return self._finish(published)
+
+    def _took_long(self) -> bool:
+        """Whether the log may have been cleaned up since it was read, as far as this machine's clock tells."""
+        return self._read_ms is None or abs(self._clock() - self._read_ms) > _LONG_MS
 
     def _require_open(self) -> None:
         if self.state is not TransactionState.OPEN:

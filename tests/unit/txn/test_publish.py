@@ -42,6 +42,7 @@ class ScriptedStore:
     inner: MemoryStore
     puts: list[str] = field(default_factory=list)
     reads_fail: int = 0
+    deletes_fail: bool = False
     before_put: list[object] = field(default_factory=list)
     calls: list[tuple[str, str]] = field(default_factory=list)
 
@@ -80,7 +81,13 @@ class ScriptedStore:
         return self.inner.list_from(start, prefix=prefix)
 
     def head(self, path: str):
+        self.calls.append(("head", path))
         return self.inner.head(path)
+
+    def delete_many(self, paths):
+        if self.deletes_fail:
+            raise errors.StorageError("cannot delete", retryable=True)
+        return self.inner.delete_many(paths)
 
     def count(self, verb: str) -> int:
         return sum(1 for item in self.calls if item[0] == verb)
@@ -113,7 +120,7 @@ def intend(*actions, txn_id: str = "ours", level: Isolation = Isolation.WRITE_SE
     )
 
 
-def run(store, intention, *, reads=None, attempts=50, base=0, sleeps=None, observer=None):
+def run(store, intention, *, reads=None, attempts=50, base=0, sleeps=None, observer=None, took_long=False, clock=lambda: NOW):
     sleeps = [] if sleeps is None else sleeps
     return publish(
         store,
@@ -124,7 +131,8 @@ def run(store, intention, *, reads=None, attempts=50, base=0, sleeps=None, obser
             most=attempts,
             backoff=Backoff(first_ms=10, longest_ms=80, sleep=sleeps.append, pick=lambda: 1.0),
             observer=observer or Silent(),
-            clock=lambda: NOW,
+            clock=clock,
+            took_long=lambda: took_long,
         ),
     )
 
@@ -347,3 +355,66 @@ def test_any_mix_of_losses_and_winners_lands_exactly_once(store, seed):
     assert versions_with(store, "ours") == [done.landed.version]
     names = [item.path for item in store.inner.list_from("", prefix="_delta_log")]
     assert names == [path_of(v) for v in range(1, len(names) + 1)]
+
+
+def clean_up(store, *versions):
+    report = store.inner.delete_many([path_of(version) for version in versions])
+    assert report.failed == ()
+
+
+def test_a_slow_transaction_does_not_commit_where_the_log_was_cleaned_up(store):
+    win(store, 4, add("w"))
+    with pytest.raises(errors.ConcurrentWriteException, match="cleaned up past version 0, which this transaction read"):
+        run(store, intend(add("n")), took_long=True)
+    assert store.count("put") == 0
+    assert versions_with(store, "ours") == []
+
+
+def test_a_slow_transaction_that_lands_while_the_log_is_cleaned_up_is_taken_back(store):
+    win(store, 0, add("a"))
+    win(store, 1, add("b"))
+    store.before_put = [lambda: clean_up(store, 0, 1)]
+    with pytest.raises(errors.ConcurrentWriteException, match="Nothing was committed"):
+        run(store, intend(add("n")), took_long=True)
+    assert store.count("put") == 1
+    assert versions_with(store, "ours") == []
+
+
+def test_a_slow_commit_that_cannot_be_taken_back_is_unknown(store):
+    win(store, 0, add("a"))
+    store.before_put = [lambda: clean_up(store, 0)]
+    store.deletes_fail = True
+    with pytest.raises(errors.CommitStateUnknownError, match="version 1 was committed"):
+        run(store, intend(add("n")), took_long=True)
+
+
+def test_a_slow_transaction_commits_where_the_log_is_whole(store):
+    win(store, 0, add("a"))
+    win(store, 1, add("w"))
+    done = run(store, intend(add("n")), took_long=True)
+    assert done.landed.version == 2
+    assert [path for verb, path in store.calls if verb == "head"] == [path_of(0), path_of(1), path_of(1)]
+
+
+def test_a_slow_transaction_that_creates_a_table_finds_one_whose_log_was_cleaned_up(store):
+    assert run(store, intend(add("n"), read_version=-1), base=-1, took_long=True).landed.version == 0
+    other = ScriptedStore(MemoryStore(f"memory://publish{next(_NAMES)}/t"))
+    win(other, 7, add("w"))
+    with pytest.raises(errors.ConcurrentWriteException, match="cleaned up"):
+        run(other, intend(add("n"), read_version=-1), base=-1, took_long=True)
+    assert versions_with(other, "ours") == []
+
+
+def test_a_machine_that_slept_behind_its_put_takes_nothing_back(store):
+    """Its commit may have landed well, and be the oldest one by now."""
+    win(store, 0, add("a"))
+    now = [NOW]
+
+    def sleep():
+        clean_up(store, 0)
+        now[0] += 3_600_000
+
+    store.before_put = [sleep]
+    with pytest.raises(errors.CommitStateUnknownError, match="version 1 was committed"):
+        run(store, intend(add("n")), took_long=True, clock=lambda: now[0])
+    assert versions_with(store, "ours") == [1]

@@ -442,7 +442,7 @@ def test_an_outcome_that_stays_unknown_leaves_the_transaction_so(store):
 
 def test_a_time_that_cannot_be_looked_up_after_the_commit_is_taken_from_the_clock(store):
     create_table(DeltaLog(store))
-    faulty = FaultyStore(store, Fault(kind=FaultKind.FAIL, call=0, verb="head"))
+    faulty = FaultyStore(store, Fault(kind=FaultKind.FAIL, call=2, verb="head"))
     txn = begin(DeltaLog(faulty), snapshot=DeltaLog(store).update(), clock=lambda: 5_000_000_000_000)
     assert txn.commit([add_file("1", [1])], WRITE).snapshot.timestamp_ms == 5_000_000_000_000
 
@@ -480,3 +480,23 @@ def test_a_crash_in_the_middle_leaves_the_transaction_unknown(store):
     with pytest.raises(BaseException, match="after put_if_absent"):
         txn.commit([add_file("1", [1])], WRITE)
     assert txn.state is TransactionState.UNKNOWN
+
+
+def test_a_transaction_that_outlasts_the_log_is_refused_and_leaves_no_trace(log, store):
+    """Its next version is free again: without a look, the commit would be acknowledged and read by nobody."""
+    create_table(log, [add_file("1", [1])])
+    now = [1_700_000_000_000]
+    slow = begin(DeltaLog(store), clock=lambda: now[0])
+    for number in range(2, 6):
+        append(str(number), [number]).run(log)
+    log.checkpoint(log.update())
+    store.delete_many([f"_delta_log/{commit_file(version)}" for version in range(4)])
+    now[0] += 61_000
+    before = names(store)
+    with pytest.raises(errors.ConcurrentWriteException, match="cleaned up past version 0") as refused:
+        slow.commit([add_file("late", [9])], WRITE)
+    assert "Run it again" in refused.value.hint
+    assert slow.state is TransactionState.LOST
+    assert names(store) == before
+    done = begin(DeltaLog(store)).commit([add_file("late", [9])], WRITE)
+    assert done.version == 5

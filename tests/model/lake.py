@@ -1,0 +1,192 @@
+"""Describe what there is: the log, the files, the manifests, the clock, and where each actor stands.
+
+A state never changes; a step makes another one. Files are named by who wrote them and say which rows they hold, so that what a table
+holds can be compared with what its commits say one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Rows = frozenset[str]
+
+
+class File(NamedTuple):
+    """A data file, and the rows in it."""
+
+    name: str
+    rows: Rows
+
+
+class Commit(NamedTuple):
+    """One version: who made it by which operation, what it adds and removes, when it was written."""
+
+    by: str
+    op: str
+    adds: frozenset[File] = frozenset()
+    removes: frozenset[File] = frozenset()
+    row: str = ""
+    batch: int = -1
+    """Of a query's sink: which batch; -1: none."""
+    cutoff: int = 0
+    """Of a VACUUM START: what was removed before this time may be deleted."""
+    at: int = 0
+
+
+class Put(NamedTuple):
+    """A commit whose reply was lost and that may land yet; once at most."""
+
+    version: int
+    commit: Commit
+
+
+class Lease(NamedTuple):
+    """The newest lease over the manifests; its holder has released it where ``expires`` is 0."""
+
+    holder: str = ""
+    expires: int = 0
+
+
+class Lake(NamedTuple):
+    """Everything there is.
+
+    Args:
+        time: Ticks.
+        history: Version -> commit, for every version that there ever was: what the store forgets, this does not.
+        logged: Versions whose commit file is there.
+        strays: Commits that landed where the log had been cleaned up: nobody reads them.
+        checkpoints: Versions with a checkpoint.
+        files: File -> when it was written.
+        pending: Puts that may land yet.
+        manifest: What the published manifest names; None before the first.
+        state: The version that the manifest is said to be of; None before the first.
+        lease: Over the manifests.
+        doubt: A former holder may have written late: everything is to be published anew.
+        actors: Where each stands, in the scenario's order.
+        told: What each was told in the end: "done", "failed" or "unknown"; empty while it works.
+        crashes, losses: How many may still happen.
+    """
+
+    time: int
+    history: tuple[tuple[int, Commit], ...]
+    logged: frozenset[int]
+    strays: frozenset[tuple[int, Commit]]
+    checkpoints: frozenset[int]
+    files: tuple[tuple[File, int], ...]
+    pending: frozenset[Put]
+    manifest: frozenset[File] | None
+    state: int | None
+    lease: Lease
+    doubt: bool
+    actors: tuple[Any, ...]
+    told: tuple[str, ...]
+    crashes: int
+    losses: int
+
+
+class Rules(NamedTuple):
+    """What the engine keeps to. Each can be taken away, and the explorer has to find what goes wrong then."""
+
+    put_if_absent: bool = True
+    """A commit file is created only where there is none."""
+    settle: bool = True
+    """A put without a reply is read back before anybody is told of it."""
+    same_version: bool = True
+    """A version is given up only once somebody else's commit was seen in it."""
+    conflicts: bool = True
+    """A commit moves behind winners only where none changed what it read."""
+    retention: bool = True
+    """VACUUM keeps what is younger than the retention."""
+    tombstones: bool = True
+    """VACUUM keeps what was removed within the retention."""
+    vacuum_is_seen: bool = True
+    """RESTORE conflicts with a VACUUM that began since it read the table."""
+    running_is_seen: bool = True
+    """RESTORE refuses what a VACUUM that is under way may delete."""
+    missing_is_seen: bool = True
+    """RESTORE looks for the files that it brings back."""
+    followed: bool = True
+    """A transaction that took long looks for the version before its own, at first and once it has put."""
+    looks_twice_quickly: bool = True
+    """What it takes back it looked at moments ago; after a pause it does not know."""
+    oldest_first: bool = True
+    """The log is cleaned up in the order of its versions."""
+    anchored: bool = True
+    """The log is cleaned up only before a checkpoint that is old enough."""
+    lease: bool = True
+    """One publisher at a time."""
+    doubted: bool = True
+    """Who finds that it wrote after its lease leaves a doubt, and the next one does everything anew."""
+    manifests_are_kept: bool = True
+    """VACUUM keeps what a published manifest names."""
+    state_last: bool = True
+    """The state is written after the manifest."""
+    idempotent: bool = True
+    """A batch that the log has already is not committed again."""
+    query_conflicts: bool = True
+    """A commit of a query conflicts with another one of the same query that it has not seen."""
+
+
+def history_of(lake: Lake) -> dict[int, Commit]:
+    """Every version that there ever was."""
+    return dict(lake.history)
+
+
+def newest(lake: Lake) -> int:
+    """The newest version."""
+    return max(lake.history)[0]
+
+
+def taken(lake: Lake) -> frozenset[int]:
+    """Versions of which there is a commit file."""
+    return lake.logged | {version for version, _ in lake.strays}
+
+
+def live(lake: Lake, version: int) -> frozenset[File]:
+    """The files of a version, by all commits up to it."""
+    found: frozenset[File] = frozenset()
+    for number, commit in lake.history:
+        if number <= version:
+            found = (found - commit.removes) | commit.adds
+    return found
+
+
+def there(lake: Lake) -> frozenset[File]:
+    """The files that are in the store."""
+    return frozenset(file for file, _ in lake.files)
+
+
+def with_file(lake: Lake, file: File) -> Lake:
+    """The same with a file that is written now."""
+    return lake._replace(files=(*(item for item in lake.files if item[0] != file), (file, lake.time)))
+
+
+def without_file(lake: Lake, file: File) -> Lake:
+    """The same without a file."""
+    return lake._replace(files=tuple(item for item in lake.files if item[0] != file))
+
+
+def with_commit(lake: Lake, version: int, commit: Commit) -> Lake:
+    """The same with a version's commit; one that was there is overwritten, one that was cleaned up is not."""
+    if version not in lake.logged and version in dict(lake.history):
+        return lake._replace(strays=lake.strays | {(version, commit)})
+    kept = [item for item in lake.history if item[0] != version]
+    stamped = commit._replace(at=lake.time)
+    return lake._replace(history=tuple(sorted((*kept, (version, stamped)))), logged=lake.logged | {version})
+
+
+def replay(lake: Lake) -> Rows:
+    """The rows that the commits leave, one after the other, by what each was asked for and not by its files."""
+    rows: Rows = frozenset()
+    at: list[Rows] = []
+    for _, commit in lake.history:
+        if commit.op == "CREATE":
+            rows = frozenset().union(*(file.rows for file in commit.adds))
+        elif commit.op in ("WRITE", "STREAMING UPDATE"):
+            rows = rows | {commit.row}
+        elif commit.op == "DELETE":
+            rows = rows - {commit.row}
+        elif commit.op == "RESTORE":
+            rows = at[0]
+        at.append(rows)
+    return rows
