@@ -223,6 +223,9 @@ def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool
     """Take a commit back that landed where the log was cleaned up meanwhile.
 
     Args:
+        store: The table's.
+        landed: The commit.
+        txn_id: Of its transaction.
         lately: The version before it was seen moments ago. Else it may have landed well, and be old by now itself.
 
     Raises:
@@ -238,7 +241,11 @@ def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool
         path = f"{LOG_DIR}/{commit_file(landed.version)}"
         failed = store.delete_many([path]).failed
     except StorageError as error:
-        raise _unknown(Unknown(version=landed.version, reason="the log could not be read", cause=error), txn_id=txn_id, table=store.root) from error
+        raise _unknown(
+            Unknown(version=landed.version, reason="the log could not be read", cause=error),
+            txn_id=txn_id,
+            table=store.root,
+        ) from error
     if failed:
         reason = "the log was cleaned up past it, and it could not be taken back"
         raise _unknown(Unknown(version=landed.version, reason=reason, cause=None), txn_id=txn_id, table=store.root)

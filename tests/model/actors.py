@@ -1,7 +1,7 @@
-"""Say what each actor does next: a writer, RESTORE, a checkpoint, the log's clean-up, VACUUM, a publisher, a stream's sink.
+"""Say what each actor does next: a writer, RESTORE, a checkpoint, the log's clean-up, VACUUM, a publisher, a sink.
 
-Each function takes where its actor stands and gives the steps that it can take now: a label, and the lake afterwards. A step is as much
-as the store does at once: one request.
+Each function takes where its actor stands and gives the steps that it can take now: a label, and the lake afterwards.
+A step is as much as the store does at once: one request.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Actor(NamedTuple):
 
 
 def set_actor(lake: Lake, index: int, local: Any, told: str = "") -> Lake:
-    """The lake with an actor elsewhere, and what it was told."""
+    """The lake with an actor elsewhere, and what it was told. At its end nothing is kept of the way there."""
+    if isinstance(local, Writing) and local.at == "end":
+        local = Writing("end", commit=local.commit)
     actors = (*lake.actors[:index], local, *lake.actors[index + 1 :])
     if not told:
         return lake._replace(actors=actors)
@@ -211,7 +213,7 @@ def settle(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step]
     if not rules.same_version:
         yield f"{actor.name} tries the next version", set_actor(lake, index, me._replace(at="put", base=newest(lake)))
         return
-    strays = {number: commit for number, commit in lake.strays}
+    strays = dict(lake.strays)
     found = history_of(lake).get(version) if version in lake.logged else strays.get(version)
     if found is None:
         yield f"{actor.name} finds no {version}: puts it again", set_actor(lake, index, me._replace(at="put"))
@@ -253,15 +255,19 @@ class Deleting(NamedTuple):
     at: str
     left: tuple[Any, ...] = ()
     cutoff: int = 0
-    listed: tuple[tuple[File, int], ...] = ()
+    needed: frozenset[File] = frozenset()
 
 
 def cleanup(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step]:
     """List the log; delete the commits before the newest checkpoint at or before the newest expired version."""
     me: Deleting = lake.actors[index]
     if me.at == "list":
-        expired = [number for number, commit in lake.history if number in lake.logged and commit.at < lake.time - RETENTION]
-        anchors = [number for number in lake.checkpoints if expired and number <= max(expired) and number in lake.logged]
+        expired = [
+            number for number, commit in lake.history if number in lake.logged and commit.at < lake.time - RETENTION
+        ]
+        anchors = [
+            number for number in lake.checkpoints if expired and number <= max(expired) and number in lake.logged
+        ]
         if rules.anchored:
             doomed = tuple(sorted(number for number in lake.logged if anchors and number < max(anchors)))
         else:
@@ -280,19 +286,23 @@ def cleanup(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step
 
 
 def vacuum(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step]:
-    """Commit a START, list the files, read the log, delete what is old and not needed, commit an END."""
+    """Read the log, list the files, commit a START, spare what came back meanwhile, delete, commit an END."""
     me: Deleting = lake.actors[index]
-    if me.at == "start":
+    if me.at == "read":
         cutoff = lake.time - RETENTION if rules.retention else lake.time + 1
-        start = Commit(actor.name, "VACUUM START", cutoff=cutoff)
-        after = with_commit(lake, newest(lake) + 1, start)
-        yield f"{actor.name} commits START", set_actor(after, index, Deleting("list", cutoff=cutoff))
+        after = Deleting("list", cutoff=cutoff, needed=needed_files(lake, cutoff, rules))
+        yield f"{actor.name} reads version {newest(lake)}", set_actor(lake, index, after)
     elif me.at == "list":
-        yield f"{actor.name} lists", set_actor(lake, index, me._replace(at="choose", listed=lake.files))
-    elif me.at == "choose":
-        needed = needed_files(lake, me.cutoff, rules)
-        doomed = tuple(sorted(file for file, written in me.listed if written < me.cutoff and file not in needed))
-        yield f"{actor.name} reads the log", set_actor(lake, index, me._replace(at="delete", left=doomed, listed=()))
+        doomed = tuple(sorted(file for file, written in lake.files if written < me.cutoff and file not in me.needed))
+        after = me._replace(at="start", left=doomed, needed=frozenset())
+        yield f"{actor.name} lists", set_actor(lake, index, after)
+    elif me.at == "start":
+        start = with_commit(lake, newest(lake) + 1, Commit(actor.name, "VACUUM START", cutoff=me.cutoff))
+        yield f"{actor.name} commits START", set_actor(start, index, me._replace(at="look again"))
+    elif me.at == "look again":
+        back = live(lake, newest(lake)) if rules.looks_again else frozenset()
+        left = tuple(file for file in me.left if file not in back)
+        yield f"{actor.name} looks at the log again", set_actor(lake, index, me._replace(at="delete", left=left))
     elif me.at == "delete" and me.left:
         after = without_file(lake, me.left[0])
         yield f"{actor.name} deletes {me.left[0].name}", set_actor(after, index, me._replace(left=me.left[1:]))
@@ -348,7 +358,11 @@ def publish(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step
         if rules.lease and lake.time >= me.expires:
             yield f"{name} has lost the lease", set_actor(lake, index, me._replace(at="release"))
             return
-        first = ("write" if rules.state_last else "state") if me.at == "check" else ("state" if rules.state_last else "write")
+        first = (
+            ("write" if rules.state_last else "state")
+            if me.at == "check"
+            else ("state" if rules.state_last else "write")
+        )
         yield f"{name} may write", set_actor(lake, index, me._replace(at=first))
     elif me.at in ("write", "state"):
         is_first = (me.at == "write") == rules.state_last
@@ -356,7 +370,10 @@ def publish(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step
         if not is_first and me.anew:
             done = done._replace(doubt=False)
         after = me._replace(at="check state" if is_first else "release", wrote=True)
-        yield f"{name} writes {'the manifest' if me.at == 'write' else 'the state'} of {me.version}", set_actor(done, index, after)
+        yield (
+            f"{name} writes {'the manifest' if me.at == 'write' else 'the state'} of {me.version}",
+            set_actor(done, index, after),
+        )
     elif me.at == "release":
         is_late = rules.lease and lake.time >= me.expires
         after = lake
@@ -381,6 +398,6 @@ KINDS: dict[str, Callable[[Lake, int, Actor, Rules], Iterator[Step]]] = {
 FIRST: dict[str, Any] = {
     **dict.fromkeys(("append", "delete", "optimize", "restore", "sink", "checkpoint"), Writing("read")),
     "cleanup": Deleting("list"),
-    "vacuum": Deleting("start"),
+    "vacuum": Deleting("read"),
     "publish": Publishing("acquire"),
 }

@@ -1,7 +1,7 @@
 """Describe what there is: the log, the files, the manifests, the clock, and where each actor stands.
 
-A state never changes; a step makes another one. Files are named by who wrote them and say which rows they hold, so that what a table
-holds can be compared with what its commits say one after the other.
+A state never changes; a step makes another one. Files are named by who wrote them and say which rows they hold, so that
+what a table holds can be compared with what its commits say one after the other.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ class Rules(NamedTuple):
     """VACUUM keeps what is younger than the retention."""
     tombstones: bool = True
     """VACUUM keeps what was removed within the retention."""
+    looks_again: bool = True
+    """VACUUM spares what came back between its reading of the log and its START."""
     vacuum_is_seen: bool = True
     """RESTORE conflicts with a VACUUM that began since it read the table."""
     running_is_seen: bool = True
@@ -158,7 +160,8 @@ def there(lake: Lake) -> frozenset[File]:
 
 def with_file(lake: Lake, file: File) -> Lake:
     """The same with a file that is written now."""
-    return lake._replace(files=(*(item for item in lake.files if item[0] != file), (file, lake.time)))
+    kept = (item for item in lake.files if item[0] != file)
+    return lake._replace(files=tuple(sorted((*kept, (file, lake.time)), key=lambda item: item[0].name)))
 
 
 def without_file(lake: Lake, file: File) -> Lake:

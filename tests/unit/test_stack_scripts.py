@@ -215,7 +215,12 @@ def test_what_is_no_backup_is_refused_before_anything_is_changed(project):
     other = kept.with_name("other.tar.gz")
     subprocess.run(["tar", "-czf", other, "-C", project.folder, "Makefile"], check=True)
     (project.folder / ".env").unlink()
-    for name, reason in (("", "Which backup?"), ("none", "no file none"), (damaged, "is damaged"), (other, "not written by")):
+    for name, reason in (
+        ("", "Which backup?"),
+        ("none", "no file none"),
+        (damaged, "is damaged"),
+        (other, "not written by"),
+    ):
         code, said, words = project("scripts/stack-restore", RAW_FILE=str(name))
         assert (code, words) == (1, []), name
         assert reason in said
@@ -249,7 +254,7 @@ def test_configuration_that_differs_is_taken_and_the_old_kept(project):
     wanted = schedule.read_text()
     schedule.write_text("daily 04:00 true")
     (project.folder / ".env").unlink()
-    code, said, words = project("scripts/stack-restore", RAW_FILE=str(kept), VOLUME_IS_THERE="1")
+    code, said, _ = project("scripts/stack-restore", RAW_FILE=str(kept), VOLUME_IS_THERE="1")
     assert code == 0, said
     assert schedule.read_text() == wanted
     assert schedule.with_name("schedule.conf.before-restore").read_text() == "daily 04:00 true"

@@ -120,7 +120,9 @@ def intend(*actions, txn_id: str = "ours", level: Isolation = Isolation.WRITE_SE
     )
 
 
-def run(store, intention, *, reads=None, attempts=50, base=0, sleeps=None, observer=None, took_long=False, clock=lambda: NOW):
+def run(
+    store, intention, *, reads=None, attempts=50, base=0, sleeps=None, observer=None, took_long=False, clock=lambda: NOW
+):
     sleeps = [] if sleeps is None else sleeps
     return publish(
         store,
