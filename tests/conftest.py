@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from selection.choosing import LeftOut
+from selection.choosing import LeftOut, is_its_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         part = config.getoption("--and-part")
         left_out = LeftOut.read(part)
         left += [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
+        left += [item for item in items if item.get_closest_marker("in_turn") and not is_its_turn(item.nodeid, part)]
     if config.getoption("--no-servers"):
         left += [item for item in items if _folder(item.nodeid) in SERVERS]
     out = set(left)
@@ -83,7 +84,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     told = []
     if config.getoption("--selected"):
         part = config.getoption("--and-part")
-        more = f", but for part {part} of them" if part else ", and tests marked ci"
+        more = f", but for part {part} of them" if part else ", and tests marked ci and in_turn"
         told.append(f"cases of a test that run no branch which others do not: left out{more}; make test-whole runs all")
     if config.getoption("--no-servers"):
         told.append(f"tests of servers are left out ({', '.join(sorted(SERVERS))}); make test-servers runs them")

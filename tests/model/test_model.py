@@ -25,7 +25,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.ci] if name in LARGE else []) for name in SCENARIOS]
+    "name", [pytest.param(name, marks=[pytest.mark.in_turn] if name in LARGE else []) for name in SCENARIOS]
 )
 def test_every_promise_holds(name):
     found = explore(SCENARIOS[name])
@@ -34,7 +34,7 @@ def test_every_promise_holds(name):
 
 
 @pytest.mark.parametrize(
-    "rule", [pytest.param(rule, marks=[pytest.mark.ci] if SHOWN_BY[rule] in LARGE else []) for rule in SHOWN_BY]
+    "rule", [pytest.param(rule, marks=[pytest.mark.in_turn] if SHOWN_BY[rule] in LARGE else []) for rule in SHOWN_BY]
 )
 def test_a_promise_breaks_without_a_rule(rule):
     found = explore(SCENARIOS[SHOWN_BY[rule]], Rules()._replace(**{rule: False}))

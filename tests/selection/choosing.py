@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILE", "LeftOut", "chosen"]
+__all__ = ["FILE", "TURNS", "LeftOut", "chosen", "is_its_turn"]
 
 FILE = Path(__file__).with_name("left_out.txt")
 Branches = npt.NDArray[np.int64]
+TURNS = 4
 
 
 def chosen(
@@ -86,3 +87,15 @@ class LeftOut:
         if name not in self.names:
             return False
         return not self.of or zlib.crc32(name.encode()) % self.of != self.number % self.of
+
+
+def is_its_turn(nodeid: str, part: str | None) -> bool:
+    """Whether a test that is marked ``in_turn`` runs beside part K/N of those left out: a file in every fourth K.
+
+    Args:
+        nodeid: Its name; all tests of a file have the same turn.
+        part: ``K/N``; None: no part is run, and no such test.
+    """
+    if part is None:
+        return False
+    return zlib.crc32(nodeid.partition("::")[0].encode()) % TURNS == int(part.partition("/")[0]) % TURNS

@@ -15,7 +15,7 @@ import pytest
 
 from pydelta.log import DeltaLog
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.in_turn
 
 PROJECT = Path(__file__).resolve().parent / "dbt_project"
 BUILD = Path(__file__).resolve().parents[2] / "build"

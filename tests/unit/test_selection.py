@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from selection.choosing import LeftOut, chosen
+from selection.choosing import TURNS, LeftOut, chosen, is_its_turn
 
 
 def branches(*numbers):
@@ -43,3 +43,12 @@ def test_parts_of_those_left_out_are_all_of_them():
     assert sum(map(len, parts)) == 100
     assert set().union(*parts) == set(names)
     assert all(len(part) > 5 for part in parts)
+
+
+def test_each_file_has_a_turn_of_its_own_among_four_and_none_without_a_part():
+    names = ["tests/serve/test_dbt.py::test_a", "tests/serve/test_dbt.py::test_b[1]", "tests/model/test_model.py::test_c"]
+    for name in names:
+        turns = [number for number in range(1, 17) if is_its_turn(name, f"{number}/16")]
+        assert len(turns) == 16 / TURNS
+        assert not is_its_turn(name, None)
+    assert is_its_turn(names[0], "3/16") == is_its_turn(names[1], "3/16")
