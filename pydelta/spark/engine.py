@@ -47,6 +47,7 @@ from pydelta.spark.scan.scan import (
 from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.layout import TableShape
+from pydelta.spark.write.table_expressions import refuse_foreign
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 
@@ -221,6 +222,7 @@ class SparkEngine:
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
         """See ``SchemaEngine.check_condition``."""
         self.bind_condition(snapshot, expression)
+        refuse_foreign(expression, "CHECK constraint")
 
     def check_default(self, expression: str, data_type: DataType) -> None:
         """See ``SchemaEngine.check_default``."""

@@ -46,7 +46,7 @@ def test_parts_of_those_left_out_are_all_of_them():
 
 
 def test_each_file_has_a_turn_of_its_own_among_four_and_none_without_a_part():
-    names = ["tests/serve/test_dbt.py::test_a", "tests/serve/test_dbt.py::test_b[1]", "tests/model/test_model.py::test_c"]
+    names = ["tests/serve/test_dbt.py::a", "tests/serve/test_dbt.py::b[1]", "tests/model/test_model.py::c"]
     for name in names:
         turns = [number for number in range(1, 17) if is_its_turn(name, f"{number}/16")]
         assert len(turns) == 16 / TURNS

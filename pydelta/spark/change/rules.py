@@ -15,6 +15,7 @@ from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
 from pydelta.spark.write.columns import ddl, json_row
+from pydelta.spark.write.table_expressions import refuse_foreign
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,6 +101,7 @@ def _check(rows: DataFrame, text: str, what: str, refused: Condition, *, whole: 
         ) from error
     if Jvm.of(rows.sparkSession).has_subquery(analyzed):
         raise InvalidArgumentError(f"{what} holds a subquery.", hint=hint, condition=refused)
+    refuse_foreign(text, "CHECK constraint" if whole is None else "generation expression")
     if not analyzed.deterministic():
         raise InvalidArgumentError(
             f"{what} is not deterministic, so it could not be checked later.",
@@ -128,6 +130,7 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     """
     one = spark.range(1).select(F.lit(1).alias("__pydelta_nothing"))
     hint = "A default is an expression without columns, such as 0, 'new' or current_timestamp()."
+    refuse_foreign(expression, "default")
     try:
         value = one.select(F.expr(expression).cast(ddl(data_type)).alias("value"))
     except ParseException as error:

@@ -15,6 +15,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.scan import MATCHED_COLUMN
 from pydelta.spark.write.columns import Brought, Generated, conform, name
 from pydelta.spark.write.layout import TableShape
+from pydelta.spark.write.table_expressions import table_expression
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def recomputed(moment: Moment, snapshot: Snapshot, rows: DataFrame, changed: fro
     if not generated:
         return frozenset()
     jvm, lower = Jvm.of(rows.sparkSession), {column.lower() for column in changed}
-    values = bind_values(moment, rows, [F.expr(text) for text in generated.values()])
+    values = bind_values(moment, rows, [table_expression(text, "generation expression") for text in generated.values()])
     return frozenset(
         column
         for column, value in zip(generated, values, strict=True)

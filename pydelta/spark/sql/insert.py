@@ -36,6 +36,7 @@ from pydelta.spark.routing.foreign_writes import refuse_foreign_target, refuse_f
 from pydelta.spark.sql.nodes import Nodes, Target, is_default, text_of
 from pydelta.spark.write.columns import ddl
 from pydelta.spark.write.command import WriteRequest, insert_by_position
+from pydelta.spark.write.table_expressions import table_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -332,5 +333,5 @@ def _value(
             hint="Leave the column out of the list of columns, and it is computed.",
         )
     text = str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
-    value = F.expr(text).cast(ddl(field.data_type))
+    value = table_expression(text, "default").cast(ddl(field.data_type))
     return nodes.jvm.expression(value.alias(field.name) if named else value)

@@ -42,6 +42,7 @@ from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
 from pydelta.spark.errors import condition_of
 from pydelta.spark.java_names import column_named
 from pydelta.spark.types import from_spark
+from pydelta.spark.write.table_expressions import table_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -208,7 +209,7 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
 def absent(field: StructField) -> Column:
     """Tell what a row has in a column that was not given: its default, or null."""
     default = field.metadata.get(_DEFAULT)
-    value = F.lit(None) if default is None else F.expr(str(default))
+    value = F.lit(None) if default is None else table_expression(str(default), "default")
     return value.cast(ddl(field.data_type))
 
 
@@ -228,7 +229,7 @@ def _generate(
         if expression is None:
             columns.append(name(field.name))
             continue
-        computed = F.expr(str(expression)).cast(ddl(field.data_type))
+        computed = table_expression(str(expression), "generation expression").cast(ddl(field.data_type))
         if data.field(field.name) is None:
             columns.append(computed.alias(field.name))
             continue
@@ -252,12 +253,12 @@ def _checks(
         if _INVARIANT in field.metadata:
             expression = json.loads(field.metadata[_INVARIANT])["expression"]["expression"]
             message = f"Column {field.name!r} has the invariant {expression}"
-            yield _Check(message, F.expr(expression), _violated(field.name, expression))
+            yield _Check(message, table_expression(expression, "invariant"), _violated(field.name, expression))
     for key, expression in configuration.items():
         if key.startswith(_CONSTRAINT_PREFIX):
             own = key.removeprefix(_CONSTRAINT_PREFIX)
             text = f"CHECK constraint {own!r} ({expression}) does not hold"
-            yield _Check(text, F.expr(expression), _violated(own, expression))
+            yield _Check(text, table_expression(expression, "CHECK constraint"), _violated(own, expression))
     if predicate is not None:
         given = StatementCondition.as_given(predicate)
         holds = F.expr(given) if isinstance(given, str) else given
