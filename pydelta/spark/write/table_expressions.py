@@ -33,10 +33,6 @@ REFUSED: Final = frozenset(
 )
 """Spark's own functions that call methods of any class, or read a file that their arguments name."""
 _PREFIXES: Final = (("builtin",), ("system", "builtin"))
-_KINDS: Final = {
-    "CHECK constraint": ("DELTA_UDF_IN_CHECK_CONSTRAINT", "expr"),
-    "generation expression": ("DELTA_UDF_IN_GENERATED_COLUMN", "udfExpr"),
-}
 
 
 def table_expression(text: str, kind: str) -> Column:
@@ -63,14 +59,19 @@ def refuse_foreign(text: str, kind: str) -> None:
     found = _foreign(text)
     if not found:
         return
-    condition, parameter = _KINDS.get(kind, (None, ""))
     raise UnsafeOperationError(
         f"The {kind} {text!r} holds {found}. What a table's log says may call Spark's own functions, and none of them "
         "that runs code or reads files.",
         hint="Nothing was computed. In a table of your own drop or change it; a table of somebody else is better "
         "read than written.",
-        condition=None if condition is None else Condition.of(condition, **{parameter: text}),
+        condition=_condition(text, kind),
     )
+
+
+def _condition(text: str, kind: str) -> Condition | None:
+    if kind == "CHECK constraint":
+        return Condition.of("DELTA_UDF_IN_CHECK_CONSTRAINT", expr=text)
+    return Condition.of("DELTA_UDF_IN_GENERATED_COLUMN", udfExpr=text) if kind == "generation expression" else None
 
 
 @functools.lru_cache(maxsize=1024)
