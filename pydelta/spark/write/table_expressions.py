@@ -1,4 +1,4 @@
-"""Take the SQL that a table's log holds, and refuse what would run code or read files by it.
+"""Bind the SQL that a log holds to a column, and refuse what would run code or read files by it.
 
 ::
 
