@@ -426,6 +426,9 @@ def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
     wake, turn = threading.Event(), None
     listener = Listener.open(options.listen, wake) if options.listen else None
 
+    if listener is not None:
+        print(json.dumps({"listening": listener.port}), flush=True)
+
     def stop(*_: object) -> None:
         children.end()
         wake.set()

@@ -1,12 +1,14 @@
 """Run commands at the times that a file gives: the stack's scheduler.
 
 A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning), ``daily HH:MM COMMAND`` (UTC),
-``keep COMMAND`` (at once, and again half a minute later at the latest, should it end) or ``never COMMAND``. ``&&`` joins commands of which each runs if the one before it ended with 0; ``$NAME`` and
-``${NAME:-default}`` are taken from the environment; ``#`` begins a comment. A command that is still running when its
-time comes again is left to run. What commands print goes on; how they ended is one line of JSON.
+``keep COMMAND`` (at once, and again half a minute later at the latest, should it end) or ``never COMMAND``. ``&&``
+joins commands of which each runs if the one before it ended with 0; ``$NAME`` and ``${NAME:-default}`` are taken from
+the environment; ``#`` begins a comment. A command that is still running when its time comes again is left to run. What
+commands print goes on; how they ended is one line of JSON.
 
 With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that (and the files of
-the same form that commands keep, one more ``--status`` each), and ends with 1 where the last run of a line failed, does not come to an end or did not begin, saying which and why.
+the same form that commands keep, one more ``--status`` each), and ends with 1 where the last run of a line failed, does
+not come to an end or did not begin, saying which and why.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _vacuums(state: TableState, policy: MaintenancePolicy, now_ms: int) -> list[
         return []
     sweep = None if policy.vacuum == "lite" else policy.vacuum
     lite_failure = state.failures.get(Kind.LITE)
-    impossible = lite_failure is not None and lite_failure.code == CannotVacuumLiteError.code
+    impossible = lite_failure is not None and lite_failure.code.startswith(CannotVacuumLiteError.code)
     found = []
     if not (impossible and sweep):
         found.append(_lite(state, policy, now_ms))
