@@ -186,12 +186,15 @@ class Doer:
     conf: Mapping[str, str]
     children: Children = field(default_factory=Children)
 
-    def __call__(self, order: Order) -> Done:
+    def __call__(self, order: Order) -> Done | None:
         """Do an action; see ``pydelta.maintenance.rounds.Do``."""
         kind = order.action.kind
-        if kind == Kind.SYNC:
-            return self._sync(order)
-        return self._vacuum(order) if kind in Kind.VACUUMS else self._optimize(order)
+        try:
+            if kind == Kind.SYNC:
+                return self._sync(order)
+            return self._vacuum(order) if kind in Kind.VACUUMS else self._optimize(order)
+        except StoppedError:
+            return None
 
     def _optimize(self, order: Order) -> Done:
         policy, snapshot = order.policy, self._log(order).update()

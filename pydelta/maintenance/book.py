@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -36,6 +36,7 @@ from pydelta.txn import Operation, start_transaction
 
 __all__ = ["Book", "Outcome", "Row"]
 
+_DAY_MS: Final = 86_400_000
 _REMEMBERED_MS: Final = 35 * 86_400_000
 """How far back rows are read: further than any interval that a policy usually names."""
 
@@ -101,6 +102,32 @@ _COLUMNS: Final = {
 """Name of a column -> its type in Delta and in Arrow."""
 
 
+@dataclass(slots=True)
+class _Memory:
+    """The rows of the last weeks, by table, and what the tables have cost today."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    day_ms: int = 0
+    spent: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Take a row that is newer than those that are known."""
+        self.rows.setdefault(row.location, []).append(row)
+        if row.at_ms >= self.day_ms:
+            size, requests = self.spent.get(row.location, (0, 0))
+            self.spent[row.location] = (size + (row.bytes_read or 0), requests + (row.requests or 0))
+
+    def turn_to(self, now_ms: int) -> None:
+        """Begin the day of a time, if it is another one, and forget what is too old to count."""
+        day_ms = now_ms - now_ms % _DAY_MS
+        if day_ms == self.day_ms:
+            return
+        rows = [row for place in self.rows.values() for row in place if row.at_ms >= now_ms - _REMEMBERED_MS]
+        self.rows, self.spent, self.day_ms = {}, {}, day_ms
+        for row in rows:
+            self.add(row)
+
+
 class Book:
     """The table of what was done. Safe to use from several threads.
 
@@ -113,13 +140,13 @@ class Book:
         self.log = log
         self._clock = clock
         self._lock = threading.Lock()
-        self._rows: list[Row] | None = None
+        self._memory: _Memory | None = None
         self._waiting: list[Row] = []
 
     def note(self, row: Row) -> None:
         """Take a row, which is written by the next ``write``."""
         with self._lock:
-            self._read().append(row)
+            self._read().add(row)
             self._waiting.append(row)
 
     def write(self) -> int | None:
@@ -144,9 +171,7 @@ class Book:
         last: dict[str, int] = {}
         failures: dict[str, Failure] = {}
         with self._lock:
-            for row in self._read():
-                if row.location != location:
-                    continue
+            for row in self._read().rows.get(location, ()):
                 if row.outcome == Outcome.FAILED:
                     failures[row.action] = Failure(
                         tries=row.attempt, last_ms=row.at_ms, said=row.error or "", code=row.error_code or ""
@@ -157,13 +182,13 @@ class Book:
         return Known(last=last, failures=failures)
 
     def failing(self) -> list[Row]:
-        """Return the last row of each action of each table whose last try failed, the newest last."""
+        """Return the last row of each action of each table whose last try failed, the oldest first."""
         newest: dict[tuple[str, str], Row] = {}
         with self._lock:
-            for row in self._read():
-                newest.pop((row.location, row.action), None)
-                newest[(row.location, row.action)] = row
-        return [row for row in newest.values() if row.outcome == Outcome.FAILED]
+            for rows in self._read().rows.values():
+                newest |= {(row.location, row.action): row for row in rows}
+        found = [row for row in newest.values() if row.outcome == Outcome.FAILED]
+        return sorted(found, key=lambda row: row.at_ms)
 
     def left(self, limit: Budget, location: str | None = None) -> Budget:
         """Return what is left of a day's limit (UTC), for all tables or for one.
@@ -172,25 +197,26 @@ class Book:
             limit: Of a day.
             location: Of the table; None for all.
         """
-        now = dt.datetime.fromtimestamp(self._clock() / 1000, tz=dt.UTC)
-        midnight_ms = int(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000)
         with self._lock:
-            rows = [row for row in self._read() if row.at_ms >= midnight_ms and location in (None, row.location)]
-        read = sum(row.bytes_read or 0 for row in rows)
-        requests = sum(row.requests or 0 for row in rows)
+            spent = self._read().spent
+            costs = list(spent.values()) if location is None else [spent.get(location, (0, 0))]
+        read, requests = sum(size for size, _ in costs), sum(count for _, count in costs)
         return Budget(
             bytes=None if limit.bytes is None else max(limit.bytes - read, 0),
             requests=None if limit.requests is None else max(limit.requests - requests, 0),
         )
 
-    def _read(self) -> list[Row]:
-        """The rows that are remembered, the oldest first; the caller holds the lock."""
-        if self._rows is None:
-            self._rows = read_rows(self.log, since_ms=self._clock() - _REMEMBERED_MS)
-        horizon_ms = self._clock() - 2 * _REMEMBERED_MS
-        if self._rows and self._rows[0].at_ms < horizon_ms:
-            self._rows = [row for row in self._rows if row.at_ms >= horizon_ms + _REMEMBERED_MS]
-        return self._rows
+    def _read(self) -> _Memory:
+        """What is remembered; the caller holds the lock."""
+        now_ms = self._clock()
+        if self._memory is None:
+            memory = _Memory()
+            memory.turn_to(now_ms)
+            for row in read_rows(self.log, since_ms=now_ms - _REMEMBERED_MS):
+                memory.add(row)
+            self._memory = memory
+        self._memory.turn_to(now_ms)
+        return self._memory
 
 
 def append_rows(log: DeltaLog, rows: Sequence[Row], *, now_ms: int) -> int:

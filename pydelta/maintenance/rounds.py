@@ -85,7 +85,8 @@ class Done:
     exit_code: int = 0
 
 
-Do: TypeAlias = Callable[[Order], Done]
+Do: TypeAlias = Callable[[Order], Done | None]
+"""Does an action, and tells how it ended; None for one that was given up with the process: it leaves no row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +232,7 @@ class Rounds:
             self._futures.discard(future)
 
     def _run(self, order: Order, key: tuple[str, str]) -> None:
-        done = Done(outcome=Outcome.FAILED, exit_code=1)
+        done: Done | None = None
         try:
             began, clock = time.monotonic(), time.time_ns() // 1_000_000
             try:
@@ -245,11 +246,12 @@ class Rounds:
                 said = " ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_LENGTH]
                 done = Done(outcome=Outcome.FAILED, error=said, exit_code=1)
             seconds = time.monotonic() - began
-            self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
+            if done is not None:
+                self.book.note(row_of(order, done, at_ms=clock + round(seconds * 1000), seconds=seconds))
         finally:
             with self._lock:
                 self._running.pop(key, None)
-                self.exit_code = max(self.exit_code, done.exit_code)
+                self.exit_code = max(self.exit_code, done.exit_code if done is not None else 2)
 
     def write_book(self) -> str | None:
         """Write the rows that wait; the error in one line where that fails: the rows stay for the next time."""

@@ -229,3 +229,21 @@ def test_the_process_goes_round_takes_notices_tells_how_it_fares_and_ends_when_t
     assert "exit code 9" in said
     assert json.loads(out.splitlines()[-1]) == {"stopped": True}
     assert [row.outcome for row in book_rows(tmp_path)] == ["failed"]
+
+
+def test_a_job_that_is_ended_with_the_process_leaves_no_row(tmp_path, crowded):
+    command = [
+        sys.executable, str(ROOT / "jobs" / "maintain.py"), crowded.uri, "--every=3600",
+        f"--book-location={tmp_path / 'book'}", fake_compact(tmp_path, "import time; time.sleep(3600)"),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        while not (tmp_path / "given.json").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert json.loads(out.splitlines()[-1]) == {"stopped": True}
+    assert not (tmp_path / "book").exists()
