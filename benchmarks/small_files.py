@@ -1,4 +1,4 @@
-"""What a read costs by the number of files that hold the same rows, and how often it is read until merging pays.
+"""Measure what a read costs by the number of files that hold the same rows, and after how many reads merging pays.
 
 From it comes the default of ``pydelta.maintenance.compact.minFiles``: the number of files from which a full read takes
 half as long again as that of the merged table.

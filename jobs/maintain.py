@@ -1,4 +1,4 @@
-"""Maintain tables by policy: ``python jobs/maintain.py --database lake --every 60``. See docs/guides/maintenance.md.
+"""Keep tables in shape by policy: ``python jobs/maintain.py --database lake --every 60``. See docs/guides/maintenance.md.
 
 Every table says by its properties ``pydelta.maintenance.*`` what is done to it. At each turn the end of each table's
 log is looked at, and what is due is begun: OPTIMIZE by a job of its own (``--optimize-with``), VACUUM by

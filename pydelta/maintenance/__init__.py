@@ -1,4 +1,4 @@
-"""Maintain tables by policy: what a table is like, what it needs, and the book of what was done."""
+"""Keep tables in shape by policy: what a table is like, what it needs, and the book of what was done."""
 
 from pydelta.maintenance.decide import Action, Budget, decide
 from pydelta.maintenance.state import Kind, TableState

@@ -1,4 +1,4 @@
-"""Announce commits to the scheduler, and take such announcements: a location in a small JSON document over HTTP.
+"""Tell the scheduler of commits, and let it take such notices: a location in a small JSON document over HTTP.
 
 A notice only makes the scheduler look at a table sooner than it would: it carries nothing that has to be believed. So
 the listener asks for no log-in, and a notice of a table that the scheduler does not know is passed over.

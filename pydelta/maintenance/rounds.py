@@ -1,4 +1,4 @@
-"""Go round the tables: look at each, decide, start what is due in its lane, and note how it ended.
+"""Bring tables in shape, round after round: look at each, decide, start what is due in its lane, and note how it ended.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Sum up what a table's maintenance is decided by: from its snapshot and its history, without a listing of its data.
+"""Compute what a table's maintenance is decided by: from its snapshot and history, without a listing of its data.
 
 ::
 

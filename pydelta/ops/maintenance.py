@@ -1,4 +1,4 @@
-"""Say on the command line what maintenance a table needs by its policy, and why."""
+"""Tell on the command line what maintenance a table needs by its policy, and why."""
 
 from __future__ import annotations
 
