@@ -1,8 +1,9 @@
-"""Keep tables in shape by policy: ``python jobs/maintain.py --database lake --every 60``. See docs/guides/maintenance.md.
+"""Keep tables in shape by policy: ``python jobs/maintain.py --database lake --every 60``.
 
-Every table says by its properties ``pydelta.maintenance.*`` what is done to it. At each turn the end of each table's
-log is looked at, and what is due is begun: OPTIMIZE by a job of its own (``--optimize-with``), VACUUM by
-``jobs/vacuum.py``, the sync of an announced commit here. Every action becomes a row of the book, ``ops.maintenance``.
+Every table says by its properties ``pydelta.maintenance.*`` what is done to it (docs/guides/maintenance.md). At each
+turn the end of each table's log is looked at, and what is due is begun: OPTIMIZE by a job of its own
+(``--optimize-with``), VACUUM by ``jobs/vacuum.py``, the sync of an announced commit here. Every action becomes a row of
+the book, ``ops.maintenance``.
 
 Without ``--every`` it goes round once, waits for what it began, and prints one line of JSON. With ``--dry-run`` it only
 says what is due, and why. No Spark session is started here. Exit codes: 0 done, 1 an argument or a property is wrong,

@@ -1,4 +1,4 @@
-"""Tell of a commit: which table it wrote, at which version, with which schema, and how many rows."""
+"""Report a commit: which table it wrote, at which version, with which schema, and how many rows."""
 
 from __future__ import annotations
 
