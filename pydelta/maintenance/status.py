@@ -23,7 +23,7 @@ class StatusOf:
     Args:
         what: Of what this is the status.
         every: Seconds from one turn to the next.
-        failing: Actions whose last try failed, of tables that are still there.
+        failing: Actions whose last try failed, and which their tables still need.
         unreadable: Error by table that could not be looked at, with the error's exit code.
     """
 
@@ -40,15 +40,15 @@ class StatusOf:
             failing: What the book says.
             all_of_them: All tables were looked at; else some, and what is known of others stays.
         """
-        looked = {item.place.location for item in found}
+        wanted = {(item.place.location, action.kind) for item in found for action in item.actions}
         bad = {item.place.name: (item.error, item.exit_code) for item in found if item.error is not None}
         if not all_of_them:
             names = {item.place.name for item in found}
             bad = {name: error for name, error in self.unreadable.items() if name not in names} | bad
-            looked |= {row.location for row in self.failing}
-        return dataclasses.replace(
-            self, failing=tuple(row for row in failing if row.location in looked), unreadable=bad
-        )
+            looked = {item.place.location for item in found}
+            wanted |= {(row.location, row.action) for row in self.failing if row.location not in looked}
+        kept = tuple(row for row in failing if (row.location, row.action) in wanted)
+        return dataclasses.replace(self, failing=kept, unreadable=bad)
 
     def rows(self, problem: str | None, now: dt.datetime) -> list[dict[str, Any]]:
         """Return the rows of the file.

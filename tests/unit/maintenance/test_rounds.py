@@ -17,7 +17,7 @@ from pydelta.errors import ConcurrentDeleteReadException, SchemaMismatchError, T
 from pydelta.log import DeltaLog
 from pydelta.maintenance.book import Book, Outcome, Row, read_rows
 from pydelta.maintenance.decide import Budget
-from pydelta.maintenance.rounds import Done, Place, Rounds
+from pydelta.maintenance.rounds import Done, Looked, Place, Rounds
 from pydelta.maintenance.state import Kind, last_runs, later_removals
 from pydelta.maintenance.status import StatusOf, write_status
 from pydelta.maintenance.watch import Known, Watcher
@@ -329,3 +329,7 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
     write_status(path, status.after([], [], all_of_them=True), "the metastore does not answer")
     assert "the metastore does not answer" in problems(json.loads(path.read_text()), datetime.now(UTC))[0]
     assert status.after([], rounds.book.failing(), all_of_them=True).failing == ()  # of tables that are gone
+    assert len(status.after([], rounds.book.failing(), all_of_them=False).failing) == 1
+    assert len(status.after(turn(rounds, log), rounds.book.failing(), all_of_them=False).failing) == 1
+    quiet = [Looked(place=found[0].place)]  # it asks for nothing any more
+    assert status.after(quiet, rounds.book.failing(), all_of_them=False).failing == ()
