@@ -19,7 +19,7 @@ from pydelta.tables import DeltaTable
 
 ROWS = 2_000_000
 FILES = (1, 10, 25, 50, 100, 200, 400)
-ROUNDS = 5
+ROUNDS = 3
 
 
 def run() -> dict[str, Any]:
