@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from catalog_sync.sync import SyncOptions
 from catalog_sync.target_sync import sync_target
 from catalog_sync.targets import Target, spark_scheme
 from catalog_sync.thrift.client import Metastore
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.inventory import loaded_until, place_of
 from pydelta.log import DeltaLog
 from pydelta.maintenance import Budget, Kind
@@ -344,7 +344,6 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
     name = TableName.parse(options.book)
     with metastore_of(options.metastore, conf) or nullcontext() as metastore:
         location = _book_location(metastore, name, options.book_location)
-        listed = _located(metastore, options.inventory) if options.inventory else None
     log = DeltaLog.for_table(location, options=conf)
     rounds = Rounds(
         Book(log),
@@ -352,7 +351,7 @@ def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Childr
         options=conf,
         defaults=options.default,
         budget=Budget(bytes=options.bytes_per_day, requests=options.requests_per_day),
-        inventory_of=_inventory_times(listed, conf),
+        inventory_of=_InventoryTimes(options=options, conf=conf).of,
     )
     return _Turn(options=options, conf=conf, rounds=rounds, book=log, book_name=name)
 
@@ -376,16 +375,30 @@ def _book_location(metastore: Metastore | None, name: TableName, given: str | No
     return f"{spark_scheme(database).rstrip('/')}/{name.name}"
 
 
-def _inventory_times(listed: str | None, conf: Mapping[str, str]) -> Callable[[str], int | None]:
-    if listed is None:
-        return lambda location: None
-    log = DeltaLog.for_table(listed, options=conf)
+@dataclass(slots=True, kw_only=True)
+class _InventoryTimes:
+    """When the newest inventory of a table's bucket was made; the inventory table may come later than we do."""
 
-    def when(location: str) -> int | None:
-        snapshot = log.update()
+    options: argparse.Namespace
+    conf: Mapping[str, str]
+    _log: DeltaLog | None = None
+
+    def of(self, location: str) -> int | None:
+        """Tell it in epoch milliseconds; None where there is none.
+
+        Raises:
+            DeltaError: The metastore does not answer, or the inventory table cannot be read.
+        """
+        if self.options.inventory is None:
+            return None
+        if self._log is None:
+            try:
+                with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
+                    self._log = DeltaLog.for_table(_located(metastore, self.options.inventory), options=self.conf)
+            except TableNotFoundError:
+                return None
+        snapshot = self._log.update()
         return None if snapshot.version < 0 else loaded_until(snapshot, place_of(location).bucket)
-
-    return when
 
 
 def _shown(looked: Looked) -> dict[str, Any]:

@@ -189,10 +189,11 @@ class Rounds:
                 self._watchers[place.location] = watcher
             known = dataclasses.replace(
                 self.book.known(watcher.log.uri),
-                inventory_ms=self._inventory_of(place.location),
                 announced=announced and watcher.log.uri != self.book.log.uri,
             )
             state, policy = watcher.look(known, now_ms=now_ms)
+            if policy.vacuum == "inventory":
+                state = dataclasses.replace(state, inventory_ms=self._inventory_of(place.location))
             own = Budget(bytes=policy.budget_bytes, requests=policy.budget_requests)
             left = self._left(self._budget, None).within(self._left(own, state.uri))
         except DeltaError as error:

@@ -247,3 +247,14 @@ def test_a_job_that_is_ended_with_the_process_leaves_no_row(tmp_path, crowded):
     assert process.returncode == 0
     assert json.loads(out.splitlines()[-1]) == {"stopped": True}
     assert not (tmp_path / "book").exists()
+
+
+def test_an_inventory_that_is_not_yet_there_holds_back_what_needs_it_and_nothing_else(tmp_path, crowded, monkeypatch):
+    monkeypatch.setattr(maintain, "metastore_of", lambda uri, conf: MemoryMetastore())
+    yard = Yard(LocalStore(str(tmp_path / "t")), now_ms=time.time_ns() // 1_000_000)
+    yard.commit(yard.add("live", age=400), age=400)
+    options = ["--inventory=inventory.datalake_report", "--default=vacuum=inventory", fake_compact(tmp_path, DONE)]
+    found = run(tmp_path, crowded.uri, str(tmp_path / "t"), *options)
+    assert found["exit_code"] == 0
+    held = {action["kind"]: action["held"] for item in found["tables"] for action in item["actions"]}
+    assert held == {"compact": None, "vacuum inventory": "no inventory of its bucket has been loaded"}
