@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from conftest import ROOT, S3_OPTIONS
 
+import pydelta
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
+from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
+
+pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
 
 _LONGEST = 3600
 """Seconds; only for a scheduler that does nothing at all."""
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = pydelta.session("maintenance-tests", conf={"spark.sql.shuffle.partitions": "2"})
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def client():
+    with Metastore(MetastoreAddress.parse(None)) as metastore:
+        yield metastore
 
 
 def _until(holds):
