@@ -14,14 +14,15 @@ import argparse
 import datetime as dt
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
-from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
+from pydelta.ops.job_entry import JobParser, JobReport, error_row, listed, run_job
+from pydelta.settings import Settings, parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +97,14 @@ def arguments() -> argparse.ArgumentParser:
         help="take at most this many files of a partition in one run, the smallest first (1000)",
     )
     parser.add_argument("--where", metavar="CONDITION", help="take only these partitions")
+    parser.add_argument(
+        "--small-below", metavar="SIZE", help="take files smaller than this, such as 32mb; else by OPTIMIZE's target"
+    )
+    parser.add_argument("--target", metavar="SIZE", help="size of new files; by default that of OPTIMIZE")
+    parser.add_argument(
+        "--modified-before", type=int, metavar="MS", help="take files older than this, epoch milliseconds"
+    )
+    parser.add_argument("--zorder-by", metavar="COLUMNS", help="put rows in order by these columns: a,b")
     return parser
 
 
@@ -130,14 +139,16 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
     moment = now or dt.datetime.now(dt.UTC)
     age = Age.of(log.update(), days=options.older_than, now=moment, zone=engine.time_zone())
     conditions = [f"({text})" for text in (options.where, age.condition) if text is not None]
+    limits = [limit for limit in (age.modified_before_ms, options.modified_before) if limit is not None]
     result = optimize(
         log,
         engine,
-        settings_of(spark),
+        _sized(settings_of(spark), options),
         OptimizeRequest(
             condition=" AND ".join(conditions) or None,
+            zorder_by=listed(options.zorder_by) or (),
             max_files_per_partition=options.max_files_per_partition,
-            modified_before_ms=age.modified_before_ms,
+            modified_before_ms=min(limits, default=None),
         ),
     )
     return CompactResult(
@@ -152,6 +163,16 @@ def run(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = N
         bytes_removed=sum(add.size for add in result.removed),
         bytes_added=sum(add.size for add in result.added),
     )
+
+
+def _sized(settings: Settings, options: argparse.Namespace) -> Settings:
+    """The session's settings with the sizes of the arguments."""
+    small, target = options.small_below, options.target
+    if small is not None:
+        settings = replace(settings, optimize_min_file_bytes=parse_bytes(small, name="--small-below"))
+    if target is not None:
+        settings = replace(settings, optimize_max_file_bytes=parse_bytes(target, name="--target"))
+    return settings
 
 
 def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime | None = None) -> list[dict[str, Any]]:
@@ -179,7 +200,9 @@ def run_database(spark: SparkSession, args: Sequence[str], *, now: dt.datetime |
         tables = registered_locations(metastore, [options.database])
     rest = [f"--max-files-per-partition={options.max_files_per_partition}"]
     rest += [f"--older-than={options.older_than}"] if options.older_than is not None else []
-    rest += [f"--where={options.where}"] if options.where is not None else []
+    for name in ("where", "small_below", "target", "modified_before", "zorder_by"):
+        value = getattr(options, name)
+        rest += [f"--{name.replace('_', '-')}={value}"] if value is not None else []
     rows: list[dict[str, Any]] = []
     for name, location in sorted(tables.items()):
         try:

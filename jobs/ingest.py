@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydelta.commands.write.command import WriteMode, WriteResult
 from pydelta.errors import DeltaError, InvalidArgumentError, first_line
+from pydelta.lineage import note_input
 from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
 
     from pydelta.spark.away import store_failure
 
+    note_input(options.input)
     reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
     try:
         if options.schema:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydelta.errors import InvalidArgumentError
+from pydelta.lineage import note_input
 from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
 
 if TYPE_CHECKING:
@@ -242,6 +243,10 @@ def _decoded(spark: SparkSession, options: argparse.Namespace, source: RecordSou
     from pydelta.spark.ingest.running import error_of_spark
     from pydelta.spark.ingest.sources import open_records, open_rows, stream_rows
 
+    if source.kind == "kafka":
+        note_input(f"kafka://{source.brokers.partition(',')[0]}/{source.name}")
+    elif source.kind == "files":
+        note_input(source.name)
     try:
         if source.kind == "rate":
             rate = spark.readStream.format("rate").options(**source.options).load()

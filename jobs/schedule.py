@@ -1,12 +1,14 @@
 """Run commands at the times that a file gives: the stack's scheduler.
 
-A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning), ``daily HH:MM COMMAND`` (UTC) or
-``never COMMAND``. ``&&`` joins commands of which each runs if the one before it ended with 0; ``$NAME`` and
-``${NAME:-default}`` are taken from the environment; ``#`` begins a comment. A command that is still running when its
-time comes again is left to run. What commands print goes on; how they ended is one line of JSON.
+A line is ``every SECONDS COMMAND`` (at once, then so long after each beginning), ``daily HH:MM COMMAND`` (UTC),
+``keep COMMAND`` (at once, and again half a minute later at the latest, should it end) or ``never COMMAND``. ``&&``
+joins commands of which each runs if the one before it ended with 0; ``$NAME`` and ``${NAME:-default}`` are taken from
+the environment; ``#`` begins a comment. A command that is still running when its time comes again is left to run. What
+commands print goes on; how they ended is one line of JSON.
 
-With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that, and ends with 1
-where the last run of a line failed, does not come to an end or did not begin, saying which and why.
+With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that (and the files of
+the same form that commands keep, one more ``--status`` each), and ends with 1 where the last run of a line failed, does
+not come to an end or did not begin, saying which and why.
 """
 
 from __future__ import annotations
@@ -33,8 +35,14 @@ __all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule"
 
 Command = tuple[str, ...]
 
+_SETTLED: Final = dt.timedelta(minutes=2)
+"""A command that is kept running, and has run for so long, is past whatever ended it before."""
+
 _STUCK: Final = dt.timedelta(hours=6)
 """A run that takes longer is told as one that does not come to an end."""
+
+_KEPT_SECONDS: Final = 30
+"""A command that is kept running is looked after this often."""
 
 _LATE: Final = dt.timedelta(minutes=10)
 """How much later than ten times its interval a line may have run last, before it is told as one that does not run."""
@@ -50,11 +58,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Commands, and when they run: after so many seconds, or at a time of day (UTC); neither for never."""
+    """Commands, and when they run: after so many seconds, or at a time of day (UTC); neither for never.
+
+    One that ``keeps`` running is not expected to end.
+    """
 
     commands: tuple[Command, ...]
     every: int | None = None
     at: dt.time | None = None
+    keeps: bool = False
 
     def next_run(self, now: dt.datetime, last: dt.datetime | None) -> dt.datetime | None:
         """Tell when it runs next.
@@ -87,7 +99,7 @@ def parse_schedule(text: str, env: Mapping[str, str]) -> list[Entry]:
         except ValueError as error:
             raise InvalidArgumentError(
                 f"Line {number} of the schedule cannot be understood: {error}.",
-                hint="Write 'every SECONDS COMMAND', 'daily HH:MM COMMAND' or 'never COMMAND'.",
+                hint="Write 'every SECONDS COMMAND', 'daily HH:MM COMMAND', 'keep COMMAND' or 'never COMMAND'.",
             ) from error
     return entries
 
@@ -115,6 +127,8 @@ def _entry(words: Sequence[str]) -> Entry:
         every, rest = int(rest[0]), rest[1:]
         if every < 1:
             raise ValueError("less than a second")
+    elif kind == "keep":
+        every = _KEPT_SECONDS
     elif kind != "never":
         raise ValueError(f"it begins with {kind!r}")
     commands: list[list[str]] = [[]]
@@ -125,7 +139,7 @@ def _entry(words: Sequence[str]) -> Entry:
             commands[-1].append(word)
     if not all(commands):
         raise ValueError("there is no command")
-    return Entry(commands=tuple(map(tuple, commands)), every=every, at=at)
+    return Entry(commands=tuple(map(tuple, commands)), every=every, at=at, keeps=kind == "keep")
 
 
 @dataclass(slots=True)
@@ -157,11 +171,12 @@ def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
     found = []
     for row in rows:
         name, since, ended = row["commands"], _time(row.get("since")), _time(row.get("ended"))
-        if row.get("code"):
+        keeps = bool(row.get("keeps"))
+        if row.get("code") and not (keeps and since is not None and now - since > _SETTLED):
             found.append(
                 f"{row['command']} ended with exit code {row['code']} at {row['ended']}\n{row['said']}".strip()
             )
-        if since is not None and now - since > _STUCK:
+        if since is not None and now - since > _STUCK and not keeps:
             found.append(f"{name} has been running since {row['since']} and does not come to an end")
         waits = dt.timedelta(seconds=10 * (row.get("every") or 0)) + _LATE
         if since is None and row.get("every") and ended is not None and now - ended > waits:
@@ -195,7 +210,8 @@ class Scheduler:
         self._clock = clock
         self._status = status or StatusFile()
         for number, entry in enumerate(entries):
-            self._status.note(number, commands=" && ".join(map(" ".join, entry.commands)), every=entry.every)
+            name = " && ".join(map(" ".join, entry.commands))
+            self._status.note(number, commands=name, every=entry.every, keeps=entry.keeps)
         self._last: dict[int, dt.datetime] = {}
         self._next = {number: entry.next_run(clock(), None) for number, entry in enumerate(entries)}
         self._running: dict[int, threading.Thread] = {}
@@ -298,16 +314,17 @@ class _Children:
             child.terminate()
 
 
-def _healthy(status: Path | None) -> int:
+def _healthy(statuses: Sequence[Path]) -> int:
     """Print what is wrong; the exit code.
 
     Raises:
         InvalidArgumentError: No file was named.
         OSError: There is none yet.
     """
-    if status is None:
+    if not statuses:
         raise InvalidArgumentError("--healthy reads a status.", hint="Give --status FILE, as the scheduler has it.")
-    found = problems(json.loads(status.read_text()), dt.datetime.now(dt.UTC))
+    now = dt.datetime.now(dt.UTC)
+    found = [problem for status in statuses for problem in problems(json.loads(status.read_text()), now)]
     print("\n".join(found) if found else "every run that was due ended well")
     return 1 if found else 0
 
@@ -317,7 +334,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = JobParser(prog="schedule.py", description=__doc__)
     parser.add_argument("schedule", type=Path, help="the file")
     parser.add_argument("--check", action="store_true", help="only read it")
-    parser.add_argument("--status", type=Path, metavar="FILE", help="where it is noted how each line fares")
+    parser.add_argument(
+        "--status", type=Path, action="append", default=[], metavar="FILE", help="where it is noted how each line fares"
+    )
     parser.add_argument("--healthy", action="store_true", help="only read the status: 1 where something is wrong")
     try:
         options = parser.parse_args(argv)
@@ -329,13 +348,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     for entry in entries:
         when = f"every {entry.every} s" if entry.every else f"daily {entry.at:%H:%M}" if entry.at else "never"
+        when = "kept running" if entry.keeps else when
         print(f"{when}: {' && '.join(' '.join(command) for command in entry.commands)}", flush=True)
     if options.check:
         return 0
     children = _Children()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, children.end)
-    scheduler = Scheduler(entries, children.execute, lambda: dt.datetime.now(dt.UTC), StatusFile(options.status))
+    status = StatusFile(options.status[0] if options.status else None)
+    scheduler = Scheduler(entries, children.execute, lambda: dt.datetime.now(dt.UTC), status)
     while not children.stop.is_set():
         children.stop.wait(scheduler.start_due())
     scheduler.join()

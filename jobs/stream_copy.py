@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.stream.offsets import BEFORE_FIRST, StreamOffset
 from pydelta.errors import InvalidArgumentError, VersionNotFoundError
+from pydelta.lineage import note_table
 from pydelta.log import DeltaLog
 from pydelta.ops.job_entry import JobParser, JobReport, listed, pairs, run_job
 
@@ -75,6 +76,7 @@ def run(
     checkpoint, store = open_checkpoint(spark, options.checkpoint)
     before = kept_settings(store)
     log = _source_log(spark, options.source)
+    note_table(log)
     rows, columns = _rows(spark, options)
     missing = [name for name in keys or [] if name not in columns.names]
     if missing:

@@ -15,147 +15,22 @@ from typing import Any, Final
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.maintenance_policy import POLICY_PREFIX, MaintenancePolicy, policy_names
+from pydelta.property_values import (
+    DAY_MS,
+    choice,
+    parse_bool,
+    parse_bytes,
+    parse_columns,
+    parse_duration_ms,
+    parse_integer,
+    parse_interval_ms,
+    parse_positive_int,
+    parse_ratio,
+)
 from pydelta.reference_settings import check_reference_settings, reference_settings
 
-__all__ = ["Settings", "TableProperties", "parse_interval_ms"]
-
-DAY_MS: Final = 86_400_000
-_UNITS_MS: Final = {
-    "microsecond": 0.001,
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": DAY_MS,
-    "week": 7 * DAY_MS,
-}
-_INTERVAL_PART: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+)\s*")
-
-
-def parse_interval_ms(text: str, *, name: str = "interval") -> int:
-    """Parse a calendar interval without months or years into milliseconds.
-
-    Raises:
-        InvalidArgumentError: The text is not an interval, is negative, or names months or years.
-
-    Example:
-        >>> parse_interval_ms("interval 1 week 12 hours") // 3_600_000
-        180
-    """
-    body = text.strip().lower().removeprefix("interval").strip()
-    position, total = 0, 0.0
-    while position < len(body):
-        match = _INTERVAL_PART.match(body, position)
-        unit = match.group(2).removesuffix("s") if match else ""
-        if match is None or unit not in _UNITS_MS:
-            break
-        total += float(match.group(1)) * _UNITS_MS[unit]
-        position = match.end()
-    if position < len(body) or not body or total < 0:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}, which is not an interval of fixed length.",
-            hint='Write it as "interval 30 days": a number and one of '
-            f"{', '.join(_UNITS_MS)}; months and years have no fixed length.",
-            condition=Condition.of("DELTA_INVALID_INTERVAL", interval=text),
-        )
-    return int(total)
-
-
-def parse_bool(text: str, *, name: str) -> bool:
-    """``true`` or ``false``, ignoring case."""
-    value = text.strip().lower()
-    if value not in ("true", "false"):
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to true or false.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-    return value == "true"
-
-
-def _positive_int(text: str, *, name: str) -> int:
-    try:
-        value = int(text.strip())
-    except ValueError:
-        value = 0
-    if value <= 0:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to a whole number above zero.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-    return value
-
-
-def _integer(text: str, *, name: str) -> int:
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to a whole number.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        ) from None
-
-
-_SHORT_UNITS: Final = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour"}
-_SHORT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)")
-
-
-def parse_duration_ms(text: str, *, name: str) -> int:
-    """``10s``, ``500ms``, ``2min`` or an interval -> milliseconds, more than none."""
-    match = _SHORT.fullmatch(text.strip().lower())
-    try:
-        value = parse_interval_ms(f"{match[1]} {_SHORT_UNITS[match[2]]}" if match else text, name=name)
-    except InvalidArgumentError:
-        value = 0
-    if value <= 0:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to a time such as 10s, 500ms or 2min.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-    return value
-
-
-_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
-
-
-def parse_bytes(text: str, *, name: str) -> int:
-    """``134217728``, ``128mb`` or ``1g`` -> bytes (powers of 1024)."""
-    match = _SIZE.fullmatch(text)
-    if match is None or int(match.group(1)) == 0:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to a size such as 134217728, 128mb or 1g.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-    power: int = " kmgt".index(match.group(2).lower() or " ")
-    return int(match.group(1)) << (10 * power)
-
-
-def _choice(*allowed: str) -> Callable[..., str]:
-    def parse(text: str, *, name: str) -> str:
-        for value in allowed:
-            if text.strip().lower() == value.lower():
-                return value
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint=f"Set it to one of: {', '.join(allowed)}.",
-            condition=Condition.of("DELTA_INVALID_ISOLATION_LEVEL", isolationLevel=text)
-            if name == "delta.isolationLevel"
-            else Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-
-    return parse
-
-
-def _columns(text: str, *, name: str) -> tuple[str, ...]:
-    parts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", text)
-    columns = tuple(part.strip() for part in parts if part.strip())
-    if not columns:
-        raise InvalidArgumentError(f"{name} is empty.", hint="Name at least one column, or unset the property.")
-    return columns
+__all__ = ["Settings", "TableProperties", "parse_bool", "parse_bytes", "parse_duration_ms", "parse_interval_ms"]
 
 
 def _on_or_auto(text: str, *, name: str) -> bool:
@@ -163,30 +38,16 @@ def _on_or_auto(text: str, *, name: str) -> bool:
     return text.strip().lower() in ("auto", "legacy") or parse_bool(text, name=name)
 
 
-def _ratio(text: str, *, name: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InvalidArgumentError(
-            f"{name} is {text!r}.",
-            hint="Set it to a number from 0 to 1.",
-            condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        )
-    return value
-
-
 def _isolation_level(text: str, *, name: str) -> str:
     """A level that a table may ask for; snapshot isolation in an old log counts as the default, which is stronger."""
     if text.strip().lower() == _SNAPSHOT_ISOLATION.lower():
         return "Serializable"
-    return _choice("Serializable", "WriteSerializable")(text, name=name)
+    return choice("Serializable", "WriteSerializable")(text, name=name)
 
 
 _SNAPSHOT_ISOLATION: Final = "SnapshotIsolation"
 _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
-    "delta.checkpointInterval": ("checkpoint_interval", _positive_int),
+    "delta.checkpointInterval": ("checkpoint_interval", parse_positive_int),
     "delta.logRetentionDuration": ("log_retention_ms", parse_interval_ms),
     "delta.deletedFileRetentionDuration": ("deleted_file_retention_ms", parse_interval_ms),
     "delta.setTransactionRetentionDuration": ("set_transaction_retention_ms", parse_interval_ms),
@@ -194,13 +55,13 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.appendOnly": ("append_only", parse_bool),
     "delta.checkpoint.writeStatsAsJson": ("checkpoint_write_stats_as_json", parse_bool),
     "delta.checkpoint.writeStatsAsStruct": ("checkpoint_write_stats_as_struct", parse_bool),
-    "delta.checkpointPolicy": ("checkpoint_policy", _choice("classic", "v2")),
-    "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", _integer),
-    "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", _columns),
+    "delta.checkpointPolicy": ("checkpoint_policy", choice("classic", "v2")),
+    "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", parse_integer),
+    "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", parse_columns),
     "delta.isolationLevel": ("isolation_level", _isolation_level),
     "delta.enableInCommitTimestamps": ("in_commit_timestamps_enabled", parse_bool),
-    "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", _integer),
-    "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", _integer),
+    "delta.inCommitTimestampEnablementVersion": ("in_commit_timestamp_enablement_version", parse_integer),
+    "delta.inCommitTimestampEnablementTimestamp": ("in_commit_timestamp_enablement_timestamp_ms", parse_integer),
     "delta.enableDeletionVectors": ("enable_deletion_vectors", parse_bool),
     "delta.enableChangeDataFeed": ("enable_change_data_feed", parse_bool),
     "delta.enableRowTracking": ("enable_row_tracking", parse_bool),
@@ -208,12 +69,12 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.rowTrackingSuspended": ("row_tracking_suspended", parse_bool),
     "delta.rowTracking.materializedRowIdColumnName": ("row_id_column", lambda text, *, name: text),
     "delta.rowTracking.materializedRowCommitVersionColumnName": ("row_version_column", lambda text, *, name: text),
-    "delta.columnMapping.mode": ("column_mapping_mode", _choice("none", "name", "id")),
-    "delta.columnMapping.maxColumnId": ("column_mapping_max_id", _integer),
+    "delta.columnMapping.mode": ("column_mapping_mode", choice("none", "name", "id")),
+    "delta.columnMapping.maxColumnId": ("column_mapping_max_id", parse_integer),
     "delta.targetFileSize": ("target_file_size_bytes", parse_bytes),
     "delta.parquet.compression.codec": (
         "compression_codec",
-        _choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
+        choice("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
     ),
     "delta.randomizeFilePrefixes": ("randomize_file_prefixes", parse_bool),
     "delta.autoOptimize.autoCompact": ("auto_compact", _on_or_auto),
@@ -245,8 +106,9 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
     }
 )
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
-_PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD)}
+_PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD, *policy_names())}
 """As they are written in lower case -> as the format spells them."""
+_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +162,7 @@ class TableProperties:
 
 
 def canonical_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Spell table properties as the format does: names of ``delta.*`` that are known ignore case.
+    """Spell table properties as the format does: names that are known ignore case.
 
     Example:
         >>> canonical_properties({"delta.APPENDONLY": "true", "Own": "1"})
@@ -327,7 +189,9 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
-    """Refuse a ``delta.*`` name that no one defines, and values that cannot be right, before they enter a log.
+    """Refuse names that no one defines, and values that cannot be right, before they enter a log.
+
+    Names of ``delta.*`` and of ``pydelta.maintenance.*`` are looked at; others are the user's own.
 
     Args:
         configuration: What is to be set.
@@ -340,7 +204,8 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
     known = _PROPERTY_NAMES
     for name in configuration:
         lower = name.lower()
-        if not lower.startswith("delta.") or lower.startswith(tuple(prefix.lower() for prefix in _KNOWN_PREFIXES)):
+        prefix = next((prefix for prefix in _CHECKED_PREFIXES if lower.startswith(prefix)), None)
+        if prefix is None or lower.startswith(tuple(known_prefix.lower() for known_prefix in _KNOWN_PREFIXES)):
             continue
         if known.get(lower) != name:
             close = difflib.get_close_matches(lower, known, n=1)
@@ -348,7 +213,7 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
                 f"Unknown table property {name!r}.",
                 hint=f"Did you mean {known[close[0]]!r}?"
                 if close
-                else "Names of your own must not begin with 'delta.'.",
+                else f"Names of your own must not begin with {prefix!r}.",
                 condition=Condition.of("DELTA_UNKNOWN_CONFIGURATION", config=name),
             )
         if lower == "delta.isolationlevel" and configuration[name].strip().lower() == _SNAPSHOT_ISOLATION.lower():
@@ -358,6 +223,7 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
                 "row, such as OPTIMIZE, use snapshot isolation anyway.",
                 condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=configuration[name]),
             )
+    MaintenancePolicy.parse(configuration)
     made = TableProperties.parse({**(there or {}), **configuration})
     if not configuration.keys().isdisjoint(_RETENTIONS) and made.log_retention_ms < made.deleted_file_retention_ms:
         log, files = _RETENTIONS
@@ -405,38 +271,38 @@ _DEFAULTS_PREFIXES: Final = ("spark.databricks.delta.properties.defaults.", "spa
 
 _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "enabled": ("enabled", parse_bool),
-    "log.maxSnapshotChain": ("max_snapshot_chain", _positive_int),
-    "commit.maxAttempts": ("commit_max_attempts", _positive_int),
-    "commit.backoff": ("commit_backoff_ms", _positive_int),
+    "log.maxSnapshotChain": ("max_snapshot_chain", parse_positive_int),
+    "commit.maxAttempts": ("commit_max_attempts", parse_positive_int),
+    "commit.backoff": ("commit_backoff_ms", parse_positive_int),
     "storage.probe": ("probe_store", parse_bool),
     "storage.hadoopCheck": ("hadoop_check", parse_bool),
     "read.metadataQuery": ("metadata_query", parse_bool),
     "stream.schemaLocationAnywhere": ("stream_schema_anywhere", parse_bool),
     "schema.autoMerge": ("schema_auto_merge", parse_bool),
-    "write.partitionOverwriteMode": ("partition_overwrite_mode", _choice("static", "dynamic")),
+    "write.partitionOverwriteMode": ("partition_overwrite_mode", choice("static", "dynamic")),
     "write.targetFileSize": ("target_file_size_bytes", parse_bytes),
-    "write.maxOpenFiles": ("max_open_files", _positive_int),
+    "write.maxOpenFiles": ("max_open_files", parse_positive_int),
     "write.optimize": ("optimize_write", parse_bool),
     "write.optimizeBinSize": ("optimize_write_bin_bytes", parse_bytes),
     "write.replaceWhereCheck": ("replace_where_check", parse_bool),
     "write.replaceWhereDataColumns": ("replace_where_data_columns", parse_bool),
     "write.txnAppId": ("txn_app_id", lambda text, *, name: text),
-    "write.txnVersion": ("txn_version", _integer),
+    "write.txnVersion": ("txn_version", parse_integer),
     "write.txnVersionAutoReset": ("txn_version_auto_reset", parse_bool),
     "optimize.maxFileSize": ("optimize_max_file_bytes", parse_bytes),
     "optimize.minFileSize": ("optimize_min_file_bytes", parse_bytes),
-    "optimize.maxDeletedRowsRatio": ("optimize_max_deleted_ratio", _ratio),
+    "optimize.maxDeletedRowsRatio": ("optimize_max_deleted_ratio", parse_ratio),
     "autoCompact.enabled": ("auto_compact", _on_or_auto),
     "autoCompact.maxFileSize": ("auto_compact_max_file_bytes", parse_bytes),
     "autoCompact.minFileSize": ("auto_compact_min_file_bytes", parse_bytes),
-    "autoCompact.minNumFiles": ("auto_compact_min_files", _positive_int),
+    "autoCompact.minNumFiles": ("auto_compact_min_files", parse_positive_int),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
     "sync.metastore": ("sync_metastore", lambda text, *, name: text),
-    "sync.partitionValueLength": ("sync_partition_value_length", _integer),
+    "sync.partitionValueLength": ("sync_partition_value_length", parse_integer),
 }
 _FREE_PREFIXES: Final = ("logStore.",)
 _ALIASES: Final[Mapping[str, str]] = {

@@ -9,6 +9,7 @@
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
     pydelta vacuum PATH       delete the files that no retained version needs
+    pydelta maintenance TABLE what it needs by its policy, and why
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
     pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
     pydelta sql               a SQL prompt over Spark, or a script
@@ -31,6 +32,7 @@ import typer
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
+from pydelta.ops.maintenance import add_maintenance
 from pydelta.ops.ui import add_ui
 
 if TYPE_CHECKING:
@@ -545,6 +547,7 @@ def serve(
 
 
 add_ui(app, _inventory)
+add_maintenance(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

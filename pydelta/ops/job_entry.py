@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.lineage import job_run
 
 __all__ = ["JobParser", "JobReport", "error_row", "listed", "pairs", "run_job"]
 
@@ -97,9 +98,25 @@ def run_job(
         return 0
     try:
         parser.parse_args(given)
-        report = work(given)
+        report = _told(parser.prog.removesuffix(".py"), work, given)
     except DeltaError as error:
         print(json.dumps(error_row(error)), flush=True)
         return error.exit_code
     print(json.dumps(report.line), flush=True)
     return report.exit_code
+
+
+def _told(job: str, work: Callable[[list[str]], JobReport], given: list[str]) -> JobReport:
+    """Do a job's work, and tell of it where lineage is asked for."""
+    reports: list[JobReport] = []
+    with job_run(job, lambda: _failure(reports[0])):
+        reports.append(work(given))
+    return reports[0]
+
+
+def _failure(report: JobReport) -> str | None:
+    """Why a job over many things failed; None if it did not."""
+    if not report.exit_code:
+        return None
+    rows = [row for value in report.line.values() if isinstance(value, list) for row in value if "message" in row]
+    return str(rows[0]["message"]) if rows else f"exit code {report.exit_code}"

@@ -25,8 +25,8 @@ from pydelta.manifests import MANY_FILES, read_state
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.paths import LOG_DIR
+from pydelta.redaction import hide_text, hide_value
 from pydelta.ui.commits import Detail, commit_state, describe_commit
-from pydelta.ui.redaction import hide_text, hide_value
 from pydelta.ui.values import (
     CommitState,
     FileSums,

@@ -24,7 +24,7 @@ from pydelta.protocol.actions import (
     SetTransaction,
     action_to_dict,
 )
-from pydelta.ui.redaction import hide_text, hide_value
+from pydelta.redaction import hide_text, hide_value
 from pydelta.ui.values import UNCHANGED_ROWS, CommitState, Rows
 from pydelta.ui.words import amount, duration, number
 

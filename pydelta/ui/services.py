@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.ui.redaction import hide_text
+from pydelta.redaction import hide_text
 from pydelta.ui.values import ServiceState
 from pydelta.ui.words import duration
 

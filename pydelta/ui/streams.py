@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydelta.commands.stream.offsets import BEFORE_FIRST, StreamOffset
 from pydelta.errors import DeltaError, InvalidArgumentError, ObjectNotFoundError
+from pydelta.redaction import hide_text
 from pydelta.storage import Store, normalize_uri, open_store
-from pydelta.ui.redaction import hide_text
 from pydelta.ui.values import SourceProgress, StreamState, TableState, Trouble
 
 __all__ = ["read_stream", "reads_or_writes", "with_backlog"]

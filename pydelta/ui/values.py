@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pydelta.errors import DeltaError
-from pydelta.ui.redaction import hide_text
+from pydelta.redaction import hide_text
 
 __all__ = [
     "UNCHANGED_ROWS",

@@ -28,12 +28,14 @@ def test_a_schedule_is_read_with_the_environment():
     daily $AT one --x && two
     daily ${OFF:-never} three
     never four
+    keep five --on
     """
     assert parse_schedule(text, {"AT": "01:00", "EVERY": ""}) == [
         Entry(commands=(("sync", "--name", "a b"),), every=60),
         Entry(commands=(("one", "--x"), ("two",)), at=dt.time(1)),
         Entry(commands=(("three",),)),
         Entry(commands=(("four",),)),
+        Entry(commands=(("five", "--on"),), every=30, keeps=True),
     ]
 
 
@@ -58,8 +60,8 @@ def test_a_line_that_cannot_be_understood_is_refused(line, says):
 def test_the_stack_s_own_schedule(capsys):
     assert schedule.main([str(ROOT / "jobs" / "schedule.conf"), "--check"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["every 60 s", "daily 01", "daily 02", "never"]
-    for job in ("inventory", "load_inventory", "compact", "vacuum"):
+    assert [line.partition(":")[0] for line in lines] == ["every 60 s", "daily 01", "kept running", "never", "never"]
+    for job in ("inventory", "load_inventory", "maintain", "compact", "vacuum"):
         assert (ROOT / "jobs" / f"{job}.py").exists()
     assert schedule.main(["/no/such/file"]) == 1
 
@@ -144,6 +146,44 @@ def test_a_run_without_an_end_and_one_that_does_not_begin_are_told():
         )
         == []
     )
+
+
+def test_a_command_that_is_kept_running_may_run_for_ever_and_is_started_again():
+    start = MORNING
+    row = {"commands": "maintain", "command": "maintain", "every": 30, "keeps": True, "since": start.isoformat()}
+    assert problems([row], start + dt.timedelta(days=30)) == []
+    died = row | {"since": None, "ended": start.isoformat(), "code": 1, "said": "no store"}
+    assert problems([died], start) == [f"maintain ended with exit code 1 at {start.isoformat()}\nno store"]
+    again = died | {"since": start.isoformat()}
+    assert problems([again], start + dt.timedelta(minutes=1)) != []
+    assert problems([again], start + dt.timedelta(minutes=3)) == []
+
+    now, ran = [start], []
+
+    def execute(command):
+        ran.append(command)
+        return Ended(code=1)
+
+    scheduler = Scheduler(parse_schedule("keep maintain", {}), execute, lambda: now[0])
+    for _ in range(3):
+        scheduler.start_due()
+        scheduler.join()
+        now[0] += dt.timedelta(seconds=30)
+    assert len(ran) == 3
+
+
+def test_health_is_read_from_every_status_that_is_named(tmp_path, capsys):
+    good, bad = tmp_path / "schedule.json", tmp_path / "maintenance.json"
+    at = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    row = {"commands": "sync", "command": "sync", "every": 60, "since": None, "ended": at, "code": 0, "said": ""}
+    good.write_text(json.dumps([row]))
+    bad.write_text(json.dumps([row | {"command": "compact of lake.t", "code": 2, "said": "a conflict"}]))
+    plan = str(ROOT / "jobs" / "schedule.conf")
+    assert schedule.main([plan, "--status", str(good), "--healthy"]) == 0
+    assert schedule.main([plan, "--status", str(good), "--status", str(bad), "--healthy"]) == 1
+    assert "compact of lake.t ended with exit code 2" in capsys.readouterr().out
+    assert schedule.main([plan, "--status", str(tmp_path / "none"), "--healthy"]) == 1
+    assert schedule.main([plan, "--healthy"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from ui_lake import SCRIPT, build_lake
 from pydelta.addresses import Addresses
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.cli import main
+from pydelta.redaction import HIDDEN, hide_text, hide_value
 from pydelta.ui.command import check_exposed
-from pydelta.ui.redaction import HIDDEN, hide_text, hide_value
 from pydelta.ui.server import Application
 from pydelta.ui.services import Service
 from pydelta.ui.sources import Sources

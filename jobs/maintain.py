@@ -1,0 +1,506 @@
+"""Keep tables in shape by policy: ``python jobs/maintain.py --database lake --every 60``.
+
+Every table says by its properties ``pydelta.maintenance.*`` what is done to it (docs/guides/maintenance.md). At each
+turn the end of each table's log is looked at, and what is due is begun: OPTIMIZE by a job of its own
+(``--optimize-with``), VACUUM by ``jobs/vacuum.py``, the sync of an announced commit here. Every action becomes a row of
+the book, ``ops.maintenance``.
+
+Without ``--every`` it goes round once, waits for what it began, and prints one line of JSON. With ``--dry-run`` it only
+says what is due, and why. No Spark session is started here. Exit codes: 0 done, 1 an argument or a property is wrong,
+2 something failed in passing: run it again, 3 the outcome of a commit is unknown: look at the history first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from catalog_sync.names import TableName, twin_name
+from catalog_sync.native import native_location, sync_native
+from catalog_sync.registered import metastore_of, registered_locations, table_location
+from catalog_sync.sync import SyncOptions
+from catalog_sync.target_sync import sync_target
+from catalog_sync.targets import Target, spark_scheme
+from catalog_sync.thrift.client import Metastore
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
+from pydelta.inventory import loaded_until, place_of
+from pydelta.log import DeltaLog
+from pydelta.maintenance import Budget, Kind
+from pydelta.maintenance.book import Book, Outcome
+from pydelta.maintenance.notice import Listener
+from pydelta.maintenance.rounds import Done, Looked, Order, Place, Rounds, one_line
+from pydelta.maintenance.state import TARGET_BYTES
+from pydelta.maintenance.status import StatusOf, write_status
+from pydelta.maintenance_policy import MaintenancePolicy
+from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
+from pydelta.settings import Settings, parse_bytes
+from pydelta.storage import normalize_uri
+
+__all__ = ["main", "run"]
+
+_HERE: Final = Path(__file__).resolve().parent
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = JobParser(prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
+    parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
+    parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
+    parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="go round again and again; else once")
+    parser.add_argument("--dry-run", action="store_true", help="say what is due and why, do nothing")
+    parser.add_argument(
+        "--default", action="append", default=[], metavar="NAME=VALUE", help="of policies: vacuum=lite; repeat it"
+    )
+    parser.add_argument("--bytes-per-day", metavar="SIZE", help="read at most so much of all tables in a day, 500g")
+    parser.add_argument("--requests-per-day", type=int, metavar="N", help="send at most so many requests in a day")
+    parser.add_argument(
+        "--book", default="ops.maintenance", metavar="DATABASE.TABLE", help="name of the book (ops.maintenance)"
+    )
+    parser.add_argument("--book-location", metavar="URI", help="of the book; by default that of its entry or database")
+    parser.add_argument("--inventory", metavar="TABLE", help="location or name of the inventory table, for VACUUM")
+    parser.add_argument(
+        "--optimize-with",
+        metavar="COMMAND",
+        default=shlex.join([sys.executable, str(_HERE / "compact.py")]),
+        help="runs jobs/compact.py with the arguments that follow; 'submit compact' for a cluster",
+    )
+    parser.add_argument("--status", type=Path, metavar="FILE", help="where it is noted how each table fares")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="take notices of commits there, over HTTP")
+    return parser
+
+
+def _options(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments, checked.
+
+    Raises:
+        InvalidArgumentError: They cannot be right.
+    """
+    options = arguments().parse_args(given)
+    if not options.tables and not options.database and not options.all:
+        raise InvalidArgumentError("No table was named.", hint="Give locations, names, --database or --all.")
+    if options.every is not None and options.every <= 0:
+        raise InvalidArgumentError(f"--every is {options.every:g}.", hint="Give a number of seconds above 0.")
+    if options.requests_per_day is not None and options.requests_per_day < 1:
+        raise InvalidArgumentError(
+            f"--requests-per-day is {options.requests_per_day}.", hint="Give 1 or more, or leave it out for no limit."
+        )
+    if options.every is not None and options.dry_run:
+        raise InvalidArgumentError("--dry-run looks once, so there is no --every.", hint="Leave one of them out.")
+    options.default = pairs(options.default, "--default")
+    MaintenancePolicy.parse({}, options.default)
+    options.bytes_per_day = (
+        parse_bytes(options.bytes_per_day, name="--bytes-per-day") if options.bytes_per_day else None
+    )
+    return options
+
+
+class Children:
+    """Runs commands, passes on what they say, and ends them when the process is told to end."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def run(self, command: Sequence[str]) -> dict[str, Any]:
+        """Run a job to its end, and return its line of JSON.
+
+        Raises:
+            InvalidArgumentError: It cannot be started.
+            DeltaError: It said nothing that can be read.
+        """
+        if self.stop.is_set():
+            raise StoppedError("The scheduler is being stopped.", hint="It is done after the next start.")
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{command[0]} cannot be started: {error.strerror}.", hint="Give another command (--optimize-with)."
+            ) from error
+        self._running.add(child)
+        last = b""
+        assert child.stdout is not None
+        for line in child.stdout:
+            sys.stdout.buffer.write(line)
+            sys.stdout.flush()
+            last = line if line.strip() else last
+        code = child.wait()
+        self._running.discard(child)
+        try:
+            found = json.loads(last)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            if self.stop.is_set():
+                raise StoppedError("The scheduler was stopped.", hint="It is done after the next start.")
+            raise SilentJobError(
+                f"{Path(command[0]).name} {Path(command[1]).name if len(command) > 1 else ''} ended with exit code "
+                f"{code} and said nothing of how it went.",
+                hint="Its messages are in the log above; in the stack: make logs SERVICE=scheduler.",
+            )
+        return found
+
+    def end(self, *_: object) -> None:
+        """For a signal."""
+        self.stop.set()
+        for child in list(self._running):
+            child.terminate()
+
+
+class StoppedError(DeltaError):
+    """An action was not done since the process ends."""
+
+    code = "PYDELTA_MAINTENANCE_STOPPED"
+    retryable = True
+
+
+class SilentJobError(DeltaError):
+    """A job ended without its line of JSON."""
+
+    code = "PYDELTA_JOB_SAID_NOTHING"
+    retryable = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Doer:
+    """Does actions: OPTIMIZE and VACUUM by jobs in processes of their own, syncs here.
+
+    Args:
+        options: The arguments.
+        conf: Settings for storage and the metastore.
+        children: Runs the jobs.
+    """
+
+    options: argparse.Namespace
+    conf: Mapping[str, str]
+    children: Children = field(default_factory=Children)
+
+    def __call__(self, order: Order) -> Done | None:
+        """Do an action; see ``pydelta.maintenance.rounds.Do``."""
+        kind = order.action.kind
+        try:
+            if kind == Kind.SYNC:
+                return self._sync(order)
+            return self._vacuum(order) if kind in Kind.VACUUMS else self._optimize(order)
+        except StoppedError:
+            return None
+
+    def _optimize(self, order: Order) -> Done:
+        policy, snapshot = order.policy, self._log(order).update()
+        target = snapshot.properties.target_file_size_bytes or TARGET_BYTES
+        given = [f"--table={order.place.location}", f"--target={target}", f"--small-below={policy.small_file_bytes}"]
+        if order.action.kind == Kind.COMPACT:
+            given.append(f"--modified-before={time.time_ns() // 1_000_000 - policy.min_age_ms}")
+        if order.action.kind == Kind.ZORDER:
+            given.append(f"--zorder-by={','.join(policy.zorder_by)}")
+        line = self.children.run([*shlex.split(self.options.optimize_with), *given])
+        if "error" in line:
+            return _failed(line)
+        return Done(
+            outcome=Outcome.NOTHING if line["version"] is None else Outcome.DONE,
+            facts={
+                "version_after": line["version"],
+                "files_read": line["files_removed"],
+                "bytes_read": line["bytes_removed"],
+                "files_written": line["files_added"],
+                "bytes_written": line["bytes_added"],
+                "files_removed": line["files_removed"],
+                "bytes_removed": line["bytes_removed"],
+                "requests": order.action.requests,
+                "saved_files": line["files_removed"] - line["files_added"],
+                "saved_bytes": line["bytes_removed"] - line["bytes_added"],
+            },
+        )
+
+    def _vacuum(self, order: Order) -> Done:
+        modes = {Kind.LITE: ["--lite"], Kind.INVENTORY: [f"--inventory={self.options.inventory}"], Kind.FULL: []}
+        given = [order.place.location, *modes[order.action.kind]]
+        given += [f"--metastore={self.options.metastore}"] if self.options.metastore else []
+        found = self.children.run([sys.executable, str(_HERE / "vacuum.py"), *given])
+        line = found["tables"][0] if "tables" in found else found
+        if "error" in line:
+            return _failed(line)
+        return Done(
+            outcome=Outcome.DONE if line["deleted"] else Outcome.NOTHING,
+            facts={
+                "version_after": line["end_version"] or line["version"],
+                "files_removed": line["deleted"],
+                "bytes_removed": line["bytes"],
+                "requests": line["list_requests"] + line["delete_requests"] + order.state.commits,
+                "saved_files": line["deleted"],
+                "saved_bytes": line["bytes"],
+            },
+        )
+
+    def _sync(self, order: Order) -> Done:
+        settings = Settings.resolve(dict(self.conf))
+        name = TableName.parse(order.place.name)
+        found = metastore_of(self.options.metastore, self.conf)
+        if found is None:
+            raise InvalidArgumentError("There is no metastore to sync to.", hint="Give --metastore thrift://host:9083.")
+        target = Target(log=self._log(order), native=name, twin=twin_name(name, settings.sync_name), registered=True)
+        with found as metastore:
+            result, _ = sync_target(metastore, target, SyncOptions())
+        written = result.manifests
+        return Done(
+            outcome=Outcome.NOTHING if result.previous == result.version else Outcome.DONE,
+            facts={
+                "version_after": result.version,
+                "files_written": len(written.written) if written else 0,
+                "files_removed": len(written.removed) if written else 0,
+            },
+        )
+
+    def _log(self, order: Order) -> DeltaLog:
+        return DeltaLog.for_table(order.place.location, options=self.conf)
+
+
+def _failed(line: Mapping[str, Any]) -> Done:
+    return Done(
+        outcome=Outcome.FAILED,
+        error=" ".join(str(line.get("message", line["error"])).split()),
+        error_code=str(line["error"]),
+        exit_code=int(line.get("exit_code", 1)),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """What goes round: opened once, used at each turn."""
+
+    options: argparse.Namespace
+    conf: Mapping[str, str]
+    rounds: Rounds
+    book: DeltaLog
+    book_name: TableName
+    _entered: bool = False
+
+    def places(self) -> list[Place]:
+        """Find the tables: those that are named, those of databases, and the book itself."""
+        options = self.options
+        with metastore_of(options.metastore, self.conf) or nullcontext() as metastore:
+            found = {text: _located(metastore, text) for text in options.tables}
+            if options.database or options.all:
+                if metastore is None:
+                    raise InvalidArgumentError(
+                        "--database and --all need a metastore, and there is none.",
+                        hint="Give --metastore or locations.",
+                    )
+                found |= registered_locations(metastore, None if options.all else options.database)
+            self._enter(metastore)
+        places = {
+            normalize_uri(spark_scheme(location)): Place(
+                name=name,
+                location=normalize_uri(spark_scheme(location)),
+                registered=metastore is not None and "/" not in name,
+            )
+            for name, location in sorted(found.items(), reverse=True)
+        }
+        if self.book.table_exists():
+            places[self.book.uri] = Place(name=str(self.book_name), location=self.book.uri)
+        return sorted(places.values(), key=lambda place: place.name)
+
+    def _enter(self, metastore: Metastore | None) -> None:
+        """Give the book its database and its entry, once it is there."""
+        if self._entered or metastore is None:
+            return
+        snapshot = self.book.update()
+        if snapshot.version < 0:
+            return
+        if not metastore.database_exists(self.book_name.database):
+            metastore.create_database(self.book_name.database, self.book.uri.rpartition("/")[0])
+        sync_native(metastore, self.book_name, snapshot)
+        self._entered = True
+
+    def enter_book(self) -> None:
+        """See ``_enter``; with a connection of its own."""
+        with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
+            self._enter(metastore)
+
+
+def _located(metastore: Metastore | None, text: str) -> str:
+    return text if "/" in text else table_location(metastore, text)
+
+
+def _open(options: argparse.Namespace, conf: Mapping[str, str], children: Children) -> _Turn:
+    """Open the book, and what goes round.
+
+    Raises:
+        InvalidArgumentError: It is not known where the book is to lie.
+        DeltaError: The metastore or the store does not answer.
+    """
+    name = TableName.parse(options.book)
+    with metastore_of(options.metastore, conf) or nullcontext() as metastore:
+        location = _book_location(metastore, name, options.book_location)
+    log = DeltaLog.for_table(location, options=conf)
+    rounds = Rounds(
+        Book(log),
+        Doer(options=options, conf=conf, children=children),
+        options=conf,
+        defaults=options.default,
+        budget=Budget(bytes=options.bytes_per_day, requests=options.requests_per_day),
+        inventory_of=_InventoryTimes(options=options, conf=conf).of,
+    )
+    return _Turn(options=options, conf=conf, rounds=rounds, book=log, book_name=name)
+
+
+def _book_location(metastore: Metastore | None, name: TableName, given: str | None) -> str:
+    if metastore is not None:
+        entry = metastore.table(name.database, name.name)
+        location = native_location(entry) if entry is not None else None
+        if location is not None:
+            return spark_scheme(location)
+        if entry is not None:
+            raise InvalidArgumentError(f"{name} is not a Delta table.", hint="Name another book (--book).")
+    if given is not None:
+        return given
+    database = metastore.database_location(name.database) if metastore is not None else None
+    if database is None:
+        where = f"the metastore has no database {name.database}" if metastore is not None else "there is no metastore"
+        raise InvalidArgumentError(
+            f"It is not known where the book {name} lies: {where}.", hint="Give --book-location."
+        )
+    return f"{spark_scheme(database).rstrip('/')}/{name.name}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _InventoryTimes:
+    """When the newest inventory of a table's bucket was made; the inventory table may come later than we do."""
+
+    options: argparse.Namespace
+    conf: Mapping[str, str]
+    _log: DeltaLog | None = None
+
+    def of(self, location: str) -> int | None:
+        """Tell it in epoch milliseconds; None where there is none.
+
+        Raises:
+            DeltaError: The metastore does not answer, or the inventory table cannot be read.
+        """
+        if self.options.inventory is None:
+            return None
+        if self._log is None:
+            try:
+                with metastore_of(self.options.metastore, self.conf) or nullcontext() as metastore:
+                    self._log = DeltaLog.for_table(_located(metastore, self.options.inventory), options=self.conf)
+            except TableNotFoundError:
+                return None
+        snapshot = self._log.update()
+        return None if snapshot.version < 0 else loaded_until(snapshot, place_of(location).bucket)
+
+
+def _shown(looked: Looked) -> dict[str, Any]:
+    row: dict[str, Any] = {"table": looked.place.name, "location": looked.place.location}
+    if looked.error is not None:
+        return row | {"error": looked.error, "exit_code": looked.exit_code}
+    return row | {"actions": [asdict(action) for action in looked.actions]}
+
+
+def run(conf: Mapping[str, str], args: Sequence[str], children: Children | None = None) -> dict[str, Any]:
+    """Go round once, wait for what was begun, and tell.
+
+    Args:
+        conf: Settings for storage and the metastore, by Hadoop's and Spark's names.
+        args: As on the command line, without ``--every``.
+        children: Runs the jobs.
+
+    Returns:
+        ``tables``: what was found due and held back at each; ``exit_code``: the worst.
+
+    Raises:
+        InvalidArgumentError: Arguments that cannot be right.
+        DeltaError: The metastore or the book cannot be read.
+    """
+    options = _options(args)
+    turn = _open(options, conf, children or Children())
+    places, now_ms = turn.places(), time.time_ns() // 1_000_000
+    if options.dry_run:
+        found = [turn.rounds.look(place, now_ms=now_ms)[0] for place in places]
+    else:
+        found = turn.rounds.tick(places, now_ms=now_ms)
+        unwritten = turn.rounds.finish()
+        turn.enter_book()
+        if unwritten is not None:
+            return {"tables": list(map(_shown, found)), "error": unwritten, "exit_code": 2}
+    code = max([turn.rounds.exit_code, *(looked.exit_code for looked in found)])
+    return {"tables": list(map(_shown, found)), "exit_code": code}
+
+
+def _loop(options: argparse.Namespace, conf: Mapping[str, str], children: Children) -> int:
+    """Go round until told to end; what fails as a whole is tried again at the next turn."""
+    wake, turn = threading.Event(), None
+    listener = Listener.open(options.listen, wake) if options.listen else None
+
+    if listener is not None:
+        print(json.dumps({"listening": listener.port}), flush=True)
+
+    def stop(*_: object) -> None:
+        children.end()
+        wake.set()
+
+    status = StatusOf(what=f"maintenance of {_named(options)}", every=options.every)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    next_turn, places = 0.0, list[Place]()
+    while not children.stop.is_set():
+        noticed = listener.take() if listener is not None else frozenset()
+        is_time = time.monotonic() >= next_turn
+        if is_time:
+            next_turn = time.monotonic() + options.every
+        problem = None
+        try:
+            turn = turn or _open(options, conf, children)
+            if is_time:
+                places = turn.places()
+            chosen = [place for place in places if is_time or place.location in noticed]
+            found = turn.rounds.tick(chosen, announced=noticed, now_ms=time.time_ns() // 1_000_000, forget=is_time)
+            status = status.after(found, turn.rounds.book.failing(), all_of_them=is_time)
+        except (DeltaError, OSError) as error:
+            problem = one_line(error)
+            print(json.dumps({"maintenance": status.what, "error": problem}), flush=True)
+        write_status(options.status, status, problem)
+        wake.wait(max(next_turn - time.monotonic(), 0))
+        wake.clear()
+    if turn is not None:
+        turn.rounds.close()
+        turn.rounds.finish()
+    if listener is not None:
+        listener.close()
+    return 0
+
+
+def _named(options: argparse.Namespace) -> str:
+    return "all tables" if options.all else ", ".join([*options.tables, *options.database])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Go round once, or until told to end; the exit code."""
+    from pydelta.spark.session.submitted import submitted_conf
+
+    given = list(sys.argv[1:] if argv is None else argv)
+    children = Children()
+
+    def work(args: list[str]) -> JobReport:
+        options = _options(args)
+        if options.every is not None:
+            return JobReport(line={"stopped": True}, exit_code=_loop(options, submitted_conf(), children))
+        found = run(submitted_conf(), args, children)
+        return JobReport(line=found, exit_code=found["exit_code"])
+
+    return run_job(arguments(), work, given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
