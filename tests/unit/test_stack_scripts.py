@@ -64,6 +64,15 @@ def test_a_statement_reaches_trino_as_it_was_typed(project):
     assert not (project.folder / "made").exists()
 
 
+def test_a_statement_reaches_presto_as_it_was_typed(project):
+    code, said, words = project("make", "-s", "presto", f"SQL={HARD}")
+    assert (code, said) == (0, "")
+    assert words == ["compose", "exec", "-T", "presto", "presto", "--execute", HARD]
+    code, said, words = project("scripts/stack-presto", CONTAINERS_OF_SERVICE="none", RAW_SQL="SELECT 1")
+    assert (code, words) == (1, [])
+    assert "The stack has no presto. Next: make up PROFILES=presto" in said
+
+
 def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
     assert project("make", "-s", "cluster-sql", f"SQL={HARD}")[2][-4:] == ["pydelta", "sql", "-e", HARD]
 
@@ -135,9 +144,9 @@ def test_verify_runs_in_a_client_with_what_the_stack_has(project):
     assert code == 0
     assert words[-4:] == ["spark-client", "python", "-m", "jobs.verify"]
     assert {"VERIFY_BREAK=", "SYNC_EVERY_SECONDS=15", "PYTHONPATH=/opt/lakehouse:/opt"} <= set(words)
-    assert "VERIFY_KAFKA=kafka:9092" not in words
+    assert not {"VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} & set(words)
     code, _, words = project("make", "-s", "verify", VERIFY_BREAK="sync")
-    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092"} <= set(words)
+    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} <= set(words)
 
 
 def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
@@ -147,7 +156,9 @@ def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(pr
     assert project("scripts/stack-verify", CODE="4")[0] == 4
 
 
-@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino", "stack-sql", "stack-verify"])
+@pytest.mark.parametrize(
+    "script", ["stack-submit", "stack-run", "stack-trino", "stack-presto", "stack-sql", "stack-verify"]
+)
 def test_without_env_a_command_says_so_and_runs_nothing(project, script):
     (project.folder / ".env").unlink()
     code, said, words = project(f"scripts/{script}", RAW_JOB="delete", RAW_SQL="SELECT 1")
