@@ -21,8 +21,8 @@ HINTS: Final = {
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
     "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
     "behind: scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
-    "presto": 'make logs SERVICE=presto; make presto SQL="SHOW TABLES FROM hive.lake_symlink"; it reads what Trino\'s catalog '
-    "hive reads: where that is wrong too, the twin was not synced",
+    "presto": "it reads what Trino's catalog hive reads: where that is wrong too, the twin was not synced; else "
+    'make logs SERVICE=presto, make presto SQL="SHOW TABLES FROM hive.lake_symlink"',
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make logs SERVICE=minio",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",

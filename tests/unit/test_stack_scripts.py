@@ -190,3 +190,49 @@ def test_a_lost_env_is_written_again_and_data_of_before_is_said(project):
     assert "has data from before and goes on with it" in said
     assert (project.folder / ".env").stat().st_mode & 0o077 == 0
     assert project("scripts/make-env") == (0, "", [])
+
+
+def token_of(project):
+    lines = (project.folder / ".env").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("NOTEBOOK_TOKEN=")]
+    return line.removeprefix("NOTEBOOK_TOKEN=")
+
+
+def test_env_gets_a_token_for_the_notebooks_once(project):
+    (project.folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried")  # without an end of line
+    assert project("scripts/make-env") == (0, "", [])
+    token = token_of(project)
+    assert len(token) >= 32
+    assert "LAKEHOUSE_PROJECT=tried" in (project.folder / ".env").read_text().splitlines()
+    assert project("scripts/make-env") == (0, "", [])
+    assert token_of(project) == token
+    (project.folder / ".env").unlink()
+    assert project("scripts/make-env")[0] == 0
+    assert len(token_of(project)) >= 32 and token_of(project) != token
+
+
+def env_of_compose(project, script, **env):
+    """What Compose would see of the two variables that the scripts set."""
+    docker = project.folder.parent / "bin" / "docker"
+    docker.write_text(STAND_IN.replace("  *) printf", '  *) env >"$NOTED.env"; printf'))
+    project(*script, **env)
+    lines = (project.folder.parent / "noted.env").read_text()
+    (project.folder.parent / "noted.env").unlink()
+    return lines
+
+
+def test_applications_write_event_logs_while_the_history_server_is_part_of_the_stack(project):
+    assert "SPARK_EVENT_LOG=true\n" in env_of_compose(project, ["scripts/stack-run", "prompt"])
+    without = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none")
+    assert "SPARK_EVENT_LOG=false\n" in without
+    asked = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none", PROFILES="history")
+    assert "SPARK_EVENT_LOG=true\n" in asked
+
+
+def test_the_status_page_is_told_of_the_services_of_profiles(project):
+    run = ["scripts/stack-run", "prompt"]
+    said = env_of_compose(project, run, PROFILES="presto,notebook", CONTAINERS_OF_SERVICE="none")
+    assert "UI_SERVICES=Presto=http://presto:8080/v1/info,http://127.0.0.1:8090/\nNotebooks=" in said
+    assert "Spark history" not in said
+    none = env_of_compose(project, run, CONTAINERS_OF_SERVICE="none")
+    assert "UI_SERVICES=\n" in none
