@@ -73,6 +73,14 @@ down: ## Stop the stack; its data stays
 reset: ## Remove the stack with all its data (asks; CONFIRM=yes answers)
 	@CONFIRM="$(CONFIRM)" scripts/stack-reset
 
+.PHONY: backup
+backup: ## The metastore, the configuration and the secrets in one file (FILE=name.tar.gz); the tables' files are the store's to keep
+	@scripts/stack-backup
+
+.PHONY: restore
+restore: ## Put back what make backup wrote: FILE=name.tar.gz (asks where there is a metastore; CONFIRM=yes answers)
+	@CONFIRM="$(CONFIRM)" scripts/stack-restore
+
 .PHONY: status
 status: ## Health, memory and addresses
 	@PROFILES="$(PROFILES)" scripts/stack-status

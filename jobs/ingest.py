@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pydelta.commands.write.command import WriteMode, WriteResult
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, first_line
 from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
         if isinstance(error, DeltaError):
             raise
         raise InvalidArgumentError(
-            f"The input cannot be read: {str(error).strip().splitlines()[0]}",
+            f"The input cannot be read: {first_line(error)}",
             hint="Check --input, --format, --schema and --cast.",
         ) from error
     except Py4JJavaError as error:

@@ -20,7 +20,7 @@ from catalog_sync.thrift.unanswered import has_entry, has_partitions
 from catalog_sync.twin import NOT_READABLE_KEY, VERSION_KEY, WITHDRAWN_KEY, HiveColumn, Twin
 from pydelta.backoff import Backoff
 from pydelta.deadline import Deadline
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.manifests import values_of_directory
 from pydelta.protocol.partitions import HIVE_NULL, hive_escape
 
@@ -353,7 +353,7 @@ class Metastore:
         return left
 
     def _refused(self, verb: str, message: str) -> MetastoreError:
-        first = message.strip().splitlines()[0] if message.strip() else "no reason given"
+        first = first_line(message) or "no reason given"
         hint = "The metastore's own log says more."
         if "Master Kerberos principal" in message:
             hint = (

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import InvalidArgumentError, first_line
 from pydelta.inventory.manifest import CSV_COLUMNS, Manifest
 from pydelta.inventory.places import with_longest_prefix
 
@@ -127,7 +127,7 @@ def raw_frames(path: Path, manifest: Manifest, *, source: str) -> Iterator[pl.Da
             yield from _parquet_frames(path, source)
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         raise InvalidArgumentError(
-            f"{source} cannot be read as {manifest.file_format}: {str(error).splitlines()[0]}",
+            f"{source} cannot be read as {manifest.file_format}: {first_line(error)}",
             hint="Load another delivery (--delivery), or run the inventory again.",
         ) from error
 

@@ -521,9 +521,9 @@ def serve(
 ) -> None:
     """A server for JDBC, ODBC, beeline and Spark Connect; without --thrift and --connect: on ports 10000 and 15002."""
     try:
+        from pydelta.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
         from pydelta.serve.command import run_server
         from pydelta.serve.guard import Guard
-        from pydelta.spark.serve.addresses import CONNECT_PORT, THRIFT_PORT, Addresses
     except ModuleNotFoundError as error:
         raise DeltaEnvironmentError(f"{error.name} is not installed.", hint="Install pyspark.") from error
 

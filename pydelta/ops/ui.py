@@ -104,7 +104,7 @@ def add_ui(app: typer.Typer, read_inventory: Callable[[str, Any], Any]) -> None:
                 f"The page needs a package that is not installed: {error.name}.",
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
-        from pydelta.spark.serve.addresses import Addresses
+        from pydelta.addresses import Addresses
 
         if garbage:
             given["garbage"] = garbage_seconds

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from pydelta.errors import DeltaError
+from pydelta.errors import DeltaError, first_line
 from pydelta.predicate.expressions import (
     And,
     Column,
@@ -60,7 +60,7 @@ def partition_mask(expr: Expr, frame: pl.DataFrame) -> pl.Series:
     try:
         return frame.select(_in_every_row(_value(expr, names))).to_series()
     except (pl.exceptions.PolarsError, OverflowError) as error:
-        raise NotEvaluable(f"{_shown(expr)} cannot be compared: {str(error).splitlines()[0]}") from error
+        raise NotEvaluable(f"{_shown(expr)} cannot be compared: {first_line(error)}") from error
     except RecursionError:
         raise NotEvaluable("The condition is nested too deeply.") from None
 

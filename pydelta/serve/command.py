@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pydelta.addresses import OF_THE_ENVIRONMENT, Addresses, check_free, in_url
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.serve.guard import Guard
 from pydelta.spark.prompt.session import prompt_session
-from pydelta.spark.serve.addresses import OF_THE_ENVIRONMENT, Addresses, check_free, in_url
 from pydelta.spark.serve.server import Server
 from pydelta.spark.stopping import Stopping
 from pydelta.terminal import Terminal

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
 
+from pydelta.addresses import LOOPBACK, in_url
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.serve.guard import Guard
 from pydelta.serve.replies import error_metadata, execution_reply
 from pydelta.serve.requests import Commands, analysis, execution, with_user
 from pydelta.serve.texts import Texts
 from pydelta.spark.java_objects import kinds
-from pydelta.spark.serve.addresses import LOOPBACK, in_url
 
 if TYPE_CHECKING:
     from pydelta.spark.serve.sessions import Sessions

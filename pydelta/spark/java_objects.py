@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from pydelta.errors import DeltaError
+from pydelta.errors import DeltaError, first_line
 from pydelta.spark.errors import raised_in, spark_class
 from pydelta.spark.session.call_sites import without_call_sites
 from pydelta.spark.session.inside import inside
@@ -112,7 +112,7 @@ def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:
         kinds.note(str(error).strip(), type(error).__name__)
         return _make(jvm, str(error).strip(), *given)
     _log.error("a statement failed on an error of the engine itself", exc_info=error)
-    text = f"[{_INTERNAL}] {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+    text = f"[{_INTERNAL}] {type(error).__name__}: {first_line(error) or 'no message'}"
     return _make(jvm, f"{text}. The server's log has more.", _INTERNAL, _INTERNAL_STATE, {})
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from waitress.server import create_server
 
+from pydelta.addresses import Addresses, check_free, check_private, in_url
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
-from pydelta.spark.serve.addresses import Addresses, check_free, check_private, in_url
 from pydelta.terminal import Terminal
 from pydelta.ui.server import Application
 from pydelta.ui.watch import Watch, Watched

@@ -18,6 +18,7 @@ case "$*" in
   "ps -aq"*compose.service=*) echo "${CONTAINERS_OF_SERVICE-one}" | sed '/^none$/d' ;;
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
+  "volume inspect"*) exit "${VOLUME_IS_THERE:-0}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
 esac
 """
@@ -29,6 +30,10 @@ def project(tmp_path):
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copy(ROOT / "Makefile", folder)
+    shutil.copytree(ROOT / "trino_conf", folder / "trino_conf")
+    shutil.copytree(ROOT / "images/presto/conf", folder / "images/presto/conf")
+    (folder / "jobs").mkdir()
+    shutil.copy(ROOT / "jobs" / "schedule.conf", folder / "jobs")
     (folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried\n")
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -236,3 +241,82 @@ def test_the_status_page_is_told_of_the_services_of_profiles(project):
     assert "Spark history" not in said
     none = env_of_compose(project, run, CONTAINERS_OF_SERVICE="none")
     assert "UI_SERVICES=\n" in none
+
+
+def backup_of(project, name="kept.tar.gz"):
+    code, said, _ = project("make", "-s", "backup", f"FILE={name}")
+    assert code == 0, said
+    return project.folder / name
+
+
+def test_a_backup_is_its_owner_s_alone_and_is_never_written_over(project):
+    kept = backup_of(project)
+    assert kept.stat().st_mode & 0o077 == 0
+    before = kept.read_bytes()
+    code, said, words = project("scripts/stack-backup", RAW_FILE="kept.tar.gz")
+    assert (code, words) == (1, [])
+    assert "kept.tar.gz is there already" in said
+    assert kept.read_bytes() == before
+
+
+def test_a_backup_that_the_database_does_not_give_leaves_no_file(project):
+    code, said, _ = project("scripts/stack-backup", RAW_FILE="kept.tar.gz", CODE="1")
+    assert code == 1
+    assert "nothing was kept. Next: make logs SERVICE=postgres" in said
+    assert not list(project.folder.glob("kept*"))
+
+
+def test_what_is_no_backup_is_refused_before_anything_is_changed(project):
+    kept = backup_of(project)
+    damaged = kept.with_name("damaged.tar.gz")
+    damaged.write_bytes(kept.read_bytes()[:-60])
+    other = kept.with_name("other.tar.gz")
+    subprocess.run(["tar", "-czf", other, "-C", project.folder, "Makefile"], check=True)
+    (project.folder / ".env").unlink()
+    for name, reason in (
+        ("", "Which backup?"),
+        ("none", "no file none"),
+        (damaged, "is damaged"),
+        (other, "not written by"),
+    ):
+        code, said, words = project("scripts/stack-restore", RAW_FILE=str(name))
+        assert (code, words) == (1, []), name
+        assert reason in said
+        assert "Next: " in said
+        assert not (project.folder / ".env").exists()
+
+
+def test_a_part_that_is_not_what_was_written_is_noticed(project):
+    kept = backup_of(project)
+    parts = project.folder / "parts"
+    parts.mkdir()
+    subprocess.run(["tar", "-xzf", kept, "-C", parts], check=True)
+    (parts / "backup" / "metastore.dump").write_text("something else")
+    subprocess.run(["tar", "-czf", kept, "-C", parts, "backup"], check=True)
+    code, said, words = project("scripts/stack-restore", RAW_FILE=str(kept))
+    assert (code, words) == (1, [])
+    assert "what is in it is not what was written" in said
+
+
+def test_a_metastore_is_not_replaced_unasked(project):
+    kept = backup_of(project)
+    code, said, _ = project("make", "-s", "restore", f"FILE={kept}")
+    assert code == 2
+    assert "has a metastore. It is replaced by the one of the project tried" in said
+    assert "CONFIRM=yes" in said
+
+
+def test_configuration_that_differs_is_taken_and_the_old_kept(project):
+    kept = backup_of(project)
+    schedule = project.folder / "jobs" / "schedule.conf"
+    wanted = schedule.read_text()
+    schedule.write_text("daily 04:00 true")
+    (project.folder / ".env").unlink()
+    code, said, words = project("scripts/stack-restore", RAW_FILE=str(kept), VOLUME_IS_THERE="1")
+    assert code == 0, said
+    assert schedule.read_text() == wanted
+    assert schedule.with_name("schedule.conf.before-restore").read_text() == "daily 04:00 true"
+    assert "Took jobs/schedule.conf from the backup" in said
+    assert "trino_conf" not in said.replace(str(kept), "")
+    assert (project.folder / ".env").stat().st_mode & 0o077 == 0
+    assert "LAKEHOUSE_PROJECT=tried" in (project.folder / ".env").read_text()

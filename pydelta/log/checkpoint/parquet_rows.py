@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError, first_line
 from pydelta.storage.interface import Store
 from pydelta.storage.ranges import RangeReader
 from pydelta.storage.whole import read_listed
@@ -43,8 +43,8 @@ def reading(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, IndexError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise LogCorruptedError(f"{path} is not a readable checkpoint file: {first_line}", hint=_HINT) from error
+        said = first_line(error) or type(error).__name__
+        raise LogCorruptedError(f"{path} is not a readable checkpoint file: {said}", hint=_HINT) from error
 
 
 _HINT: Final = (

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from pydelta.addresses import Addresses, check_exposed
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.spark.jvm import Jvm, scala_object
-from pydelta.spark.serve.addresses import Addresses, check_exposed
 from pydelta.spark.serve.cancelling import Cancelling
 from pydelta.spark.serve.parser import install
 from pydelta.spark.serve.sessions import Sessions

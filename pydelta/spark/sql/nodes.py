@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType as SparkStructType
 
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, first_line
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.catalog.view_targets import change_target
@@ -300,9 +300,7 @@ class Nodes:
             row = self.jvm.one_row([column.alias("value")]).first()
         except PySparkException as error:
             shown = expression if isinstance(expression, str) else str(expression.sql())
-            raise InvalidArgumentError(
-                f"{shown} is not a constant expression: {str(error).strip().splitlines()[0]}"
-            ) from error
+            raise InvalidArgumentError(f"{shown} is not a constant expression: {first_line(error)}") from error
         return row[0] if row is not None else None
 
 

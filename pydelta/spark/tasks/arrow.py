@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.errors import SchemaError
+from pydelta.errors import SchemaError, first_line
 
 __all__ = ["file_array", "file_batch", "float_leaves", "leaf_column", "leaf_names", "optional", "struct_leaves"]
 
@@ -29,7 +29,7 @@ def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"Column {target.name!r} of type {batch.schema.field(index).type} cannot be written as {target.type}: "
-                f"{str(error).splitlines()[0]}",
+                f"{first_line(error)}",
                 hint="Cast the column to the table's type before writing.",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

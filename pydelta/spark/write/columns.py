@@ -26,7 +26,7 @@ from pyspark.sql.types import DataType as SparkType
 
 from pydelta.commands.write.options import StatementCondition
 from pydelta.conditions import Condition, sql_state
-from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError
+from pydelta.errors import BindError, ConstraintViolatedError, SchemaError, UnsupportedFeatureError, first_line
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import (
     ArrayType,
@@ -199,7 +199,7 @@ def _select(df: DataFrame, columns: Sequence[Column], schema: StructType) -> Dat
         return df.select(*columns)
     except (AnalysisException, ParseException) as error:
         raise BindError(
-            f"An expression of the table does not resolve: {str(error).strip().splitlines()[0]}",
+            f"An expression of the table does not resolve: {first_line(error)}",
             hint=f"The table's columns are: {', '.join(schema.names)}.",
             condition=condition_of(error),
         ) from error

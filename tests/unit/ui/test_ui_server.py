@@ -18,9 +18,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ui_lake import SCRIPT, build_lake
 
+from pydelta.addresses import Addresses
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.cli import main
-from pydelta.spark.serve.addresses import Addresses
 from pydelta.ui.command import check_exposed
 from pydelta.ui.redaction import HIDDEN, hide_text, hide_value
 from pydelta.ui.server import Application

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from pydelta.addresses import Addresses, check_exposed, check_free
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
-from pydelta.spark.serve.addresses import Addresses, check_exposed, check_free
 
 ANYWHERE = Addresses(host="0.0.0.0", thrift=10000)
 
