@@ -62,7 +62,7 @@ test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 
 ##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka,serve: Kafka, a SQL server)
+up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka,serve,presto,history,notebook: these, too)
 	@PROFILES="$(PROFILES)" scripts/stack-up
 
 .PHONY: down
@@ -109,12 +109,16 @@ cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"
 trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
 	@scripts/stack-trino
 
+.PHONY: presto
+presto: ## Presto's prompt (SQL="SELECT …" runs one statement; make up PROFILES=presto starts it)
+	@scripts/stack-presto
+
 .PHONY: verify
 verify: ## Follow rows through every hop of the running stack, compare with Polars, time commit to visible (VERIFY_BREAK=sync: must fail)
 	@scripts/stack-verify
 
 .PHONY: test-stack
-test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka: Kafka too)
+test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too)
 	@PROFILES="$(PROFILES)" scripts/test-stack
 
 ##@ Work on the code

@@ -36,12 +36,14 @@ class Choice:
         without_sync: Leave the sync out after the DELETE.
         trino: Its address.
         kafka: That of a broker; None where the stack runs none.
+        presto: Presto's; None where the stack runs none.
         sync_seconds: How often the scheduler syncs.
     """
 
     without_sync: bool
     trino: str
     kafka: str | None
+    presto: str | None
     sync_seconds: int
 
     @classmethod
@@ -64,6 +66,7 @@ class Choice:
             without_sync=broken == "sync",
             trino=env.get("TRINO") or "trino:8080",
             kafka=env.get("VERIFY_KAFKA") or None,
+            presto=env.get("VERIFY_PRESTO") or None,
             sync_seconds=int(every),
         )
 
@@ -103,7 +106,8 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _run(choice: Choice, began: float) -> int:
-    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"))
+    presto = None if choice.presto is None else Trino(choice.presto, "verify", "Presto")
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"), presto)
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:

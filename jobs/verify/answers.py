@@ -21,6 +21,8 @@ HINTS: Final = {
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
     "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
     "behind: scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
+    "presto": "it reads what Trino's catalog hive reads: where that is wrong too, the twin was not synced; else "
+    'make logs SERVICE=presto, make presto SQL="SHOW TABLES FROM hive.lake_symlink"',
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
     "inventory": "docs/guides/inventory.md; make logs SERVICE=minio",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",
@@ -41,7 +43,7 @@ def same(expected: object, found: object) -> Answer:
 
 
 def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...]) -> list[Hop]:
-    """Plan the three readers of a table after a step: Spark, and Trino's two catalogs."""
+    """Plan the readers of a table after a step: Spark, Trino's two catalogs, and Presto where the stack runs it."""
 
     def by_spark() -> Answer:
         return compared(lake.expected[table], lake.by_spark(table, lake.expected[table].columns))
@@ -49,10 +51,15 @@ def reading_hops(lake: Lake, table: TableName, after: str, needs: tuple[str, ...
     def by_trino(catalog: str) -> Callable[[], Answer]:
         return lambda: compared(lake.expected[table], lake.by_trino(catalog, table, lake.expected[table].columns))
 
+    def by_presto() -> Answer:
+        return compared(lake.expected[table], lake.by_presto(table, lake.expected[table].columns))
+
     found = [Hop(name=f"{after}: Spark", work=by_spark, hint=HINTS["spark"], needs=needs)]
     for catalog in CATALOGS:
         name = f"{after}: Trino, catalog {catalog}"
         found.append(Hop(name=name, work=by_trino(catalog), hint=HINTS[catalog], needs=needs))
+    if lake.presto is not None:
+        found.append(Hop(name=f"{after}: Presto, catalog hive", work=by_presto, hint=HINTS["presto"], needs=needs))
     return found
 
 

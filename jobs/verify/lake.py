@@ -99,6 +99,7 @@ class Lake:
         names: Of its tables.
         spark: Its session on the cluster.
         trino: Trino's client.
+        presto: Presto's; None where the stack runs none.
         conf: Settings for storage and the metastore, by Hadoop's names.
         expected: What each table has to hold, by its name; Polars computes it.
         timings: How long commits took to become visible.
@@ -110,6 +111,7 @@ class Lake:
     spark: SparkSession
     trino: Trino
     conf: dict[str, str]
+    presto: Trino | None = None
     expected: dict[TableName, pl.DataFrame] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
     sync_is_off: bool = False
@@ -158,12 +160,12 @@ class Lake:
 
     def by_trino(self, catalog: str, table: TableName, columns: Sequence[str], where: str = "true") -> pl.DataFrame:
         """Read a table, or its twin, through a catalog of Trino, every value as text."""
-        shown = [
-            "date_format(\"at\", '%Y-%m-%d %H:%i:%s')" if name == "at" else f'CAST("{name}" AS varchar)'
-            for name in columns
-        ]
-        rows = self.trino.rows(f"SELECT {', '.join(shown)} FROM {self.in_trino(catalog, table)} WHERE {where}")
-        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String()), orient="row")
+        return _texts(self.trino, f"{self.in_trino(catalog, table)} WHERE {where}", columns)
+
+    def by_presto(self, table: TableName, columns: Sequence[str]) -> pl.DataFrame:
+        """Read a table's twin through Presto's one catalog, every value as text."""
+        assert self.presto is not None
+        return _texts(self.presto, f"hive.{twin_name(table)}", columns)
 
     def in_trino(self, catalog: str, table: TableName) -> str:
         """Name a table in a catalog: the hive catalog reads its twin."""
@@ -218,14 +220,28 @@ class Lake:
         return [f"{folder}: {len(left)} objects are still there, {left[0]} among them"] if left else []
 
 
+def _texts(client: Trino, source: str, columns: Sequence[str]) -> pl.DataFrame:
+    """Read the columns of a source, all as texts, by a statement that Trino and Presto both understand."""
+    shown = [
+        "date_format(\"at\", '%Y-%m-%d %H:%i:%s')" if name == "at" else f'CAST("{name}" AS varchar)' for name in columns
+    ]
+    rows = client.rows(f"SELECT {', '.join(shown)} FROM {source}")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String()), orient="row")
+
+
 def _commits_in(store: Store) -> list[ObjectInfo]:
     """The commits of a table's log as the store lists them, oldest first."""
     found = [info for info in store.list_all("_delta_log") if _COMMIT.search(info.path)]
     return sorted(found, key=lambda info: info.path)
 
 
-def open_lake(names: Names, trino: Trino) -> Lake:
+def open_lake(names: Names, trino: Trino, presto: Trino | None) -> Lake:
     """Start the run's session on the cluster.
+
+    Args:
+        names: Of the run's tables.
+        trino: Trino's client.
+        presto: Presto's; None where the stack runs none.
 
     Raises:
         DeltaEnvironmentError: Spark does not start.
@@ -234,4 +250,5 @@ def open_lake(names: Names, trino: Trino) -> Lake:
 
     spark = quiet_session("verify", conf=_CONF)
     jvm = Jvm.of(spark)
-    return Lake(names=names, spark=spark, trino=trino, conf={**jvm.session_conf(), **jvm.hadoop_options()})
+    conf = {**jvm.session_conf(), **jvm.hadoop_options()}
+    return Lake(names=names, spark=spark, trino=trino, presto=presto, conf=conf)

@@ -1,20 +1,20 @@
-"""Run statements on Trino over plain HTTP, with no package but Python's own."""
+"""Run statements on Trino or Presto over plain HTTP, with no package but Python's own."""
 
 from __future__ import annotations
 
 import json
 import urllib.error
 import urllib.request
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 __all__ = ["Trino", "TrinoError"]
 
 _SECONDS: Final = 120.0
-_HINT: Final = "make status, make logs SERVICE=trino; make up starts it again"
+_HINT: Final = "make status, make logs SERVICE={}; make up starts it again"
 
 
 class TrinoError(Exception):
-    """A statement that Trino refused or could not answer, in its own words.
+    """A statement that Trino, or Presto, refused or could not answer, in its own words.
 
     Args:
         message: What was wrong.
@@ -27,22 +27,25 @@ class TrinoError(Exception):
 
 
 class Trino:
-    """Run statements on a server without a password.
+    """Run statements on a server without a password; times are those of UTC.
 
     Args:
         address: ``host:port``.
         user: Who asks.
+        name: What it is: Trino, or Presto, which speaks the same protocol with headers of its own name.
     """
 
-    def __init__(self, address: str, user: str) -> None:
+    def __init__(self, address: str, user: str, name: Literal["Trino", "Presto"] = "Trino") -> None:
         self._address = address
-        self._user = user
+        self._name = name
+        self._headers = {f"X-{name}-User": user, f"X-{name}-Time-Zone": "UTC"}
+        self._hint = _HINT.format(name.lower())
 
     def rows(self, statement: str) -> list[list[Any]]:
         """Run a statement and collect its rows, values as JSON has them.
 
         Raises:
-            TrinoError: Trino refused it or failed, or there is no answer.
+            TrinoError: It was refused or failed, or there is no answer.
         """
         rows: list[list[Any]] = []
         page = self._get(f"http://{self._address}/v1/statement", statement.encode())
@@ -57,13 +60,15 @@ class Trino:
             page = self._get(following)
 
     def _get(self, url: str, body: bytes | None = None) -> dict[str, Any]:
-        request = urllib.request.Request(url, data=body, headers={"X-Trino-User": self._user})  # noqa: S310
+        request = urllib.request.Request(url, data=body, headers=self._headers)  # noqa: S310
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
                 found: dict[str, Any] = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
-            raise TrinoError(f"Trino at {self._address} answered with HTTP status {error.code}.", _HINT) from error
+            raise TrinoError(
+                f"{self._name} at {self._address} answered with HTTP status {error.code}.", self._hint
+            ) from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise TrinoError(f"Trino at {self._address} does not answer: {reason}", _HINT) from error
+            raise TrinoError(f"{self._name} at {self._address} does not answer: {reason}", self._hint) from error

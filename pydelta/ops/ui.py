@@ -31,7 +31,12 @@ _Metastore = Annotated[
 ]
 _Streams = Annotated[_Many, typer.Option("--stream", metavar="CHECKPOINT", help="The checkpoint of a streaming query.")]
 _Services = Annotated[
-    _Many, typer.Option("--service", metavar="NAME=ADDRESS[,LINK]", help="A service to ask, and where its page is.")
+    _Many,
+    typer.Option(
+        "--service",
+        metavar="NAME=ADDRESS[,LINK]",
+        help="A service to ask, and where its page is; several with a line each.",
+    ),
 ]
 _Schedule = Annotated[str | None, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py.")]
 _Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
@@ -105,8 +110,9 @@ def add_ui(app: typer.Typer, read_inventory: Callable[[str, Any], Any]) -> None:
             given["garbage"] = garbage_seconds
         if inventory is not None:
             given["inventory"] = read_inventory(inventory, options)
+        services = [line for text in service or [] for line in text.splitlines() if line.strip()]
         watched = _watched(
-            (tables or [], folder or [], database or []), metastore, (stream or [], service or []), options, given
+            (tables or [], folder or [], database or []), metastore, (stream or [], services), options, given
         )
         run_ui(watched, Addresses(host=host, page=port, no_login=no_login))
 

@@ -31,6 +31,7 @@ def project(tmp_path):
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copy(ROOT / "Makefile", folder)
     shutil.copytree(ROOT / "trino_conf", folder / "trino_conf")
+    shutil.copytree(ROOT / "images/presto/conf", folder / "images/presto/conf")
     (folder / "jobs").mkdir()
     shutil.copy(ROOT / "jobs" / "schedule.conf", folder / "jobs")
     (folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried\n")
@@ -66,6 +67,15 @@ def test_a_statement_reaches_trino_as_it_was_typed(project):
     assert (code, said) == (0, "")
     assert words == ["compose", "exec", "-T", "trino", "trino", "--execute", HARD]
     assert not (project.folder / "made").exists()
+
+
+def test_a_statement_reaches_presto_as_it_was_typed(project):
+    code, said, words = project("make", "-s", "presto", f"SQL={HARD}")
+    assert (code, said) == (0, "")
+    assert words == ["compose", "exec", "-T", "presto", "presto", "--execute", HARD]
+    code, said, words = project("scripts/stack-presto", CONTAINERS_OF_SERVICE="none", RAW_SQL="SELECT 1")
+    assert (code, words) == (1, [])
+    assert "The stack has no presto. Next: make up PROFILES=presto" in said
 
 
 def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
@@ -139,9 +149,9 @@ def test_verify_runs_in_a_client_with_what_the_stack_has(project):
     assert code == 0
     assert words[-4:] == ["spark-client", "python", "-m", "jobs.verify"]
     assert {"VERIFY_BREAK=", "SYNC_EVERY_SECONDS=15", "PYTHONPATH=/opt/lakehouse:/opt"} <= set(words)
-    assert "VERIFY_KAFKA=kafka:9092" not in words
+    assert not {"VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} & set(words)
     code, _, words = project("make", "-s", "verify", VERIFY_BREAK="sync")
-    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092"} <= set(words)
+    assert {"VERIFY_BREAK=sync", "VERIFY_KAFKA=kafka:9092", "VERIFY_PRESTO=presto:8080"} <= set(words)
 
 
 def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(project):
@@ -151,7 +161,9 @@ def test_verify_of_a_stack_that_is_down_says_so_and_its_code_is_the_program_s(pr
     assert project("scripts/stack-verify", CODE="4")[0] == 4
 
 
-@pytest.mark.parametrize("script", ["stack-submit", "stack-run", "stack-trino", "stack-sql", "stack-verify"])
+@pytest.mark.parametrize(
+    "script", ["stack-submit", "stack-run", "stack-trino", "stack-presto", "stack-sql", "stack-verify"]
+)
 def test_without_env_a_command_says_so_and_runs_nothing(project, script):
     (project.folder / ".env").unlink()
     code, said, words = project(f"scripts/{script}", RAW_JOB="delete", RAW_SQL="SELECT 1")
@@ -183,6 +195,52 @@ def test_a_lost_env_is_written_again_and_data_of_before_is_said(project):
     assert "has data from before and goes on with it" in said
     assert (project.folder / ".env").stat().st_mode & 0o077 == 0
     assert project("scripts/make-env") == (0, "", [])
+
+
+def token_of(project):
+    lines = (project.folder / ".env").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("NOTEBOOK_TOKEN=")]
+    return line.removeprefix("NOTEBOOK_TOKEN=")
+
+
+def test_env_gets_a_token_for_the_notebooks_once(project):
+    (project.folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried")  # without an end of line
+    assert project("scripts/make-env") == (0, "", [])
+    token = token_of(project)
+    assert len(token) >= 32
+    assert "LAKEHOUSE_PROJECT=tried" in (project.folder / ".env").read_text().splitlines()
+    assert project("scripts/make-env") == (0, "", [])
+    assert token_of(project) == token
+    (project.folder / ".env").unlink()
+    assert project("scripts/make-env")[0] == 0
+    assert len(token_of(project)) >= 32 and token_of(project) != token
+
+
+def env_of_compose(project, script, **env):
+    """What Compose would see of the two variables that the scripts set."""
+    docker = project.folder.parent / "bin" / "docker"
+    docker.write_text(STAND_IN.replace("  *) printf", '  *) env >"$NOTED.env"; printf'))
+    project(*script, **env)
+    lines = (project.folder.parent / "noted.env").read_text()
+    (project.folder.parent / "noted.env").unlink()
+    return lines
+
+
+def test_applications_write_event_logs_while_the_history_server_is_part_of_the_stack(project):
+    assert "SPARK_EVENT_LOG=true\n" in env_of_compose(project, ["scripts/stack-run", "prompt"])
+    without = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none")
+    assert "SPARK_EVENT_LOG=false\n" in without
+    asked = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none", PROFILES="history")
+    assert "SPARK_EVENT_LOG=true\n" in asked
+
+
+def test_the_status_page_is_told_of_the_services_of_profiles(project):
+    run = ["scripts/stack-run", "prompt"]
+    said = env_of_compose(project, run, PROFILES="presto,notebook", CONTAINERS_OF_SERVICE="none")
+    assert "UI_SERVICES=Presto=http://presto:8080/v1/info,http://127.0.0.1:8090/\nNotebooks=" in said
+    assert "Spark history" not in said
+    none = env_of_compose(project, run, CONTAINERS_OF_SERVICE="none")
+    assert "UI_SERVICES=\n" in none
 
 
 def backup_of(project, name="kept.tar.gz"):

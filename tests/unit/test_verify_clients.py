@@ -20,11 +20,13 @@ def server():
 
     class Pages(BaseHTTPRequestHandler):
         asked: list = []  # noqa: RUF012
+        headers_sent: list = []  # noqa: RUF012
         pages: list = []  # noqa: RUF012
 
         def _answer(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            self.asked.append((self.command, body, self.headers["X-Trino-User"]))
+            self.asked.append((self.command, body, self.headers["X-Trino-User"] or self.headers["X-Presto-User"]))
+            self.headers_sent.append(dict(self.headers))
             status, page = self.pages.pop(0)
             if "nextUri" in page:
                 page = page | {"nextUri": f"http://127.0.0.1:{self.server.server_port}{page['nextUri']}"}
@@ -71,6 +73,20 @@ def test_another_answer_and_none_at_all_are_told_with_the_address(server):
     with pytest.raises(TrinoError, match=r"127\.0\.0\.1:1 does not answer: \[Errno") as caught:
         Trino("127.0.0.1:1", "verify").rows("SELECT 1")
     assert "make logs SERVICE=trino" in caught.value.hint
+
+
+def test_presto_is_asked_by_headers_of_its_own_name_and_named_in_its_errors(server):
+    server.pages += [(200, {"nextUri": "/v1/1"}), (200, {"data": [[1]]}), (500, {})]
+    presto = Trino(server.address, "verify", "Presto")
+    assert presto.rows("SELECT 1") == [[1]]
+    for sent in server.headers_sent:
+        named = {name: value for name, value in sent.items() if name.startswith("X-")}
+        assert named == {"X-Presto-User": "verify", "X-Presto-Time-Zone": "UTC"}
+    with pytest.raises(
+        TrinoError, match=rf"Presto at {re.escape(server.address)} answered with HTTP status 500"
+    ) as caught:
+        presto.rows("SELECT 1")
+    assert "make logs SERVICE=presto" in caught.value.hint
 
 
 def test_each_reader_is_timed_from_the_commit_on():

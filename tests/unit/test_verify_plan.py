@@ -121,10 +121,11 @@ def test_times_stand_beside_their_target_and_what_was_never_seen_is_said():
     assert table_of([]) == []
 
 
+@pytest.mark.parametrize("presto", [None, "presto:8080"])
 @pytest.mark.parametrize("kafka", [None, "kafka:9092"])
-def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kafka):
+def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kafka, presto):
     """A need that is misspelt would never keep a hop from running."""
-    lake = Lake(names=Names.at(NOW), spark=None, trino=None, conf={})
+    lake = Lake(names=Names.at(NOW), spark=None, trino=None, presto=presto, conf={})
     earlier = []
     for found in all_hops(lake, Choice.of({"VERIFY_KAFKA": kafka or ""})):
         assert set(found.needs) <= set(earlier), found.name
@@ -133,6 +134,7 @@ def test_the_plan_s_hops_have_names_of_their_own_and_need_earlier_ones_alone(kaf
         earlier.append(found.name)
     for step in ("load", "DELETE", "UPDATE", "MERGE", "ADD COLUMN", "VACUUM"):
         assert {f"{step}: Spark", f"{step}: Trino, catalog delta", f"{step}: Trino, catalog hive"} <= set(earlier)
+        assert (f"{step}: Presto, catalog hive" in earlier) is (presto is not None)
     assert ("Kafka: Trino, catalog hive" in earlier) is (kafka is not None)
 
 

@@ -250,6 +250,8 @@ def run(capsys, *argv):
     ("argv", "says"),
     [
         ((), "Nothing to show was named"),
+        (("--service", ""), "Nothing to show was named"),
+        (("/t", "--service", "A=tcp://h:1\nTrino"), "'Trino' does not name a service"),
         (("/t", "--port", "0"), "--port 0 is not a port"),
         (("/t", "--port", "70000"), "--port 70000 is not a port"),
         (("/t", "--host", "0.0.0.0"), "would be open to other machines on 0.0.0.0"),
