@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.arrow.layout import TableShape
 from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
@@ -46,7 +47,6 @@ from pydelta.spark.scan.scan import (
 )
 from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
-from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 

@@ -28,7 +28,7 @@ def data_files(path):
 
 def losing(lost):
     """A writer of tasks that passes on what ``lost`` leaves of each batch."""
-    from pydelta.spark.tasks.write_files import run_task
+    from pydelta.arrow.tasks.write_files import run_task
 
     def run(batches, task, *, partition_id):
         def left():
