@@ -37,7 +37,7 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
 from pydelta.storage.readers import read_all
 
-__all__ = ["Change", "Place", "delete_rows", "find_rows", "rewrite"]
+__all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
 
 _GROUP_BYTES: Final = 16 * 1024 * 1024
 _Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -56,6 +56,19 @@ class Place:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+def check_condition(snapshot: Snapshot, condition: Exact) -> TableColumns:
+    """Return the columns that a condition reads, if rows of the table are looked for here.
+
+    Raises:
+        NotHere: They are not, whatever the files are like.
+    """
+    refuse_table(snapshot)
+    columns = TableColumns(snapshot, fields_of(condition))
+    if not len(columns.schema):
+        raise NotHere("a condition that reads no column of the files")
+    return columns
+
+
 def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: Place) -> dict[int, RowSet]:
     """Find the live rows of files for which a condition is true; see ``Engine.match_rows``.
 
@@ -69,10 +82,7 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
         NotHere, NeedsSpark: Only Spark is sure to find them.
         StorageError: A file is missing or damaged, or the store failed.
     """
-    refuse_table(snapshot)
-    columns = TableColumns(snapshot, fields_of(condition))
-    if not len(columns.schema):
-        raise NotHere("a condition that reads no column of the files")
+    columns = check_condition(snapshot, condition)
     adds = snapshot.files.adds(files)
     old = [old_file(add) for add in adds]
     hidden = hidden_rows(old, store=place.store, root=snapshot.table_uri, options=place.options)

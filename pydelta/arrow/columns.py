@@ -23,7 +23,7 @@ from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["TableColumns", "field_of", "fields_in", "refuse_table"]
+__all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_table"]
 
 _PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "boolean", "date")
 
@@ -118,7 +118,7 @@ class TableColumns:
         def column(path: tuple[str, ...]) -> Any:
             if path not in self._paths:
                 key, data_type = self._partitions[path[0]]
-                return _partition_scalar(partition_values.get(key), data_type)
+                return partition_scalar(partition_values.get(key), data_type)
             top, *inner = self._paths[path]
             values = batch.column(batch.schema.get_field_index(top))
             return pc.struct_field(values, inner) if inner else values
@@ -149,7 +149,13 @@ def _partition_type(data_type: DataType) -> DataType:
     return data_type
 
 
-def _partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
+def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
+    """Return a partition value of the log.
+
+    Raises:
+        NotHere: Its text means a value by the session's zone, or by Spark's own rules for the type.
+    """
+    _partition_type(data_type)
     if text and data_type == PrimitiveType("timestamp") and not text.endswith("Z"):
         raise NotHere("a partition value that is a time without a zone")
     return pa.scalar(parse_partition_value(text, data_type), to_arrow_type(data_type))

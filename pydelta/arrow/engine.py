@@ -29,7 +29,7 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import PrimitiveType
 
-__all__ = ["ArrowEngine"]
+__all__ = ["ArrowEngine", "only_spark"]
 
 _FLOAT: Final = PrimitiveType("float")
 _HINT: Final = "Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql."
@@ -69,7 +69,7 @@ class ArrowEngine:
         try:
             native = exactly(expr, snapshot.schema)
         except NotHere as reason:
-            raise _only_spark(reason, snapshot) from None
+            raise only_spark(reason, snapshot) from None
         names = {path[0].lower() for path in columns(expr)}
         return BoundCondition(
             sql=str(expr),
@@ -91,7 +91,7 @@ class ArrowEngine:
                     known[key] = bool(true_rows(native, found.of(add.partition_values, None), 1)[0])
                 kept += [place] if known[key] else []
         except NotHere as reason:
-            raise _only_spark(reason, snapshot) from None
+            raise only_spark(reason, snapshot) from None
         return files[kept]
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
@@ -99,7 +99,7 @@ class ArrowEngine:
         try:
             return find_rows(snapshot, files, condition.native, self._place)
         except (NotHere, NeedsSpark) as reason:
-            raise _only_spark(reason, snapshot) from None
+            raise only_spark(reason, snapshot) from None
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """See ``Engine.write_without``."""
@@ -113,7 +113,7 @@ class ArrowEngine:
         try:
             return rewrite(snapshot, files, rows, delete_rows, task=task, place=self._place)
         except (NotHere, NeedsSpark) as reason:
-            raise _only_spark(reason, snapshot) from None
+            raise only_spark(reason, snapshot) from None
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
         """See ``Engine.count_rows``."""
@@ -136,7 +136,8 @@ def _for_pruning(expr: Expr, native: Exact) -> tuple[Expr, ...]:
     return split_conjuncts(expr)
 
 
-def _only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
+def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:
+    """Return the error of what only Spark does."""
     return UnsupportedFeatureError(
         f"Only Spark is sure to compute this right: {reason}.",
         features=("a command without Spark",),

@@ -25,7 +25,7 @@ from pydelta.protocol.schema import physical_name, to_arrow_type
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructType
 
-__all__ = ["update_rows"]
+__all__ = ["requires_values", "update_rows"]
 
 _COMPUTED: Final = ("delta.generationExpression", "delta.invariants", LENGTH)
 _CONSTRAINT: Final = "delta.constraints."
@@ -112,7 +112,7 @@ def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
     for field in fields_in(snapshot.schema):
         if any(key in field.metadata for key in _COMPUTED):
             raise NotHere("a table with generated, checked or sized columns")
-    if any(_requires(field.data_type) for field in snapshot.schema.fields):
+    if any(requires_values(field.data_type) for field in snapshot.schema.fields):
         raise NotHere("a table with NOT NULL inside a column")
     partitions = {name.lower() for name in snapshot.partition_columns}
     for column, value in values.items():
@@ -123,15 +123,15 @@ def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
             raise NotHere("a value of another type than its column")
 
 
-def _requires(data_type: DataType) -> bool:
+def requires_values(data_type: DataType) -> bool:
     """Whether a part of a type may not be null."""
     if isinstance(data_type, StructType):
-        return any(not field.nullable or _requires(field.data_type) for field in data_type.fields)
+        return any(not field.nullable or requires_values(field.data_type) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
-        return not data_type.contains_null or _requires(data_type.element_type)
+        return not data_type.contains_null or requires_values(data_type.element_type)
     if isinstance(data_type, MapType):
         parts = (data_type.key_type, data_type.value_type)
-        return not data_type.value_contains_null or any(map(_requires, parts))
+        return not data_type.value_contains_null or any(map(requires_values, parts))
     return False
 
 
