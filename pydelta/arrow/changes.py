@@ -228,19 +228,20 @@ class _Writing:
         return given
 
     def _append(self, values: tuple[str | None, ...], made: Rewritten) -> int:
-        given = made.rows.num_rows
+        given = int(made.rows.num_rows)
         if given:
             self._writers[0].append(values, made.rows)
         if self._task.change_data:
+            feed = self._writers[-1]
             for kind, rows in made.changes:
-                given += rows.num_rows
-                self._writers[1].append(values, self._of_feed(kind, rows))
+                given += int(rows.num_rows)
+                feed.append(values, self._of_feed(kind, rows))
         return given
 
     def _of_feed(self, kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         shown = rows.columns[: rows.num_columns - self._task.hidden_columns]
         kinds = pa.repeat(pa.scalar(kind, pa.string()), rows.num_rows)
-        return pa.RecordBatch.from_arrays([*shown, kinds], schema=self._halves[1].file_schema)
+        return pa.RecordBatch.from_arrays([*shown, kinds], schema=self._halves[-1].file_schema)
 
 
 def _groups(sizes: Sequence[int]) -> list[list[int]]:

@@ -25,6 +25,7 @@ from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, Pr
 
 __all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_table"]
 
+_COLLATIONS: Final = "__COLLATIONS"
 _PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "boolean", "date")
 
 
@@ -32,13 +33,15 @@ def refuse_table(snapshot: Snapshot) -> None:
     """Check that rows of a table mean the same here as in Spark.
 
     Raises:
-        NotHere: Columns are found by ids, or a column is ``char``, which Spark pads as it reads.
+        NotHere: Columns are found by ids, text has a collation, or a column is ``char``, which Spark pads as it reads.
     """
     if snapshot.column_mapping_mode == "id":
         raise NotHere("a table whose columns are mapped by id")
     for field in fields_in(snapshot.schema):
         if "char(" in str(field.metadata.get(LENGTH, "")).lower().replace("varchar(", ""):
             raise NotHere("a table with a column of type char")
+        if _COLLATIONS in field.metadata:
+            raise NotHere("a table with a collation")
 
 
 def fields_in(data_type: DataType) -> Iterator[StructField]:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pydelta.arrow.columns import field_of
+from pydelta.arrow.expressions import Compare as ExactCompare
 from pydelta.arrow.expressions import (
     Constant,
     Exact,
@@ -96,7 +97,7 @@ def _column(expr: Expr, schema: StructType) -> Field:
     return field_of(schema, expr.path)
 
 
-def _compared(expr: Compare, schema: StructType) -> Any:
+def _compared(expr: Compare, schema: StructType) -> ExactCompare:
     left, right = expr.left, expr.right
     if isinstance(left, Literal) and isinstance(right, Column):
         flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(expr.op, expr.op)

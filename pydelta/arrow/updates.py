@@ -116,10 +116,10 @@ def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
         raise NotHere("a table with NOT NULL inside a column")
     partitions = {name.lower() for name in snapshot.partition_columns}
     for column, value in values.items():
-        field = snapshot.schema.field(column)
-        if field is None or field.name.lower() in partitions:
+        target = snapshot.schema.field(column)
+        if target is None or target.name.lower() in partitions:
             raise NotHere("a partition column that is set")
-        if field.data_type != value.type:
+        if target.data_type != value.type:
             raise NotHere("a value of another type than its column")
 
 
