@@ -14,7 +14,14 @@ import pytest
 from pydelta.arrow import changes
 from pydelta.arrow.engine import ArrowEngine
 from pydelta.commands.change.delete import delete
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, StorageError, UnsupportedFeatureError
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    ParseError,
+    RowsDoNotAddUpError,
+    StorageError,
+    UnsupportedFeatureError,
+)
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
@@ -210,6 +217,22 @@ def test_a_failure_of_one_thread_leaves_nothing_of_the_others(monkeypatch):
     monkeypatch.setattr(changes, "with_row_ids", failing)
     with pytest.raises(StorageError, match="went away"):
         run(store, " OR ".join(f"x = {n * 100}" for n in range(9)))
+    assert {item.path for item in store.list_all()} == before
+
+
+@pytest.mark.parametrize("lost", ["rows", "changes"])
+def test_rows_that_get_lost_on_the_way_commit_nothing(monkeypatch, lost):
+    store = table({"x": "long"}, [(numbers(*range(10)), None)], properties={"delta.enableChangeDataFeed": "true"})
+    before = {item.path for item in store.list_all()}
+    real = changes.TaskWriter.append
+
+    def losing(self, values, batch):
+        of_feed = "_change_type" in batch.schema.names
+        real(self, values, batch.slice(1) if of_feed == (lost == "changes") else batch)
+
+    monkeypatch.setattr(changes.TaskWriter, "append", losing)
+    with pytest.raises(RowsDoNotAddUpError, match="10 rows came to a task of the write, and 9 are in its files"):
+        run(store, "x < 3")
     assert {item.path for item in store.list_all()} == before
 
 

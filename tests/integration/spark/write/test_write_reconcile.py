@@ -81,6 +81,7 @@ def test_rows_of_the_change_feed_are_counted_apart(spark, tmp_path, monkeypatch,
         yield batch.filter(pa.array([kind != lost_kind for kind in kinds]))
 
     monkeypatch.setattr(writer, "run_task", losing(lost))
+    monkeypatch.setenv("PYDELTA_LOCAL_MAX_BYTES", "0")  # it is about what Spark's job counted
     from pydelta.tables import DeltaTable
 
     before = data_files(path)
