@@ -2,6 +2,7 @@
 
 ::
 
+    open(uri) ----------> scan, append, delete: no JVM
     enable(spark) ------> format("delta"), spark.table, writeTo … go to this engine
     tables.DeltaTable --> delete, history, detail, restore, builders
     log.DeltaLog -------> snapshots, history, checkpoints: no JVM
@@ -14,25 +15,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pydelta.arrow.table import open_table as open  # noqa: A004 - pydelta.open, as one opens a file
     from pydelta.spark.routing.enable import disable, enable
     from pydelta.spark.session.start import configure_spark_with_delta_pip, session
     from pydelta.tables import DeltaTable
 
-__all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "session"]
+__all__ = ["DeltaTable", "configure_spark_with_delta_pip", "disable", "enable", "open", "session"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DeltaTable": "pydelta.tables",
-    "configure_spark_with_delta_pip": "pydelta.spark.session.start",
-    "disable": "pydelta.spark.routing.enable",
-    "enable": "pydelta.spark.routing.enable",
-    "session": "pydelta.spark.session.start",
+    "DeltaTable": ("pydelta.tables", "DeltaTable"),
+    "configure_spark_with_delta_pip": ("pydelta.spark.session.start", "configure_spark_with_delta_pip"),
+    "disable": ("pydelta.spark.routing.enable", "disable"),
+    "enable": ("pydelta.spark.routing.enable", "enable"),
+    "open": ("pydelta.arrow.table", "open_table"),
+    "session": ("pydelta.spark.session.start", "session"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import pyspark only when a name that needs it is used."""
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        home, found = _HOMES[name]
+        return getattr(import_module(home), found)
     raise AttributeError(f"module 'pydelta' has no attribute {name!r}")

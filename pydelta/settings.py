@@ -33,6 +33,11 @@ from pydelta.reference_settings import check_reference_settings, reference_setti
 __all__ = ["Settings", "TableProperties", "parse_bool", "parse_bytes", "parse_duration_ms", "parse_interval_ms"]
 
 
+def _bytes_or_none(text: str, *, name: str) -> int:
+    """Parse bytes as ``parse_bytes`` does; 0 is allowed, too."""
+    return 0 if text.strip() == "0" else parse_bytes(text, name=name)
+
+
 def _on_or_auto(text: str, *, name: str) -> bool:
     """``true`` or ``false``; ``auto`` and ``legacy``, which other engines know, count as true."""
     return text.strip().lower() in ("auto", "legacy") or parse_bool(text, name=name)
@@ -298,6 +303,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "autoCompact.minNumFiles": ("auto_compact_min_files", parse_positive_int),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
+    "local.maxBytes": ("local_max_bytes", _bytes_or_none),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
@@ -345,6 +351,8 @@ class Settings:
         auto_compact_min_files: Small files that a partition must have for it.
         retention_check: VACUUM refuses a retention below the table's.
         vacuum_check: RESTORE refuses what a VACUUM that is under way may be deleting.
+        local_max_bytes: Bytes of files that DELETE and UPDATE read or rewrite in this process, without a Spark job;
+            0 for none. See ``docs/guides/settings.md``.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
         hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
@@ -382,6 +390,7 @@ class Settings:
     auto_compact_min_files: int = 50
     retention_check: bool = True
     vacuum_check: bool = True
+    local_max_bytes: int = 64 * 1024 * 1024
     user_metadata: str | None = None
     hooks_timeout_ms: int = 10_000
     sync_name: str = "{database}_symlink"

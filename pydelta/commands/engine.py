@@ -18,7 +18,16 @@ from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.row_sets import RowSet
 
-__all__ = ["NOTHING_WRITTEN", "Assignments", "BoundCondition", "Engine", "RearrangingEngine", "RewriteOutput"]
+__all__ = [
+    "NOTHING_WRITTEN",
+    "Assignments",
+    "BoundCondition",
+    "Engine",
+    "RearrangingEngine",
+    "RewriteOutput",
+    "TellingEngine",
+    "ways_of",
+]
 
 
 Assignments: TypeAlias = Sequence[tuple[str, Any]]
@@ -132,6 +141,22 @@ class Engine(Protocol):
 
     def committed(self, snapshot: Snapshot) -> None:
         """Refresh what the engine caches over the table; called after each commit."""
+
+
+@runtime_checkable
+class TellingEngine(Protocol):
+    """An engine that has several ways to do a step."""
+
+    def ways(self) -> Mapping[str, str]:
+        """Tell how the steps of the command bound last were done, and why, under names for the history.
+
+        ``scannedBy`` and ``rewrittenBy``: ``arrow`` for this process, or ``spark: `` and the reason.
+        """
+
+
+def ways_of(engine: Engine) -> Mapping[str, str]:
+    """Return what an engine tells of its ways, for ``operationMetrics``; nothing where it has one way alone."""
+    return engine.ways() if isinstance(engine, TellingEngine) else {}
 
 
 @runtime_checkable

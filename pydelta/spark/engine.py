@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.arrow.layout import TableShape
 from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
@@ -25,6 +26,7 @@ from pydelta.protocol.types import DataType
 from pydelta.spark.catalog.entries import follow_names
 from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse_numbered
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
+from pydelta.spark.change.here import Here
 from pydelta.spark.change.rules import check_default, rows_against
 from pydelta.spark.change.shown import shown
 from pydelta.spark.change.update import write_updated
@@ -34,7 +36,7 @@ from pydelta.spark.maintenance.optimize import compact_files, lay_out_files
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.scan.deleted_rows import collect_rows
-from pydelta.spark.scan.filters import conjuncts_in
+from pydelta.spark.scan.filters import Tree
 from pydelta.spark.scan.scan import (
     FILE_ROW_COLUMN,
     MATCHED_COLUMN,
@@ -46,7 +48,6 @@ from pydelta.spark.scan.scan import (
 )
 from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
-from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.table_expressions import refuse_foreign
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
@@ -74,10 +75,17 @@ class SparkBinding:
 
 @dataclass(frozen=True, slots=True)
 class SparkCondition:
-    """``BoundCondition.native`` of this engine."""
+    """``BoundCondition.native`` of this engine.
+
+    Args:
+        bound: The condition.
+        binding: What it was resolved with.
+        tree: The condition with its constants computed, as far as it can be read without Spark.
+    """
 
     bound: BoundExpression
     binding: SparkBinding
+    tree: Tree
 
 
 class SparkEngine:
@@ -91,9 +99,29 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, *, alias: str | None = None) -> None:
         self._spark = spark
         self._alias = alias
+        self._here = Here(spark)
+
+    def ways(self) -> Mapping[str, str]:
+        """See ``TellingEngine.ways``."""
+        return self._here.ways
+
+    def foresee(self, snapshot: Snapshot, condition: Any) -> str:
+        """Tell how the rows of a condition would be found, without a job: for EXPLAIN.
+
+        Raises:
+            ParseError, BindError, InvalidArgumentError: As ``bind_condition``.
+        """
+        bound = self.bind_condition(snapshot, condition)
+        partitions = {name.lower() for name in snapshot.partition_columns}
+        if {name.lower() for name in bound.references} <= partitions:
+            return "log (no data file is read)"
+        files = snapshot.files.select(data_filters=bound.conjuncts, time_zone=self.time_zone())
+        way = self._here.foresee(snapshot, files, bound.native.tree)
+        return f"{way} ({files.height} files, {int(files['size'].sum() or 0)} bytes)"
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``Engine.bind_condition``."""
+        self._here = Here(self._spark)
         rows = self._scan(snapshot, None)
         return self._bind(snapshot, condition, SparkBinding(Moment(self._spark), rows, TableColumns(rows)))
 
@@ -127,12 +155,13 @@ class SparkEngine:
                 condition=Condition.of("INVALID_NON_DETERMINISTIC_EXPRESSIONS", sqlExprs=bound.sql),
             )
         binding.columns.used_in(bound)
+        tree = Tree.of(folded(self._spark, bound))
         references = {name.lower() for name in Jvm.of(self._spark).reference_names(bound.expression)}
         return BoundCondition(
             sql=bound.sql,
-            conjuncts=conjuncts_in(folded(self._spark, bound)),
+            conjuncts=tree.conjuncts(),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
-            native=SparkCondition(bound, binding),
+            native=SparkCondition(bound, binding, tree),
             shown=shown(self._spark, [bound.expression])[0],
             as_given=str(Jvm.of(self._spark).expression(column).toString()),
         )
@@ -150,10 +179,13 @@ class SparkEngine:
         return matching_partitions(self._spark, snapshot, files, bound.expression) if files.height else files
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
-        """See ``Engine.match_rows``. One job, which reads the condition's columns and nothing else."""
+        """See ``Engine.match_rows``. Here, or one job, which reads the condition's columns and nothing else."""
         if not files.height:
             return {}
         native: SparkCondition = condition.native
+        here = self._here.find(snapshot, files, native.tree)
+        if here is not None:
+            return here
         rows = native.binding.columns.over(self._scan(snapshot, files, extra=Extra.PLACE))
         rows = rows.filter(native.bound.column)
         with exact_filters(self._spark):
@@ -161,6 +193,9 @@ class SparkEngine:
 
     def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
         """See ``Engine.write_without``."""
+        here = self._here.write_without(snapshot, files, rows)
+        if here is not None:
+            return here
         tracking = snapshot.properties.enable_row_tracking
         live = scan_matched(self._spark, snapshot, files, rows, with_row_tracking=tracking)
         change_column = None
@@ -173,6 +208,7 @@ class SparkEngine:
 
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
+        self._here = Here(self._spark)
         rows = self._scan(snapshot, None)
         binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
@@ -194,6 +230,9 @@ class SparkEngine:
     ) -> RewriteOutput:
         """See ``UpdatingEngine.write_updated``."""
         binding, values = bound.native
+        here = self._here.write_updated(snapshot, files, rows, values, copy_others=copy_others)
+        if here is not None:
+            return here
         tracking = snapshot.properties.enable_row_tracking
         if rows is None:
             live = self._scan(snapshot, files, Extra.TRACKING if tracking else Extra.NONE).withColumn(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pydelta.arrow.tasks.split import PartitionColumn, check_runs, split_by_partition
+from pydelta.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.errors import RowsDoNotAddUpError, SchemaError
 from pydelta.protocol.schema import PrimitiveType
-from pydelta.spark.tasks.split import PartitionColumn, check_runs, split_by_partition
-from pydelta.spark.tasks.write_files import WriteTask, run_task
 
 KINDS = {
     "long": (pa.int64(), st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([2**63 - 1, -(2**63)]))),

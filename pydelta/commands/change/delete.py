@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from pydelta.commands.change.candidates import (
     rows_by_statistics,
 )
 from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
-from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, RewriteOutput, ways_of
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.errors import DeltaError
@@ -236,7 +236,7 @@ def _delete_rows(
             engine.discard(snapshot, rewritten.files)
             raise
         rewrite_ms = _elapsed_ms(started) - scanned
-        metrics = {
+        metrics: dict[str, int | str] = {
             "numRemovedFiles": len(touched.adds),
             "numRemovedBytes": sum(add.size for add in touched.adds),
             "numAddedFiles": len(rewritten.adds),
@@ -248,6 +248,7 @@ def _delete_rows(
             "scanTimeMs": scanned,
             "rewriteTimeMs": rewrite_ms,
             "executionTimeMs": _elapsed_ms(started),
+            **ways_of(engine),
         }
         version = _commit(txn, engine, _operation(plan, metrics), touched.adds, rewritten, settings)
     return DeleteResult(
@@ -279,7 +280,7 @@ def _hide_rows(
             output = hide(txn, engine, touched.adds, touched.positions())
             counted(txn, touched, hidden=output, updates=False)
             write_ms = _elapsed_ms(started) - scanned
-            metrics = {
+            metrics: dict[str, int | str] = {
                 "numRemovedFiles": output.num_removed_files,
                 "numRemovedBytes": output.removed_bytes,
                 "numAddedFiles": 0,
@@ -291,6 +292,7 @@ def _hide_rows(
                 "scanTimeMs": scanned,
                 "rewriteTimeMs": write_ms,
                 "executionTimeMs": _elapsed_ms(started),
+                **ways_of(engine),
             }
             committed = txn.commit(output.actions, _operation(plan, metrics))
         except DeltaError:
@@ -339,7 +341,7 @@ def _commit(
     return committed.version
 
 
-def _operation(plan: DeletePlan, metrics: dict[str, int]) -> Operation:
+def _operation(plan: DeletePlan, metrics: Mapping[str, int | str]) -> Operation:
     if plan.truncates:
         kept = {name: metrics[name] for name in ("numRemovedFiles", "executionTimeMs")}
         return Operation(name="TRUNCATE", parameters={}, metrics=kept)

@@ -22,7 +22,14 @@ import polars as pl
 from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
 from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import RowCounts
-from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, BoundCondition, Engine, RewriteOutput
+from pydelta.commands.engine import (
+    NOTHING_WRITTEN,
+    Assignments,
+    BoundCondition,
+    Engine,
+    RewriteOutput,
+    ways_of,
+)
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.log import DeltaLog, Snapshot
@@ -158,11 +165,12 @@ def update(
         going: list[Action] = (
             list(hidden.actions) if vectors else [add.remove(deletion_timestamp=now_ms) for add in touched.adds]
         )
-        metrics = {
+        metrics: dict[str, int | str] = {
             **_counts_of(touched, written, hidden if vectors else None, counts),
             "scanTimeMs": scanned,
             "rewriteTimeMs": _elapsed_ms(started) - scanned,
             "executionTimeMs": _elapsed_ms(started),
+            **ways_of(engine),
         }
         committed = txn.commit([*going, *written.files], _operation(bound.condition, metrics))
     except Exception:
@@ -223,7 +231,7 @@ def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: Bound
     return committed
 
 
-def _operation(condition: BoundCondition | None, metrics: Mapping[str, int]) -> Operation:
+def _operation(condition: BoundCondition | None, metrics: Mapping[str, int | str]) -> Operation:
     predicate = encode_json([condition.for_history] if condition else [])
     return Operation(name="UPDATE", parameters={"predicate": predicate}, metrics=metrics)
 

@@ -24,6 +24,7 @@ import polars as pl
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
+from pydelta.arrow.layout import TableShape
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
@@ -49,7 +50,6 @@ from pydelta.spark.types import from_spark
 from pydelta.spark.write.assignment import telling_overflow
 from pydelta.spark.write.columns import name
 from pydelta.spark.write.identity import GivenValues
-from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.observed import observing
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 

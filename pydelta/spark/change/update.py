@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.arrow.layout import TableShape
 from pydelta.commands.engine import RewriteOutput
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.spark.change.assignments import BoundAssignments
@@ -14,7 +15,6 @@ from pydelta.spark.change.binding import Moment, bind_values
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.scan import MATCHED_COLUMN
 from pydelta.spark.write.columns import Brought, Generated, conform, name
-from pydelta.spark.write.layout import TableShape
 from pydelta.spark.write.table_expressions import table_expression
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 

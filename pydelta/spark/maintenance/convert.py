@@ -18,6 +18,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.types import StructType as SparkStructType
 
+from pydelta.arrow.tasks.stats import FileStatistics as Collector
+from pydelta.arrow.tasks.stats import IndexedLeaf
 from pydelta.commands.convert import FileStatistics, convert_to_delta, data_files
 from pydelta.conditions import Condition
 from pydelta.errors import (
@@ -38,8 +40,6 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, settings_of
 from pydelta.spark.maintenance.parquet_sources import parquet_source
 from pydelta.spark.scan.statuses import hadoop_uri
-from pydelta.spark.tasks.stats import FileStatistics as Collector
-from pydelta.spark.tasks.stats import IndexedLeaf
 from pydelta.spark.types import from_spark
 from pydelta.storage import Store, open_store
 from pydelta.storage.interface import ObjectInfo

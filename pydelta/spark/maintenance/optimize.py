@@ -16,28 +16,28 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from pydelta.arrow.layout import TableShape, add_of_file
+from pydelta.arrow.tasks.compact import Bin, BinDone, HandedBack, run_bins
+from pydelta.arrow.tasks.old_files import old_file
+from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.names import quoted
-from pydelta.protocol.paths import decode_log_path, is_absolute_path
+from pydelta.protocol.paths import is_absolute_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import DataType, StructType
 from pydelta.settings import Settings
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.maintenance.curves import sortable, with_curve_key
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
-from pydelta.spark.tasks.compact import Bin, BinDone, HandedBack, OldFile, run_bins
-from pydelta.spark.tasks.write_files import WriteTask
 from pydelta.spark.write.columns import name
-from pydelta.spark.write.layout import TableShape, add_of
 from pydelta.spark.write.writer import StagedPaths, clean_up, make_write_task, removing_staged, write_files
 
 if TYPE_CHECKING:
@@ -68,18 +68,7 @@ def compact_files(
     outcomes = _run(spark, bins, task, staged) if bins else []
     done = [outcome for outcome in outcomes if isinstance(outcome, BinDone)]
     records = [record for outcome in done for record in outcome.records]
-    adds = [
-        add_of(
-            {
-                "path": record.path,
-                "partition_values": msgspec.json.encode(dict(record.partition_values)),
-                "size": record.size,
-                "modification_time_ms": record.modification_time_ms,
-                "stats": record.stats,
-            }
-        )
-        for record in records
-    ]
+    adds = [add_of_file(record) for record in records]
     rows = sum(record.num_rows for record in records)
     handed_back = [outcome for outcome in outcomes if isinstance(outcome, HandedBack)]
     if handed_back:
@@ -122,16 +111,7 @@ def _bins(
         if by_field_id or any(is_absolute_path(add.path) for add in adds):
             for_spark.append(number)
             continue
-        old = tuple(
-            OldFile(
-                path=decode_log_path(add.path),
-                size=add.size,
-                vector=add.deletion_vector,
-                base_row_id=add.base_row_id,
-                row_version=add.default_row_commit_version,
-            )
-            for add in adds
-        )
+        old = tuple(old_file(add) for add in adds)
         values = tuple(adds[0].partition_values.get(key) or None for key in keys)
         bins.append(Bin(number=number, values=values, files=old))
     return bins, for_spark

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from pydelta.arrow.layout import Session, TableShape, add_of, make_task, written_columns
+from pydelta.arrow.tasks.write_files import record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget, plan_write, write_table
 from pydelta.commands.write.plan import WritePlan
@@ -24,10 +26,8 @@ from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings
-from pydelta.spark.tasks.write_files import record_batch, run_task
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import same_type
-from pydelta.spark.write.layout import Session, TableShape, add_of, make_task, written_columns
 from pydelta.storage.interface import Store
 
 if TYPE_CHECKING:

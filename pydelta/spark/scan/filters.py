@@ -32,7 +32,7 @@ from pydelta.predicate import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["conjuncts_in", "conjuncts_of", "convert", "literal_of", "to_expressions"]
+__all__ = ["Node", "Tree", "conjuncts_in", "conjuncts_of", "convert", "literal_of", "to_expressions"]
 
 _EPOCH_DATE: Final = dt.date(1970, 1, 1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -46,10 +46,12 @@ _COMPARISONS: Final = {
     "GreaterThanOrEqual": ">=",
 }
 _INTEGERS: Final = {"byte": 0, "short": 1, "integer": 2, "long": 3}
+_NAMING: Final = ".With"
 _SEPARATOR: Final = "\x01"
 
 Fetch = Callable[[int, str], Any]
-"""``fetch(position, what)``: a node's value; ``what`` is "set" (texts, or None), "bytes", "micros" or "fold"."""
+"""``fetch(position, what)``: a node's value; ``what`` is "set" (texts, or None), "bytes", "micros", "fold" (the
+constant), "escape" (of LIKE) or "common" (the name of a common expression)."""
 
 
 class _NoCounterpart(Exception):
@@ -57,11 +59,46 @@ class _NoCounterpart(Exception):
 
 
 @dataclass(slots=True)
-class _Node:
+class Node:
+    """A node of a Catalyst expression: its place in the JSON, the name of its class, its attributes."""
+
     position: int
     name: str
     body: Mapping[str, Any]
-    children: list[_Node]
+    children: list[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A Catalyst expression that has crossed to Python.
+
+    Args:
+        root: Its top.
+        fetch: Values that the JSON lost; see ``Fetch``.
+        text: Its SQL.
+    """
+
+    root: Node
+    fetch: Fetch
+    text: Callable[[], str]
+
+    @classmethod
+    def of(cls, expression: Any) -> Tree:
+        """Bring an expression of the JVM over, in one call."""
+        return cls.read(json.loads(str(expression.toJSON())), _fetching(expression), lambda: str(expression.sql()))
+
+    @classmethod
+    def read(cls, nodes: Sequence[Mapping[str, Any]], fetch: Fetch, text: Callable[[], str]) -> Tree:
+        """Build the tree of nodes in pre-order."""
+        root, end = _parse(nodes, 0)
+        assert end == len(nodes), "a Catalyst expression with trailing nodes"
+        if any(str(node["class"]).endswith(_NAMING) for node in nodes):
+            root = _spelt_out(root, fetch, {})
+        return cls(root, fetch, text)
+
+    def conjuncts(self) -> tuple[Expr, ...]:
+        """Return the conjuncts as predicates; ``Unknown`` with its SQL text where one has no counterpart."""
+        return tuple(split_conjuncts(_boolean(self.root, self.fetch, self.text)))
 
 
 def to_expressions(filters: Sequence[Any]) -> tuple[Expr, ...]:
@@ -86,7 +123,7 @@ def conjuncts_of(spark: SparkSession, filtered: DataFrame) -> tuple[Expr, ...]:
 
 def conjuncts_in(condition: Any) -> tuple[Expr, ...]:
     """Return the conjuncts of a Catalyst expression; ``Unknown`` with its SQL text where one has no counterpart."""
-    return tuple(split_conjuncts(_from_jvm(condition)))
+    return Tree.of(condition).conjuncts()
 
 
 def literal_of(value: Any, data_type: str) -> Literal | None:
@@ -103,6 +140,11 @@ def literal_of(value: Any, data_type: str) -> Literal | None:
 
 
 def _from_jvm(expression: Any) -> Expr:
+    tree = Tree.of(expression)
+    return _boolean(tree.root, tree.fetch, tree.text)
+
+
+def _fetching(expression: Any) -> Fetch:
     def fetch(position: int, what: str) -> Any:
         node = expression.apply(position)
         if what == "set":
@@ -112,10 +154,14 @@ def _from_jvm(expression: Any) -> Expr:
         if what == "fold":
             value = node.eval(None)
             return value if value is None or isinstance(value, (bool, int, float, bytes)) else str(value.toString())
+        if what == "escape":
+            return str(node.escapeChar())
+        if what == "common":
+            return str(node.id().toString())
         value = node.value()
         return bytes(value) if what == "bytes" else int(value)
 
-    return convert(json.loads(str(expression.toJSON())), fetch, text=lambda: str(expression.sql()))
+    return fetch
 
 
 def convert(nodes: Sequence[Mapping[str, Any]], fetch: Fetch, *, text: Callable[[], str] = lambda: "") -> Expr:
@@ -130,14 +176,12 @@ def convert(nodes: Sequence[Mapping[str, Any]], fetch: Fetch, *, text: Callable[
         The tree. Parts of an ``AND`` or ``OR`` that have no counterpart are ``Unknown``; anything else that contains
         one is ``Unknown`` as a whole.
     """
-    root, end = _parse(nodes, 0)
-    assert end == len(nodes), "a Catalyst expression with trailing nodes"
-    return _boolean(root, fetch, text)
+    return _boolean(Tree.read(nodes, fetch, text).root, fetch, text)
 
 
-def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[_Node, int]:
+def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[Node, int]:
     body = nodes[position]
-    node = _Node(position, str(body["class"]).rsplit(".", 1)[-1], body, [])
+    node = Node(position, str(body["class"]).rsplit(".", 1)[-1], body, [])
     position += 1
     for _ in range(int(body["num-children"])):
         child, position = _parse(nodes, position)
@@ -145,7 +189,19 @@ def _parse(nodes: Sequence[Mapping[str, Any]], position: int) -> tuple[_Node, in
     return node, position
 
 
-def _boolean(node: _Node, fetch: Fetch, text: Callable[[], str]) -> Expr:
+def _spelt_out(node: Node, fetch: Fetch, named: dict[str, Node]) -> Node:
+    """A tree with each common expression where its name stands; BETWEEN names what it compares twice."""
+    if node.name == "With":
+        body, *definitions = node.children
+        for item in definitions:
+            named[str(fetch(item.position, "common"))] = _spelt_out(item.children[0], fetch, named)
+        return _spelt_out(body, fetch, named)
+    if node.name == "CommonExpressionRef":
+        return named.get(str(fetch(node.position, "common")), node)
+    return Node(node.position, node.name, node.body, [_spelt_out(child, fetch, named) for child in node.children])
+
+
+def _boolean(node: Node, fetch: Fetch, text: Callable[[], str]) -> Expr:
     try:
         if node.name in ("And", "Or"):
             left, right = (_boolean(child, fetch, text) for child in node.children)
@@ -157,13 +213,13 @@ def _boolean(node: _Node, fetch: Fetch, text: Callable[[], str]) -> Expr:
         return Unknown(text(), _references(node))
 
 
-def _references(node: _Node) -> frozenset[tuple[str, ...]]:
+def _references(node: Node) -> frozenset[tuple[str, ...]]:
     if node.name == "AttributeReference":
         return frozenset({(str(node.body["name"]),)})
     return frozenset(path for child in node.children for path in _references(child))
 
 
-def _atom(node: _Node, fetch: Fetch) -> Expr:
+def _atom(node: Node, fetch: Fetch) -> Expr:
     if node.name in _COMPARISONS:
         left, right = (_operand(child, fetch) for child in node.children)
         return Compare(_COMPARISONS[node.name], left, right)
@@ -189,7 +245,7 @@ def _atom(node: _Node, fetch: Fetch) -> Expr:
     raise _NoCounterpart
 
 
-def _operand(node: _Node, fetch: Fetch) -> Expr:
+def _operand(node: Node, fetch: Fetch) -> Expr:
     if node.name == "Literal":
         return _literal(node, fetch)
     if node.name == "Cast":
@@ -197,7 +253,7 @@ def _operand(node: _Node, fetch: Fetch) -> Expr:
     return _column(node)
 
 
-def _column(node: _Node) -> Column:
+def _column(node: Node) -> Column:
     path: list[str] = []
     while node.name == "GetStructField":
         path.append(_field_name(node))
@@ -207,7 +263,7 @@ def _column(node: _Node) -> Column:
     return Column((str(node.body["name"]), *reversed(path)))
 
 
-def _field_name(node: _Node) -> str:
+def _field_name(node: Node) -> str:
     """A struct's field by its ordinal: the name in the node is as the user wrote it."""
     data_type = _type_of(node.children[0])
     if not isinstance(data_type, Mapping) or data_type.get("type") != "struct":
@@ -218,7 +274,7 @@ def _field_name(node: _Node) -> str:
     return str(field["name"])
 
 
-def _type_of(node: _Node) -> Any:
+def _type_of(node: Node) -> Any:
     if node.name == "GetStructField":
         parent = _type_of(node.children[0])
         return parent["fields"][int(node.body["ordinal"])]["type"] if isinstance(parent, Mapping) else None
@@ -229,7 +285,7 @@ def _collated(data_type: Any) -> bool:
     return isinstance(data_type, str) and data_type.startswith("string collate")
 
 
-def _cast(node: _Node, fetch: Fetch) -> Expr:
+def _cast(node: Node, fetch: Fetch) -> Expr:
     child, target = node.children[0], node.body["dataType"]
     if child.name in ("AttributeReference", "GetStructField"):
         source = _type_of(child)
@@ -245,11 +301,11 @@ def _cast(node: _Node, fetch: Fetch) -> Expr:
     return _from_internal(value, target)
 
 
-def _foldable(node: _Node) -> bool:
+def _foldable(node: Node) -> bool:
     return node.name == "Literal" or (node.name == "Cast" and _foldable(node.children[0]))
 
 
-def _literal(node: _Node, fetch: Fetch) -> Literal:
+def _literal(node: Node, fetch: Fetch) -> Literal:
     data_type, text = node.body["dataType"], node.body.get("value")
     if text is None:
         return Literal(None)
@@ -262,7 +318,7 @@ def _literal(node: _Node, fetch: Fetch) -> Literal:
     return _from_internal(text, data_type)
 
 
-def _in_set(node: _Node, fetch: Fetch) -> Expr:
+def _in_set(node: Node, fetch: Fetch) -> Expr:
     column, data_type = _column(node.children[0]), _type_of(node.children[0])
     texts = None if data_type == "binary" else fetch(node.position, "set")
     if texts is None or not isinstance(data_type, str):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from pydelta.errors import UnsupportedFeatureError, error_context
+from pydelta.errors import DeltaError, UnsupportedFeatureError, error_context
+from pydelta.spark.engine import SparkEngine
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.sql import describe as describe_sql
 from pydelta.spark.sql.nodes import Nodes, Target, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from pydelta.log import Snapshot
 
 __all__ = ["EXPLAINED", "describe", "explain", "nothing_to_do", "show"]
 
@@ -84,12 +88,14 @@ def explain(nodes: Nodes, node: Any) -> DataFrame | None:
     log = nodes.log(target)
     with error_context(table=log.uri):
         snapshot = log.update()
+        way = _way(nodes, statement, target, snapshot)
     text = "\n".join(
         (
             "== Physical Plan ==",
             f"Execute Delta {known[0]}",
             f"   +- {target.name} [{', '.join(snapshot.schema.names)}] {log.uri}@v{snapshot.version}, "
             f"{snapshot.num_files} files, {snapshot.size_bytes} bytes",
+            *way,
             "",
             "== Parsed Logical Plan ==",
             str(statement.toString()).rstrip(),
@@ -97,6 +103,21 @@ def explain(nodes: Nodes, node: Any) -> DataFrame | None:
         )
     )
     return nodes.jvm.one_row([F.lit(text).alias("plan")])
+
+
+def _way(nodes: Nodes, statement: Any, target: Target, snapshot: Snapshot) -> Sequence[str]:
+    """Say where the rows of a DELETE or an UPDATE would be found; nothing of one that fails when it runs."""
+    if str(statement.nodeName()) not in ("DeleteFromTable", "UpdateTable") or snapshot.version < 0:
+        return ()
+    given = statement.condition()
+    condition = given if str(statement.nodeName()) == "DeleteFromTable" else nodes.optional(given)
+    if condition is None or str(condition.toString()).lower() == "true":
+        return ()
+    try:
+        engine = SparkEngine(nodes.spark, alias=target.alias)
+        return (f"   +- Rows found by: {engine.foresee(snapshot, nodes.column(condition, target))}",)
+    except DeltaError:
+        return ()
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:

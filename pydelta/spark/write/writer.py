@@ -20,6 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from pydelta.arrow.layout import Session, TableShape, add_of, change_of, make_task, written_columns
+from pydelta.arrow.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget
 from pydelta.errors import DeltaError, RowsDoNotAddUpError
@@ -31,12 +33,10 @@ from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.scan.refresh import indexes_in
-from pydelta.spark.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.write.columns import conform, name, violation_in
 from pydelta.spark.write.identity import with_identities
-from pydelta.spark.write.layout import Session, TableShape, add_of, change_of, make_task, written_columns
 from pydelta.spark.write.matches import SparkMatching
 from pydelta.spark.write.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.storage import open_store

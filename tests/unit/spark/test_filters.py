@@ -192,3 +192,15 @@ def test_a_cast_that_fails_is_left_to_the_query():
 def test_a_collated_column_is_unknown_because_its_order_is_not_the_bytes():
     nodes = [node("EqualTo", 2), attribute("s", "string collate UTF8_LCASE"), literal("a", "string collate UTF8_LCASE")]
     assert isinstance(convert(nodes, nothing), Unknown)
+
+
+def test_between_is_two_comparisons():
+    nodes = [
+        node("With", 2), node("And", 2),
+        node("GreaterThanOrEqual", 2), node("CommonExpressionRef"), literal("1", "integer"),
+        node("LessThanOrEqual", 2), node("CommonExpressionRef"), literal("3", "integer"),
+        node("CommonExpressionDef", 1), attribute("i"),
+    ]  # fmt: skip
+    found = convert(nodes, fetching({(3, "common"): "a", (6, "common"): "a", (8, "common"): "a"}))
+    low, high = (Compare(op, Column(("i",)), Literal(value, "integer")) for op, value in ((">=", 1), ("<=", 3)))
+    assert found == And(low, high)

@@ -12,10 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.errors import RowsDoNotAddUpError, SchemaError, StorageFullError
-from pydelta.protocol.schema import DecimalType, PrimitiveType
-from pydelta.spark.tasks import write_files as write_task
-from pydelta.spark.tasks.write_files import (
+from pydelta.arrow.tasks import write_files as write_task
+from pydelta.arrow.tasks.write_files import (
     RECORD_SCHEMA,
     FileRecord,
     PartitionColumn,
@@ -23,6 +21,8 @@ from pydelta.spark.tasks.write_files import (
     record_batch,
     run_task,
 )
+from pydelta.errors import RowsDoNotAddUpError, SchemaError, StorageFullError
+from pydelta.protocol.schema import DecimalType, PrimitiveType
 from pydelta.storage import open_store
 
 STRING, LONG, DOUBLE = PrimitiveType("string"), PrimitiveType("long"), PrimitiveType("double")

@@ -115,7 +115,7 @@ def main(folder: Path) -> None:
     original = writer.run_task
 
     def loses_one(batches, task, *, partition_id):
-        from pydelta.spark.tasks.write_files import run_task
+        from pydelta.arrow.tasks.write_files import run_task
 
         rows = (batch.slice(1) if partition_id == 0 else batch for batch in batches)
         return run_task(rows, task, partition_id=partition_id)

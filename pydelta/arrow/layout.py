@@ -12,6 +12,9 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from pydelta.arrow.tasks.arrow import optional
+from pydelta.arrow.tasks.stats import IndexedLeaf
+from pydelta.arrow.tasks.write_files import CODEC_SUFFIXES, FileRecord, PartitionColumn, WriteTask
 from pydelta.commands.write.options import WriteOptions
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
@@ -29,11 +32,17 @@ from pydelta.protocol.schema import (
 )
 from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
 from pydelta.settings import Settings, TableProperties, parse_bytes
-from pydelta.spark.tasks.arrow import optional
-from pydelta.spark.tasks.stats import IndexedLeaf
-from pydelta.spark.tasks.write_files import CODEC_SUFFIXES, PartitionColumn, WriteTask
 
-__all__ = ["Session", "TableShape", "add_of", "change_of", "make_task", "written_columns"]
+__all__ = [
+    "Session",
+    "TableShape",
+    "add_of",
+    "add_of_file",
+    "change_of",
+    "change_of_file",
+    "make_task",
+    "written_columns",
+]
 
 _PREFIX_LENGTH: Final = 2
 _VOID: Final = PrimitiveType("void")
@@ -153,6 +162,28 @@ def add_of(record: Mapping[str, Any]) -> AddFile:
         modification_time=record["modification_time_ms"],
         data_change=True,
         stats=record["stats"],
+    )
+
+
+def add_of_file(record: FileRecord) -> AddFile:
+    """Turn a file that a task of this process wrote into its action."""
+    return AddFile(
+        path=encode_log_path(record.path),
+        partition_values=dict(record.partition_values),
+        size=record.size,
+        modification_time=record.modification_time_ms,
+        data_change=True,
+        stats=record.stats,
+    )
+
+
+def change_of_file(record: FileRecord) -> AddCDCFile:
+    """Turn a file of the change data feed that a task of this process wrote into its action."""
+    return AddCDCFile(
+        path=encode_log_path(record.path),
+        partition_values=dict(record.partition_values),
+        size=record.size,
+        data_change=False,
     )
 
 

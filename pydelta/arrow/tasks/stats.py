@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pydelta.arrow.tasks.arrow import leaf_column
 from pydelta.protocol.stats import has_bounds, json_bound, truncate_max, truncate_min
 from pydelta.protocol.types import DataType
-from pydelta.spark.tasks.arrow import leaf_column
 
 __all__ = ["FileStatistics", "IndexedLeaf"]
 

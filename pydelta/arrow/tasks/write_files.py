@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pydelta.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
+from pydelta.arrow.tasks.split import PartitionColumn, split_by_partition
+from pydelta.arrow.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.errors import RowsDoNotAddUpError
 from pydelta.protocol.partitions import partition_dir
-from pydelta.spark.tasks.arrow import file_batch, float_leaves, leaf_names
-from pydelta.spark.tasks.split import PartitionColumn, split_by_partition
-from pydelta.spark.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.storage import Store, open_store
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Run small work in this process on Arrow: no Spark job, no JVM."""

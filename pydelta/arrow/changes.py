@@ -1,0 +1,307 @@
+"""Find rows and rewrite files of a table in this process: the row work of DELETE and UPDATE, without a Spark job.
+
+::
+
+    find_rows: files --the condition's columns--> batches --evaluate--> rows of files          a thread a file
+    rewrite:   files --all columns--> batches --rows that stay, rows that change--> new files  a thread a group of files
+
+Files are read and written by the code that Spark's executors run for compaction: same types, names, statistics, row
+ids, partition values. Nothing is held but some batches and a row group per group.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from pydelta.arrow.columns import TableColumns, refuse_table
+from pydelta.arrow.evaluate import true_rows
+from pydelta.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.arrow.layout import add_of_file, change_of_file
+from pydelta.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
+from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
+from pydelta.commands.engine import RewriteOutput
+from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.row_sets import RowSet
+from pydelta.storage import Store
+from pydelta.storage.readers import read_all
+
+__all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
+
+_GROUP_BYTES: Final = 16 * 1024 * 1024
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a table's files are.
+
+    Args:
+        store: The table's.
+        options: Of the store, for what lies elsewhere; they may hold secrets.
+    """
+
+    store: Store
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def check_condition(snapshot: Snapshot, condition: Exact) -> TableColumns:
+    """Return the columns that a condition reads, if rows of the table are looked for here.
+
+    Raises:
+        NotHere: They are not, whatever the files are like.
+    """
+    refuse_table(snapshot)
+    columns = TableColumns(snapshot, fields_of(condition))
+    if not len(columns.schema):
+        raise NotHere("a condition that reads no column of the files")
+    return columns
+
+
+def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: Place) -> dict[int, RowSet]:
+    """Find the live rows of files for which a condition is true; see ``Engine.match_rows``.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        condition: Over its columns.
+        place: Where the files are.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to find them.
+        StorageError: A file is missing or damaged, or the store failed.
+    """
+    columns = check_condition(snapshot, condition)
+    adds = snapshot.files.adds(files)
+    old = [old_file(add) for add in adds]
+    hidden = hidden_rows(old, store=place.store, root=snapshot.table_uri, options=place.options)
+
+    def search(number: int) -> npt.NDArray[np.uint64]:
+        found = []
+        for start, batch in read_batches(old[number], columns.schema, place.store):
+            holds = true_rows(condition, columns.of(adds[number].partition_values, batch), batch.num_rows)
+            if number in hidden:
+                holds &= ~rows_among(hidden[number], start, batch.num_rows)
+            found.append(np.flatnonzero(holds).astype(np.uint64) + np.uint64(start))
+        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+
+    rows = read_all(search, range(len(old)))
+    return {number: RowSet.of(positions) for number, positions in enumerate(rows) if len(positions)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What becomes of a batch of old rows: rows of the table, and of its change feed by kind of change."""
+
+    rows: pa.RecordBatch
+    changes: tuple[tuple[str, pa.RecordBatch], ...] = ()
+
+
+Change: TypeAlias = Callable[[AddFile, pa.RecordBatch, _Mask, _Mask], Rewritten]
+"""``change(add, batch, live, matched)``: the columns of the batch are those of the new files, row ids included."""
+
+
+def delete_rows(add: AddFile, batch: pa.RecordBatch, live: _Mask, matched: _Mask) -> Rewritten:
+    """Leave out the rows that matched; a ``Change``."""
+    del add
+    gone, stays = live & matched, live & ~matched
+    stay = batch if stays.all() else batch.filter(pa.array(stays))
+    return Rewritten(rows=stay, changes=(("delete", batch.filter(pa.array(gone))),) if gone.any() else ())
+
+
+def rewrite(
+    snapshot: Snapshot,
+    files: pl.DataFrame,
+    rows: Mapping[int, RowSet] | None,
+    change: Change,
+    *,
+    task: WriteTask,
+    place: Place,
+) -> RewriteOutput:
+    """Write new files of what a change makes of the rows of old ones.
+
+    Args:
+        snapshot: The table.
+        files: Rows of its file table.
+        rows: The rows that matched, by place in ``files``, where every place is there; None for all.
+        change: What becomes of them, and of the others.
+        task: How files of the table are written.
+        place: Where they are.
+
+    Returns:
+        The new files; where the task has ``change_data``, those of the change feed, too.
+
+    Raises:
+        NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+        StorageError: A file is missing or damaged, or the store refused.
+        RowsDoNotAddUpError: The new files hold other rows than they were given.
+    """
+    refuse_table(snapshot)
+    adds = snapshot.files.adds(files)
+    sources = [
+        _Source(add=add, file=old_file(add), matched=None if rows is None else rows[number])
+        for number, add in enumerate(adds)
+    ]
+    hidden = hidden_rows([item.file for item in sources], store=place.store, root=task.table_uri, options=place.options)
+    stop = threading.Event()
+
+    def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
+        writing = _Writing(task, place.store, group[0])
+        return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
+
+    records = _run_all(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
+    of_table = [record for record in records if not record.change]
+    of_feed = [record for record in records if record.change]
+    return RewriteOutput(
+        adds=tuple(map(add_of_file, of_table)),
+        num_rows=sum(record.num_rows for record in of_table),
+        changes=tuple(map(change_of_file, of_feed)),
+        num_changes=sum(record.num_rows for record in of_feed),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A file that is rewritten; ``matched`` are the rows that matched, None for all."""
+
+    add: AddFile
+    file: OldFile
+    matched: RowSet | None
+
+
+class _Writing:
+    """The writers of one group of files, as one task of Spark's has them."""
+
+    def __init__(self, task: WriteTask, store: Store, number: int) -> None:
+        self._task = task
+        self._store = store
+        halves = task.halves() if task.change_data else (task,)
+        self._halves = halves
+        self._writers = [TaskWriter(half, partition_id=number, store=store) for half in halves]
+
+    def run(
+        self,
+        sources: Sequence[tuple[_Source, npt.NDArray[np.uint64] | None]],
+        change: Change,
+        stop: threading.Event,
+    ) -> list[FileRecord]:
+        given = 0
+        try:
+            for source, hidden in sources:
+                given += self._file(source, hidden, change, stop)
+            records = [record for writer in self._writers for record in writer.finish()]
+            check_rows(given, records)
+        except BaseException:
+            for writer in self._writers:
+                writer.abort()
+            raise
+        return records
+
+    def _file(
+        self, source: _Source, hidden: npt.NDArray[np.uint64] | None, change: Change, stop: threading.Event
+    ) -> int:
+        """Write what becomes of one file's rows; how many went to the writers."""
+        keys = [column.name for column in self._task.partition_columns]
+        values = tuple(source.add.partition_values.get(key) or None for key in keys)
+        matched = None if source.matched is None else source.matched.positions()
+        given = 0
+        for start, batch in read_batches(source.file, self._task.file_schema, self._store):
+            if stop.is_set():
+                raise NotHere("a rewrite of which another part failed")
+            size = batch.num_rows
+            old = with_row_ids(batch, source.file, start, hidden=self._task.hidden_columns)
+            live = np.ones(size, dtype=np.bool_) if hidden is None else ~rows_among(hidden, start, size)
+            found = np.ones(size, dtype=np.bool_) if matched is None else rows_among(matched, start, size)
+            made = change(source.add, old, live, found)
+            given += self._append(values, made)
+        return given
+
+    def _append(self, values: tuple[str | None, ...], made: Rewritten) -> int:
+        given = int(made.rows.num_rows)
+        if given:
+            self._writers[0].append(values, made.rows)
+        if self._task.change_data:
+            feed = self._writers[-1]
+            for kind, rows in made.changes:
+                given += int(rows.num_rows)
+                feed.append(values, self._of_feed(kind, rows))
+        return given
+
+    def _of_feed(self, kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        shown = rows.columns[: rows.num_columns - self._task.hidden_columns]
+        kinds = pa.repeat(pa.scalar(kind, pa.string()), rows.num_rows)
+        return pa.RecordBatch.from_arrays([*shown, kinds], schema=self._halves[-1].file_schema)
+
+
+def _groups(sizes: Sequence[int]) -> list[list[int]]:
+    """Deal files out to groups of about the same bytes, one for each thread that is worth it. Pure.
+
+    Files of a group that are in one partition become one file, as long as it is not too large.
+    """
+    most = min(_threads_of_machine(), max(1, sum(sizes) // _GROUP_BYTES), max(1, len(sizes)))
+    groups: list[list[int]] = [[] for _ in range(most)]
+    load = [0] * most
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        lightest = load.index(min(load))
+        groups[lightest].append(number)
+        load[lightest] += sizes[number]
+    return [sorted(group) for group in groups if group]
+
+
+def _run_all(
+    run: Callable[[tuple[int, Sequence[int]]], list[FileRecord]],
+    groups: Sequence[tuple[int, Sequence[int]]],
+    stop: threading.Event,
+    store: Store,
+) -> list[FileRecord]:
+    """Run every group; where one fails, remove the files of the others and raise its error."""
+    if len(groups) == 1:
+        return run(groups[0])
+
+    def stopping(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
+        try:
+            return run(group)
+        except BaseException:
+            stop.set()
+            raise
+
+    futures = [_threads().submit(stopping, group) for group in groups]
+    records: list[FileRecord] = []
+    errors: list[BaseException] = []
+    for future in futures:
+        try:
+            records += future.result()
+        except BaseException as error:  # noqa: BLE001 - raised below, once every thread has ended
+            stop.set()
+            errors.append(error)
+    if errors:
+        for future in futures:  # one that an interrupt did not wait for
+            if not future.cancelled() and future.exception() is None:
+                records += [record for record in future.result() if record not in records]
+        store.delete_many([record.path for record in records])
+        raise next((error for error in errors if not isinstance(error, NotHere)), errors[0])
+    return records
+
+
+def _threads_of_machine() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads that stay, one for each core, whatever the number of commands: each holds a row group or two."""
+    return ThreadPoolExecutor(_threads_of_machine(), thread_name_prefix="pydelta-arrow")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads

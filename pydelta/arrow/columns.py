@@ -1,0 +1,164 @@
+"""Find the columns of an expression in a table's files and in its partition values.
+
+::
+
+    TableColumns(snapshot, fields) --schema--> the columns to read of each file, under their names in files
+                                   --of(add, batch)--> what ``evaluate`` asks for: a path -> values
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydelta.arrow.evaluate import Columns
+from pydelta.arrow.expressions import Field, NotHere, check_simple
+from pydelta.arrow.tasks.arrow import optional
+from pydelta.log import Snapshot
+from pydelta.protocol.partitions import parse_partition_value
+from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow, to_arrow_type, without_void
+from pydelta.protocol.sized_texts import LENGTH
+from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+
+__all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_table"]
+
+_COLLATIONS: Final = "__COLLATIONS"
+_PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "boolean", "date")
+
+
+def refuse_table(snapshot: Snapshot) -> None:
+    """Check that rows of a table mean the same here as in Spark.
+
+    Raises:
+        NotHere: Columns are found by ids, text has a collation, or a column is ``char``, which Spark pads as it reads.
+    """
+    if snapshot.column_mapping_mode == "id":
+        raise NotHere("a table whose columns are mapped by id")
+    for field in fields_in(snapshot.schema):
+        if "char(" in str(field.metadata.get(LENGTH, "")).lower().replace("varchar(", ""):
+            raise NotHere("a table with a column of type char")
+        if _COLLATIONS in field.metadata:
+            raise NotHere("a table with a collation")
+
+
+def fields_in(data_type: DataType) -> Iterator[StructField]:
+    """Every field of a type, at any depth."""
+    if isinstance(data_type, StructType):
+        for field in data_type.fields:
+            yield field
+            yield from fields_in(field.data_type)
+    elif isinstance(data_type, ArrayType):
+        yield from fields_in(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from fields_in(data_type.key_type)
+        yield from fields_in(data_type.value_type)
+
+
+def field_of(schema: StructType, path: Iterable[str], *, expected: DataType | None = None) -> Field:
+    """Resolve a column, or a field within structs, by names that ignore case.
+
+    Args:
+        schema: The table's.
+        path: Names from the column inwards.
+        expected: The type that whoever resolved it before found; another one means that it is something else.
+
+    Raises:
+        NotHere: There is no such column, or it is not of that type.
+    """
+    level: DataType = schema
+    found: list[str] = []
+    for name in path:
+        field = level.field(name) if isinstance(level, StructType) else None
+        if field is None:
+            raise NotHere("a column that is not the table's")
+        found.append(field.name)
+        level = field.data_type
+    if expected is not None and level != expected:
+        raise NotHere("a column of another type than the table's")
+    return Field(tuple(found), level)
+
+
+class TableColumns:
+    """The columns that expressions read, in files and in partition values.
+
+    Args:
+        snapshot: The table.
+        fields: What the expressions read.
+
+    Raises:
+        NotHere: One cannot be read here.
+    """
+
+    def __init__(self, snapshot: Snapshot, fields: Iterable[Field]) -> None:
+        mode = snapshot.column_mapping_mode
+        partitions = {name.lower() for name in snapshot.partition_columns}
+        self._partitions: dict[str, tuple[str, DataType]] = {}
+        tops: dict[str, StructField] = {}
+        self._paths: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for item in fields:
+            field = snapshot.schema.field(item.path[0])
+            assert field is not None, "the field was resolved against the same schema"
+            check_simple(item.type)
+            if field.name.lower() in partitions:
+                self._partitions[field.name] = (_name(field, mode), _partition_type(field.data_type))
+            else:
+                tops[field.name] = field
+                self._paths[item.path] = _names_in_files(snapshot.schema, item.path, mode)
+        chosen = StructType(tuple(field for field in snapshot.schema.fields if field.name in tops))
+        self.schema: pa.Schema = optional(to_arrow(logical_to_physical(without_void(chosen), mode)))
+
+    def of(self, partition_values: Mapping[str, str | None], batch: pa.RecordBatch) -> Columns:
+        """Return what gives the values of a column in rows of one file.
+
+        Args:
+            partition_values: The file's, as its ``add`` has them.
+            batch: Rows of it, with the columns of ``schema`` at least.
+        """
+
+        def column(path: tuple[str, ...]) -> Any:
+            if path not in self._paths:
+                key, data_type = self._partitions[path[0]]
+                return partition_scalar(partition_values.get(key), data_type)
+            top, *inner = self._paths[path]
+            values = batch.column(batch.schema.get_field_index(top))
+            return pc.struct_field(values, inner) if inner else values
+
+        return column
+
+
+def _name(field: StructField, mode: str) -> str:
+    return field.name if mode == "none" else physical_name(field)
+
+
+def _names_in_files(schema: StructType, path: tuple[str, ...], mode: str) -> tuple[str, ...]:
+    level: DataType = schema
+    found = []
+    for name in path:
+        field = level.field(name) if isinstance(level, StructType) else None
+        assert field is not None, "the path was resolved against the same schema"
+        found.append(_name(field, mode))
+        level = field.data_type
+    return tuple(found)
+
+
+def _partition_type(data_type: DataType) -> DataType:
+    """The type of a partition column whose text means one value alone."""
+    simple = isinstance(data_type, PrimitiveType) and data_type.name in (*_PARTITION_TYPES, "timestamp")
+    if not simple and not isinstance(data_type, DecimalType):
+        raise NotHere(f"a partition column of type {data_type}")
+    return data_type
+
+
+def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
+    """Return a partition value of the log.
+
+    Raises:
+        NotHere: Its text means a value by the session's zone, or by Spark's own rules for the type.
+    """
+    _partition_type(data_type)
+    if text and data_type == PrimitiveType("timestamp") and not text.endswith("Z"):
+        raise NotHere("a partition value that is a time without a zone")
+    return pa.scalar(parse_partition_value(text, data_type), to_arrow_type(data_type))

@@ -1,0 +1,435 @@
+"""Define the expressions that this process computes exactly as Spark does; everything else is ``NotHere``.
+
+A typed tree, closed and small. Its functions check the types as they build it: what a node does not compute to the
+last bit as Spark does, for every value of its types, cannot be built. Where a value decides (an overflow, a divisor of
+zero), ``evaluate`` finds out and raises ``NotHere`` too; Spark then computes the whole and says what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
+
+__all__ = [
+    "BOOLEAN",
+    "And",
+    "Arithmetic",
+    "Cast",
+    "Choice",
+    "Coalesce",
+    "Compare",
+    "Concat",
+    "Constant",
+    "Exact",
+    "Field",
+    "In",
+    "IsNan",
+    "IsNull",
+    "Negative",
+    "Not",
+    "NotHere",
+    "Or",
+    "TextTest",
+    "arithmetic",
+    "both",
+    "cast",
+    "choice",
+    "coalesce",
+    "compare",
+    "concat",
+    "either",
+    "fields_of",
+    "is_in",
+    "is_nan",
+    "is_null",
+    "like",
+    "negative",
+    "opposite",
+    "text_test",
+]
+
+BOOLEAN: Final = PrimitiveType("boolean")
+STRING: Final = PrimitiveType("string")
+_SIMPLE: Final = frozenset(
+    {
+        "boolean",
+        "byte",
+        "short",
+        "integer",
+        "long",
+        "float",
+        "double",
+        "string",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    }
+)
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_WIDTHS: Final = ("byte", "short", "integer", "long")
+_IN_DOUBLE: Final = ("byte", "short", "integer", "float")
+_FLOATS: Final = ("float", "double")
+_MOST_FLOATS: Final = 10
+OPERATORS: Final = ("=", "<=>", "<", "<=", ">", ">=")
+
+
+class NotHere(Exception):
+    """Only Spark computes this; the text says what. It never holds a value of a row or of the condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of the table, or a field in a struct column, by the names that the table has for them."""
+
+    path: tuple[str, ...]
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant; None is null.
+
+    Args:
+        value: ``int`` for whole numbers, for days since 1970 and for microseconds since then (in UTC, or of a local
+            time), ``float``, ``str``, ``bytes``, ``bool`` or ``Decimal``.
+        type: Its type.
+    """
+
+    value: Any
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left op right`` of one type; NaN equals itself and is above everything, -0.0 is 0.0, text goes by its bytes."""
+
+    op: str
+    left: Exact
+    right: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Both, with three values."""
+
+    left: Exact
+    right: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Either, with three values."""
+
+    left: Exact
+    right: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation; of null it is null."""
+
+    child: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Membership in constants of the child's type; a null among them makes a miss null."""
+
+    child: Exact
+    values: tuple[Any, ...]
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """True for null, else false."""
+
+    child: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class IsNan:
+    """True for NaN, else false; of null it is false."""
+
+    child: Exact
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """Text that ``starts`` or ``ends`` with a constant, or ``contains`` it, by its bytes."""
+
+    kind: str
+    child: Exact
+    part: str
+    type: DataType = BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The same value in a type that holds every value of the child's."""
+
+    child: Exact
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``left op right`` of one numeric type: ``+``, ``-``, ``*``; ``/`` of floats; ``%`` by a positive constant."""
+
+    op: str
+    left: Exact
+    right: Exact
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """The number with the other sign."""
+
+    child: Exact
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first that is not null."""
+
+    parts: tuple[Exact, ...]
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``CASE WHEN``: the value of the first condition that is true, else ``otherwise``."""
+
+    branches: tuple[tuple[Exact, Exact], ...]
+    otherwise: Exact
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Texts joined; null where one is."""
+
+    parts: tuple[Exact, ...]
+    type: DataType = STRING
+
+
+Exact: TypeAlias = (
+    Field
+    | Constant
+    | Compare
+    | And
+    | Or
+    | Not
+    | In
+    | IsNull
+    | IsNan
+    | TextTest
+    | Cast
+    | Arithmetic
+    | Negative
+    | Coalesce
+    | Choice
+    | Concat
+)
+
+
+def parts_of(expr: Exact) -> tuple[Exact, ...]:
+    """The direct parts of an expression."""
+    if isinstance(expr, (Compare, And, Or, Arithmetic)):
+        return (expr.left, expr.right)
+    if isinstance(expr, (Not, In, IsNull, IsNan, TextTest, Cast, Negative)):
+        return (expr.child,)
+    if isinstance(expr, (Coalesce, Concat)):
+        return expr.parts
+    if isinstance(expr, Choice):
+        return (*(part for branch in expr.branches for part in branch), expr.otherwise)
+    return ()
+
+
+def fields_of(expr: Exact) -> Iterator[Field]:
+    """Find the columns that an expression reads; one may come several times."""
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Field):
+            yield part
+        todo += parts_of(part)
+
+
+def _is(data_type: DataType, names: Sequence[str]) -> bool:
+    return isinstance(data_type, PrimitiveType) and data_type.name in names
+
+
+def _numeric(data_type: DataType) -> bool:
+    return _is(data_type, (*_WIDTHS, *_FLOATS))
+
+
+def check_simple(data_type: DataType) -> DataType:
+    """Return a type whose values are compared here.
+
+    Raises:
+        NotHere: A struct, list or map, text with a collation, an interval …
+    """
+    if isinstance(data_type, DecimalType) or _is(data_type, tuple(_SIMPLE)):
+        return data_type
+    kind = data_type.name if isinstance(data_type, PrimitiveType) else type(data_type).__name__.removesuffix("Type")
+    raise NotHere(f"a value of type {kind.partition('(')[0].lower()}")
+
+
+def _same(what: str, *exprs: Exact) -> DataType:
+    """The one type of several expressions."""
+    first = check_simple(exprs[0].type)
+    if any(item.type != first for item in exprs):
+        raise NotHere(f"{what} of different types")
+    return first
+
+
+def _boolean(what: str, *exprs: Exact) -> None:
+    if any(item.type != BOOLEAN for item in exprs):
+        raise NotHere(f"{what} of values that are not boolean")
+
+
+def compare(op: str, left: Exact, right: Exact) -> Compare:
+    """Compare two values of one type; ``op`` is one of ``OPERATORS``."""
+    assert op in OPERATORS
+    _same("a comparison", left, right)
+    return Compare(op, left, right)
+
+
+def both(left: Exact, right: Exact) -> And:
+    """Join two conditions with AND."""
+    _boolean("AND", left, right)
+    return And(left, right)
+
+
+def either(left: Exact, right: Exact) -> Or:
+    """Join two conditions with OR."""
+    _boolean("OR", left, right)
+    return Or(left, right)
+
+
+def opposite(child: Exact) -> Not:
+    """Negate a condition."""
+    _boolean("NOT", child)
+    return Not(child)
+
+
+def is_in(child: Exact, values: Sequence[Constant]) -> In:
+    """Look a value up among constants.
+
+    Spark compares more than ten of them by a hash that tells 0.0 from -0.0, which ``=`` does not: floats of which
+    there are more stay with Spark.
+    """
+    data_type = _same("IN", child, *values)
+    if _is(data_type, _FLOATS) and len(values) > _MOST_FLOATS:
+        raise NotHere("a long IN list of floats")
+    return In(child, tuple(item.value for item in values))
+
+
+def is_null(child: Exact) -> IsNull:
+    """Ask whether a value is null."""
+    check_simple(child.type)
+    return IsNull(child)
+
+
+def is_nan(child: Exact) -> IsNan:
+    """Ask whether a float is NaN."""
+    if not _is(child.type, _FLOATS):
+        raise NotHere("isnan of a number that is not a float")
+    return IsNan(child)
+
+
+def text_test(kind: str, child: Exact, part: Exact) -> TextTest:
+    """Look for a constant text; ``kind`` is ``starts``, ``ends`` or ``contains``."""
+    if child.type != STRING or not isinstance(part, Constant) or not isinstance(part.value, str) or not part.value:
+        raise NotHere("a test of text against anything but a constant text")
+    return TextTest(kind, child, part.value)
+
+
+def like(child: Exact, pattern: Exact, escape: str) -> Exact:
+    """Match a pattern that has no more than a ``%`` at an end or both: all others depend on what a character is."""
+    if child.type != STRING or not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+        raise NotHere("LIKE with a pattern that is not a constant")
+    text = pattern.value
+    body = text.removeprefix("%").removesuffix("%") if len(text) > 1 else text
+    if escape in text or "_" in body or "%" in body or not body:
+        raise NotHere("LIKE with a pattern of several parts")
+    if text == body:
+        return compare("=", child, pattern)
+    kind = "ends" if not text.endswith("%") else "contains" if text.startswith("%") else "starts"
+    return text_test(kind, child, Constant(body, STRING))
+
+
+def cast(child: Exact, target: DataType) -> Exact:
+    """Cast to a type that holds every value of the child's, without a rounding."""
+    source = child.type
+    if source == target:
+        return child
+    if isinstance(child, Constant) and child.value is None:
+        return Constant(None, check_simple(target))
+    if isinstance(target, DecimalType):
+        whole = target.precision - target.scale
+        if isinstance(source, PrimitiveType) and source.name in _DIGITS and whole >= _DIGITS[source.name]:
+            return Cast(child, target)
+        if (
+            isinstance(source, DecimalType)
+            and target.scale >= source.scale
+            and whole >= source.precision - source.scale
+        ):
+            return Cast(child, target)
+    elif isinstance(source, PrimitiveType) and isinstance(target, PrimitiveType):
+        wider = source.name in _WIDTHS and target.name in _WIDTHS[_WIDTHS.index(source.name) :]
+        if wider or (target.name == "double" and source.name in _IN_DOUBLE):
+            return Cast(child, target)
+    raise NotHere("a cast that may round or fail")
+
+
+def arithmetic(op: str, left: Exact, right: Exact) -> Arithmetic:
+    """Compute with two numbers of one type, none of them decimal."""
+    data_type = _same("arithmetic", left, right)
+    floats = _is(data_type, _FLOATS)
+    if not _numeric(data_type) or op not in ("+", "-", "*", "/", "%"):
+        raise NotHere("arithmetic of decimals or dates")
+    if op == "/" and not floats:
+        raise NotHere("a division of whole numbers")
+    if op == "%" and (floats or not isinstance(right, Constant) or right.value is None or right.value <= 0):
+        raise NotHere("a remainder of anything but whole numbers by a positive constant")
+    return Arithmetic(op, left, right, data_type)
+
+
+def negative(child: Exact) -> Negative:
+    """Change the sign of a number that is not decimal."""
+    if not _numeric(child.type):
+        raise NotHere("arithmetic of decimals or dates")
+    return Negative(child, child.type)
+
+
+def coalesce(*parts: Exact) -> Coalesce:
+    """Take the first value that is not null."""
+    return Coalesce(parts, _same("coalesce", *parts))
+
+
+def choice(branches: Sequence[tuple[Exact, Exact]], otherwise: Exact) -> Choice:
+    """Take the value of the first condition that is true."""
+    _boolean("CASE", *(condition for condition, _ in branches))
+    data_type = _same("CASE", otherwise, *(value for _, value in branches))
+    return Choice(tuple(branches), otherwise, data_type)
+
+
+def concat(*parts: Exact) -> Concat:
+    """Join texts."""
+    if _same("concat", *parts) != STRING:
+        raise NotHere("concat of anything but text")
+    return Concat(parts)

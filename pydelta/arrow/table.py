@@ -1,0 +1,320 @@
+"""Open a table without a JVM: ``pydelta.open(uri)`` scans, appends and deletes in this process.
+
+::
+
+    table = pydelta.open("s3://bucket/table", options={…})
+    table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; Polars by pl.from_arrow
+    table.append(rows)                                                 Arrow or Polars; one version
+    table.delete("id = 5")                                             as DELETE of a session, one version
+
+Commits, conflicts, checks and hooks are those of every other command. What only Spark computes is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_table
+from pydelta.arrow.engine import ArrowEngine, only_spark
+from pydelta.arrow.evaluate import true_rows
+from pydelta.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.arrow.layout import Session, TableShape, add_of_file, make_task, written_columns
+from pydelta.arrow.tasks.arrow import file_array, optional
+from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
+from pydelta.arrow.tasks.write_files import run_task
+from pydelta.arrow.updates import requires_values
+from pydelta.commands.change.candidates import existing_table
+from pydelta.commands.change.delete import DeleteResult, delete
+from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.write.command import WriteResult, WriteTarget, write_table
+from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.conditions import Condition
+from pydelta.errors import BindError, ConstraintViolatedError, InvalidArgumentError, SchemaMismatchError, error_context
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
+from pydelta.protocol.sized_texts import LENGTH
+from pydelta.protocol.types import PrimitiveType, StructField, StructType
+from pydelta.settings import Settings
+from pydelta.storage.readers import read_all
+
+__all__ = ["LocalTable", "open_table"]
+
+_RULES: Final = (
+    "delta.generationExpression",
+    "delta.invariants",
+    "delta.identity.step",
+    "CURRENT_DEFAULT",
+    LENGTH,
+)
+_CONSTRAINT: Final = "delta.constraints."
+_BATCH_ROWS: Final = 131_072
+_VOID: Final = PrimitiveType("void")
+
+
+def open_table(uri: str, *, options: Mapping[str, str] | None = None, settings: Settings | None = None) -> LocalTable:
+    """Open the table at a location, without a session.
+
+    Args:
+        uri: A URI or a local path.
+        options: Storage options, by Hadoop's names (``fs.s3a.endpoint`` …).
+        settings: None for those of the environment (``PYDELTA_*``).
+
+    Raises:
+        TableNotFoundError: There is no Delta table there.
+    """
+    log = DeltaLog.for_table(uri, options=options, settings=settings)
+    existing_table(log.update())
+    return LocalTable(log)
+
+
+class LocalTable:
+    """A table that is read and changed in this process. Made by ``pydelta.open``.
+
+    Args:
+        log: The table's.
+    """
+
+    def __init__(self, log: DeltaLog) -> None:
+        self._log = log
+
+    def __repr__(self) -> str:
+        return f"LocalTable({self._log.uri!r})"
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._log.update().version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the newest version, as ``scan`` gives them."""
+        return _logical(self._log.update().schema)
+
+    def scan(
+        self, where: str | None = None, *, columns: Sequence[str] | None = None, version: int | None = None
+    ) -> pa.Table:
+        """Read rows into an Arrow table.
+
+        Args:
+            where: A condition as SQL text: columns compared with constants; None for all rows.
+            columns: Names of columns, ignoring case; None for all.
+            version: None for the newest.
+
+        Raises:
+            ParseError, BindError: The condition cannot be used, or there is no such column.
+            UnsupportedFeatureError: It, or a file, takes Spark; the message says what.
+            VersionNotFoundError: The log does not reach back to the version.
+            StorageError: A file is missing or damaged.
+        """
+        with error_context(table=self._log.uri):
+            snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
+            names = [_field(snapshot, name).name for name in columns or snapshot.schema.names]
+            bound = None if where is None else ArrowEngine(self._log).bind_condition(snapshot, where)
+            conjuncts = () if bound is None else bound.conjuncts
+            files = snapshot.files.select(data_filters=conjuncts)
+            try:
+                return _Scan(self._log, snapshot, names, None if bound is None else bound.native).run(files)
+            except (NotHere, NeedsSpark) as reason:
+                raise only_spark(reason, snapshot) from None
+
+    def append(self, rows: pa.Table | pl.DataFrame) -> WriteResult:
+        """Add rows in one version. Columns are matched by name, ignoring case; one that is missing is null.
+
+        Raises:
+            SchemaMismatchError: A column that the table does not have, or a value that its type does not hold.
+            ConstraintViolatedError: A null in a column that is NOT NULL.
+            UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
+            StorageError: The store refused; no version was made.
+        """
+        given = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
+        if not isinstance(given, pa.Table):
+            raise InvalidArgumentError(
+                f"Rows are a pyarrow.Table or a polars.DataFrame, not {type(rows).__name__}.",
+                hint="Make one with pyarrow.table({…}) or polars.DataFrame({…}).",
+            )
+        with error_context(table=self._log.uri):
+            snapshot = existing_table(self._log.update())
+            _refuse_rules(snapshot)
+            source = _Rows(self._log, snapshot, given)
+            options = WriteOptions(mode=WriteMode.APPEND)
+            return write_table(self._log, source, options, ArrowEngine(self._log), self._log.settings)
+
+    def delete(self, where: str | None = None) -> DeleteResult:
+        """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.
+
+        Raises:
+            UnsupportedFeatureError: The condition, or a file, takes Spark; the message says what.
+        """
+        with error_context(table=self._log.uri):
+            return delete(self._log, ArrowEngine(self._log), where, settings=self._log.settings, always=("true",))
+
+
+def _logical(schema: StructType) -> pa.Schema:
+    return optional(to_arrow(schema))
+
+
+def _field(snapshot: Snapshot, name: str) -> StructField:
+    field = snapshot.schema.field(name)
+    if field is None:
+        raise BindError(
+            f"There is no column {name!r}.",
+            hint=f"The columns are: {', '.join(snapshot.schema.names)}.",
+            condition=Condition.of(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=name, proposal=snapshot.schema.names
+            ),
+        )
+    return field
+
+
+class _Scan:
+    """One scan: which columns come out, and which are read for it."""
+
+    def __init__(self, log: DeltaLog, snapshot: Snapshot, names: Sequence[str], condition: Exact | None) -> None:
+        refuse_table(snapshot)
+        self._log, self._snapshot, self._condition = log, snapshot, condition
+        self._names = names
+        self._mode = snapshot.column_mapping_mode
+        self._partitions = {name.lower() for name in snapshot.partition_columns}
+        fields = [] if condition is None else list(fields_of(condition))
+        self._columns = TableColumns(snapshot, fields)
+        wanted = {*names, *(item.path[0] for item in fields)}
+        stored = [field for field in snapshot.schema.fields if field.name in wanted and self._is_stored(field)]
+        self._schema = optional(to_arrow(logical_to_physical(StructType(tuple(stored)), self._mode)))
+        self._out = pa.schema([_logical(snapshot.schema).field(name) for name in names])
+
+    def _is_stored(self, field: StructField) -> bool:
+        return field.name.lower() not in self._partitions and field.data_type != _VOID
+
+    def run(self, files: pl.DataFrame) -> pa.Table:
+        adds = self._snapshot.files.adds(files)
+        old = [old_file(add) for add in adds]
+        root, options = self._log.uri, self._log.options
+        hidden = hidden_rows(old, store=self._log.store, root=root, options=options)
+
+        def read(number: int) -> list[pa.RecordBatch]:
+            return list(self._file(adds[number], old[number], hidden.get(number)))
+
+        batches = [batch for part in read_all(read, range(len(adds))) for batch in part]
+        return pa.Table.from_batches(batches, schema=self._out)
+
+    def _file(self, add: AddFile, file: OldFile, hidden: Any) -> Iterator[pa.RecordBatch]:
+        for start, batch in read_batches(file, self._schema, self._log.store):
+            keep = np.ones(batch.num_rows, dtype=np.bool_)
+            if hidden is not None:
+                keep &= ~rows_among(hidden, start, batch.num_rows)
+            if self._condition is not None:
+                column = self._columns.of(add.partition_values, batch)
+                keep &= true_rows(self._condition, column, batch.num_rows)
+            arrays = [self._array(name, add, batch) for name in self._names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._out).filter(pa.array(keep))
+
+    def _array(self, name: str, add: AddFile, batch: pa.RecordBatch) -> Any:
+        field = self._snapshot.schema.field(name)
+        assert field is not None, "the names were resolved"
+        target = self._out.field(name).type
+        if field.data_type == _VOID:
+            return pa.nulls(batch.num_rows)
+        key = field.name if self._mode == "none" else physical_name(field)
+        if field.name.lower() in self._partitions:
+            return pa.repeat(partition_scalar(add.partition_values.get(key), field.data_type), batch.num_rows)
+        return file_array(batch.column(batch.schema.get_field_index(key)), target)
+
+
+def _refuse_rules(snapshot: Snapshot) -> None:
+    """Check that nothing about new rows of the table takes Spark."""
+    assert snapshot.metadata is not None
+    rules = {key for key in snapshot.metadata.configuration if key.lower().startswith(_CONSTRAINT)}
+    for field in fields_in(snapshot.schema):
+        rules |= {f"{field.name}: {key}" for key in _RULES if key in field.metadata}
+    rules |= {f"NOT NULL inside {field.name}" for field in snapshot.schema.fields if requires_values(field.data_type)}
+    if rules:
+        raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
+
+
+class _Rows:
+    """An Arrow table as a source of rows for ``write_table``."""
+
+    def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:
+        self._rows, self._store, self._options = rows, log.store, log.options
+        given: dict[str, StructField] = {}
+        for name in rows.schema.names:
+            field = snapshot.schema.field(name)
+            if field is None or field.name in given:
+                raise SchemaMismatchError(
+                    f"The rows have a column {name!r}, which the table {'lacks' if field is None else 'has once'}.",
+                    hint=f"The table's columns are: {', '.join(snapshot.schema.names)}.",
+                )
+            given[field.name] = field
+        self._given = {field.name: place for place, field in enumerate(given.values())}
+        self._schema = StructType(tuple(field for field in snapshot.schema.fields if field.name in given))
+
+    @property
+    def schema(self) -> StructType:
+        """See ``RowSource.schema``."""
+        return self._schema
+
+    def write(self, target: WriteTarget) -> RewriteOutput:
+        """See ``RowSource.write``."""
+        plan = target.plan
+        shape = TableShape(
+            uri=target.table_uri,
+            schema=plan.schema,
+            partition_columns=plan.partition_columns,
+            properties=plan.properties,
+        )
+        session = Session(settings=target.settings, store_options=self._options)
+        task = make_task(shape, target.options, session)
+        data, partitions = written_columns(plan.schema, plan.partition_columns)
+        columns = [self._column(plan.schema, name) for name in (*data, *partitions)]
+        table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
+        records = run_task(table.to_batches(max_chunksize=_BATCH_ROWS), task, partition_id=0, store=self._store)
+        return RewriteOutput(adds=tuple(map(add_of_file, records)), num_rows=sum(record.num_rows for record in records))
+
+    def _column(self, schema: StructType, name: str) -> Any:
+        field = schema.field(name)
+        assert field is not None, "the names are the schema's own"
+        target = _logical(StructType((field,))).field(0).type
+        place = self._given.get(field.name)
+        column = pa.nulls(self._rows.num_rows, target) if place is None else self._rows.column(place)
+        if not field.nullable and column.null_count:
+            raise ConstraintViolatedError(
+                f"Column {field.name!r} is NOT NULL in the table and null in the data.",
+                hint="Filter out such rows.",
+                condition=Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=field.name),
+            )
+        if column.type.equals(target):
+            return column
+        try:
+            if not _of_one_kind(column.type, target):
+                raise pa.ArrowInvalid(f"{column.type} is another kind of value")
+            return column.cast(target, safe=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaMismatchError(
+                f"Column {field.name!r} is {field.data_type}, and the rows have {column.type}: "
+                f"{(str(error).splitlines() or [''])[0]}",
+                hint="Cast the column to the table's type first.",
+            ) from error
+
+
+def _of_one_kind(given: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast changes how a value is stored and not what it is: no text becomes a number, no zone is assumed."""
+    kinds = pa.types
+    if kinds.is_null(given):
+        return True
+    if kinds.is_timestamp(target):
+        return bool(kinds.is_timestamp(given) and (given.tz is None) == (target.tz is None))
+    if kinds.is_string(target):
+        return bool(kinds.is_large_string(given) or kinds.is_string_view(given) or kinds.is_dictionary(given))
+    if kinds.is_binary(target):
+        return bool(kinds.is_large_binary(given) or kinds.is_binary_view(given))
+    if kinds.is_decimal(target):
+        return bool(kinds.is_decimal(given) or kinds.is_integer(given))
+    if kinds.is_integer(target) or kinds.is_floating(target):
+        return bool(kinds.is_integer(given) or kinds.is_floating(given))
+    return bool(kinds.is_nested(given) and kinds.is_nested(target))

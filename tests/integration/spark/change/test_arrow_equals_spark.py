@@ -1,0 +1,327 @@
+"""The same conditions and commands by Spark and in this process: the same rows, feeds, ids and counts.
+
+More cases, and others each time: ``PYDELTA_ARROW_EXAMPLES=50``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from generated_changes import ZONES, conditions, tables
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pydelta.arrow.changes import Place, find_rows
+from pydelta.arrow.expressions import NotHere
+from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog
+from pydelta.protocol.paths import decode_log_path
+from pydelta.spark.change.exact import exact
+from pydelta.spark.engine import SparkEngine
+from pydelta.storage import open_store
+from pydelta.tables import DeltaTable
+
+pytestmark = pytest.mark.spark
+
+LIMIT = "spark.pydelta.local.maxBytes"
+ANSI = "spark.sql.ansi.enabled"
+ZONE = "spark.sql.session.timeZone"
+EXAMPLES = int(os.environ.get("PYDELTA_ARROW_EXAMPLES", "0"))
+few = settings(
+    max_examples=EXAMPLES or 2,
+    derandomize=not EXAMPLES,
+    suppress_health_check=list(HealthCheck),
+)
+_NAMES = itertools.count()
+
+
+@pytest.fixture
+def session(spark):
+    """The session, with its zone and the way of its commands put back afterwards."""
+    zone, ansi = spark.conf.get(ZONE), spark.conf.get(ANSI)
+    yield spark
+    spark.conf.set(ZONE, zone)
+    spark.conf.set(ANSI, ansi)
+    spark.conf.unset(LIMIT)
+
+
+def make(spark, path, data, *, partition_by=(), **properties):
+    frame = spark.createDataFrame(data)
+    options = {name.replace("_", "."): value for name, value in properties.items()}
+    frame.repartition(2, "id").write.format("delta").partitionBy(*partition_by).options(**options).save(path)
+
+
+@pytest.mark.damages_tables  # years that the other engine's Python cannot hold
+@given(
+    data=st.data(),
+    texts=st.lists(conditions(), min_size=40, max_size=40, unique=True),
+    zone=st.sampled_from(ZONES),
+    ansi=st.booleans(),
+    local_times=st.booleans(),
+)
+@few
+def test_every_condition_finds_the_rows_that_spark_finds(session, tmp_path, data, texts, zone, ansi, local_times):
+    """``local_times``: a column without a zone makes the writer store times as INT64, not as INT96."""
+    path = str(tmp_path / f"t{next(_NAMES)}")
+    rows = data.draw(tables())
+    make(session, path, rows if local_times else rows.drop_columns("n"), partition_by=["p"])
+    if not local_times:
+        texts = [text for text in texts if not _reads(text, "n")]
+    session.conf.set(ZONE, zone)
+    session.conf.set(ANSI, str(ansi).lower())
+    log = DeltaLog.for_table(path)
+    snapshot, engine = log.update(), SparkEngine(session)
+    files = snapshot.files.core
+    place = Place(store=open_store(path))
+    taken = {}
+    for text in texts:
+        try:
+            bound = engine.bind_condition(snapshot, text)
+            found = find_rows(snapshot, files, exact(bound.native.tree, snapshot.schema), place)
+        except (NotHere, DeltaError):
+            continue
+        taken[text] = {(number, int(at)) for number, rows in found.items() for at in rows.positions()}
+    assert len(taken) > len(texts) // 3, "most conditions are computed here"
+    ids = {}
+    for number, add in enumerate(snapshot.files.adds(files)):
+        column = pq.read_table(os.path.join(path, decode_log_path(add.path)), columns=["id"], partitioning=None)
+        ids |= {(number, at): value for at, value in enumerate(column.column("id").to_pylist())}
+    frame = session.read.format("delta").load(path)
+    answers = frame.selectExpr("id", *[f"coalesce({text}, false) AS c{n}" for n, text in enumerate(taken)]).collect()
+    for number, (text, places) in enumerate(taken.items()):
+        expected = sorted(row["id"] for row in answers if row[f"c{number}"])
+        assert sorted(ids[place] for place in places) == expected, text
+
+
+def _reads(text, column):
+    padded = "".join(char if char.isalnum() else " " for char in text)
+    return column in padded.split() or "localtimestamp" in text or "NTZ" in text
+
+
+SHAPES = {
+    "plain": ({}, []),
+    "partitioned": ({}, ["p"]),
+    "vectors": ({"delta_enableDeletionVectors": "true"}, []),
+    "partitioned, vectors and feed": (
+        {"delta_enableDeletionVectors": "true", "delta_enableChangeDataFeed": "true"},
+        ["p"],
+    ),
+    "feed": ({"delta_enableChangeDataFeed": "true"}, []),
+    "mapped": ({"delta_columnMapping_mode": "name"}, ["p"]),
+    "ids": ({"delta_enableRowTracking": "true"}, []),
+    "ids, feed and mapped": (
+        {
+            "delta_enableRowTracking": "true",
+            "delta_enableChangeDataFeed": "true",
+            "delta_columnMapping_mode": "name",
+        },
+        [],
+    ),
+}
+
+
+def texts_of(frame):
+    names = [f"hex({name})" if name == "b" else f"`{name}`" for name in frame.columns]
+    texts = frame.selectExpr(f"CAST(struct({', '.join(names)}) AS STRING) AS row")
+    return Counter(texts.toArrow().column("row").to_pylist())
+
+
+def state_of(spark, path, shape):
+    """Rows with their ids and versions, as text that tells NaN, -0.0 and null apart; the feed; the counts."""
+    table = DeltaTable.forPath(spark, path)
+    frame = table.toDFWithRowTracking() if "ids" in shape else table.toDF()
+    found = {"rows": texts_of(frame)}
+    if "feed" in shape:
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(path)
+        found["feed"] = texts_of(feed.drop("_commit_timestamp"))
+    return found
+
+
+OF_ROWS = ("numDeletedRows", "numUpdatedRows")
+OF_FILES = (
+    "numCopiedRows", "numRemovedFiles", "numRemovedBytes", "numDeletionVectorsAdded", "numDeletionVectorsRemoved",
+    "numDeletionVectorsUpdated",
+)  # fmt: skip
+
+
+def history(path):
+    """What the history says; of files as long as both tables have the same ones, which is up to the first change."""
+    found = []
+    for record in DeltaLog.for_table(path).history():
+        fields = record.commit_info.fields
+        metrics = fields.get("operationMetrics") or {}
+        same = (*OF_ROWS, *OF_FILES) if record.version <= 1 else OF_ROWS
+        parameters = re.sub(r"#\d+", "#", str(fields.get("operationParameters")))  # Spark numbers columns as it goes
+        counts = {name: metrics[name] for name in same if name in metrics}
+        found.append((record.version, fields["operation"], parameters, fields.get("isBlindAppend"), counts))
+    return found
+
+
+def twice(spark, path, run, shape):
+    """Run a command on two copies of a table, by Spark alone and here; what is told must be the same."""
+    outcomes, ways = [], None
+    for limit in ("0", "64m"):
+        copy = f"{path}-{limit}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(path, copy)
+        spark.conf.set(LIMIT, limit)
+        try:
+            told = run(copy)
+        except Exception as error:  # noqa: BLE001 - both ways must say the same
+            told = f"{type(error).__name__}: {str(error).replace(copy, 'PATH')}"
+        finally:
+            spark.conf.unset(LIMIT)
+        DeltaLog.clear_cache()
+        outcomes.append((told, state_of(spark, copy, shape), history(copy)))
+        last = DeltaLog.for_table(copy).history(1)[0].commit_info.fields.get("operationMetrics") or {}
+        if limit == "0":
+            assert not {"scannedBy", "rewrittenBy"} & last.keys()
+        else:
+            ways = last.get("scannedBy"), last.get("rewrittenBy")
+        shutil.rmtree(copy)
+    assert outcomes[0] == outcomes[1]
+    return ways
+
+
+@pytest.mark.damages_tables
+@given(
+    data=st.data(),
+    texts=st.lists(conditions(), min_size=3, max_size=3),
+    shape=st.sampled_from(list(SHAPES)),
+    zone=st.sampled_from(ZONES),
+    ansi=st.booleans(),
+)
+@few
+def test_deletes_one_after_the_other_leave_the_same(session, tmp_path, data, texts, shape, zone, ansi):
+    path = str(tmp_path / f"t{next(_NAMES)}")
+    properties, partition_by = SHAPES[shape]
+    make(session, path, data.draw(tables(rows=16)), partition_by=partition_by, **properties)
+    session.conf.set(ZONE, zone)
+    session.conf.set(ANSI, str(ansi).lower())
+
+    def run(copy):
+        table = DeltaTable.forPath(session, copy)
+        results = [table.delete(text) for text in texts]
+        return [(result.version, result.num_deleted_rows) for result in results]
+
+    twice(session, path, run, shape)
+
+
+ASSIGNMENTS = [
+    {"d": "d + 1"}, {"d": "NULL"}, {"i": "7"}, {"l": "i"}, {"s": "concat(s, '-é')"}, {"s": "p"}, {"m": "1.5"},
+    {"d": "CASE WHEN d > 0 THEN d ELSE -d END", "ok": "NOT ok"}, {"t": "TIMESTAMP'1850-01-01 00:00:00Z'"},
+    {"f": "-f"}, {"day": "NULL"},
+    {"l": "l + 1"}, {"y": "y * 2"}, {"i": "coalesce(i, -1)"}, {"b": "X'FF00'"}, {"w": "CAST(1 AS DECIMAL(38,0))"},
+    {"s": "upper(s)"}, {"st": "NULL"}, {"st.a": "'x'"}, {"p": "'new'"}, {"d": "0.1"}, {"h": "id"}, {"d": "i / 2"},
+    {"n": "TIMESTAMP_NTZ'0001-01-01 00:00:00'"}, {"i": "if(ok, i, NULL)"}, {"l": "id % 3"},
+]  # fmt: skip
+
+
+@pytest.mark.damages_tables
+@given(
+    data=st.data(),
+    text=conditions(),
+    values=st.lists(st.sampled_from(ASSIGNMENTS), min_size=2, max_size=2),
+    shape=st.sampled_from(list(SHAPES)),
+    zone=st.sampled_from(ZONES),
+    ansi=st.booleans(),
+)
+@few
+def test_updates_leave_the_same(session, tmp_path, data, text, values, shape, zone, ansi):
+    path = str(tmp_path / f"t{next(_NAMES)}")
+    properties, partition_by = SHAPES[shape]
+    make(session, path, data.draw(tables(rows=16)), partition_by=partition_by, **properties)
+    session.conf.set(ZONE, zone)
+    session.conf.set(ANSI, str(ansi).lower())
+
+    def run(copy):
+        table = DeltaTable.forPath(session, copy)
+        results = [table.update(text, values[0]), table.update(None, values[1])]
+        return [(result.version, result.num_updated_rows) for result in results]
+
+    twice(session, path, run, shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_delete_and_an_update_of_every_shape_run_here(session, tmp_path, shape):
+    path = str(tmp_path / "t")
+    properties, partition_by = SHAPES[shape]
+    rows = pa.table({"id": range(40), "p": [str(n % 3) for n in range(40)], "v": [n / 2 for n in range(40)]})
+    make(session, path, rows, partition_by=partition_by, **properties)
+
+    def run(copy):
+        table = DeltaTable.forPath(session, copy)
+        first = table.delete("id = 3 OR v > 18")
+        second = table.update("id BETWEEN 10 AND 20", {"v": "v + 1"})
+        return first.num_deleted_rows, first.num_copied_rows, second.num_updated_rows
+
+    assert twice(session, path, run, shape) == ("arrow", "arrow")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda table: table.delete("upper(s) = 'A'"), "Upper"),
+        (lambda table: table.delete("length(s) = 1 AND id > 0"), "Length"),
+    ],
+)
+def test_what_only_spark_computes_says_why(session, tmp_path, change, reason):
+    path = str(tmp_path / "t")
+    make(session, path, pa.table({"id": [1, 2], "s": ["a", "bb"]}))
+    change(DeltaTable.forPath(session, path))
+    metrics = DeltaTable.forPath(session, path).history(1).collect()[0]["operationMetrics"]
+    assert metrics["scannedBy"] == f"spark: {reason}"
+    assert metrics["rewrittenBy"] == "arrow"
+
+
+def test_explain_says_who_would_look_for_the_rows(session, tmp_path):
+    path = str(tmp_path / "t")
+    make(session, path, pa.table({"id": [1, 2], "s": ["a", "b"], "p": ["x", "y"]}), partition_by=["p"])
+
+    def told(statement):
+        plan = session.sql(f"EXPLAIN {statement}").first()[0]
+        return next((line.strip() for line in plan.splitlines() if "Rows found by" in line), None)
+
+    found = told(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    assert found.startswith("+- Rows found by: arrow (1 files, ")
+    assert "spark: Upper (2 files" in told(f"UPDATE delta.`{path}` AS t SET id = 0 WHERE upper(t.s) = 'A'")
+    assert "no data file is read" in told(f"DELETE FROM delta.`{path}` WHERE p = 'x'")
+    assert told(f"DELETE FROM delta.`{path}`") is None
+    assert told(f"DELETE FROM delta.`{path}` WHERE nothing = 1") is None  # it says so when it runs
+    session.conf.set(LIMIT, "0")
+    assert "spark: spark.pydelta.local.maxBytes is 0" in told(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    assert DeltaLog.for_table(path).update().version == 0
+
+
+def test_files_beyond_the_limit_are_spark_s(session, tmp_path):
+    path = str(tmp_path / "t")
+    make(session, path, pa.table({"id": range(100)}))
+    session.conf.set(LIMIT, "70000")  # two files, each counted with 64 KiB
+    DeltaTable.forPath(session, path).delete("id % 2 = 0")
+    metrics = DeltaTable.forPath(session, path).history(1).collect()[0]["operationMetrics"]
+    assert metrics["scannedBy"].startswith("spark: 2 files of ")
+    assert LIMIT in metrics["scannedBy"]
+
+
+@pytest.mark.damages_tables
+def test_a_missing_file_fails_as_it_always_did(session, tmp_path):
+    path = str(tmp_path / "t")
+    make(session, path, pa.table({"id": range(10), "s": ["a"] * 10}))
+    snapshot = DeltaLog.for_table(path).update()
+    gone = decode_log_path(snapshot.files.adds(snapshot.files.core)[0].path)
+    os.remove(os.path.join(path, gone))
+    texts = []
+    for limit in ("0", "64m"):
+        session.conf.set(LIMIT, limit)
+        with pytest.raises(Exception) as caught:
+            DeltaTable.forPath(session, path).delete("id >= 0 AND s = 'a'")
+        texts.append((type(caught.value), gone in str(caught.value)))
+    assert texts[0] == texts[1]
+    assert DeltaLog.for_table(path).update().version == 0

@@ -1,0 +1,140 @@
+"""``pydelta.open``: a table is read and changed with no JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import deltalake
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import pydelta
+from pydelta.errors import (
+    BindError,
+    ConstraintViolatedError,
+    InvalidArgumentError,
+    SchemaMismatchError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from pydelta.protocol.actions import Protocol
+from pydelta.storage import open_store
+from pydelta.testing.tables import TableBuilder
+
+COLUMNS = {"id": "long", "day": "date", "name": "string", "price": "decimal(8,2)", "at": "timestamp", "p": "string"}
+FEATURES = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("deletionVectors",),
+    writer_features=("deletionVectors", "appendOnly", "checkConstraints"),
+)
+
+
+def make(folder, *, columns=COLUMNS, partition_columns=("p",), rows=None, **properties):
+    store = open_store(str(folder))
+    own = {name.replace("_", "."): value for name, value in properties.items()}
+    built = TableBuilder(store, columns=columns, partition_columns=partition_columns, properties=own, protocol=FEATURES)
+    built.commit(*[built.file(data, partition) for data, partition in rows or ()])
+    return pydelta.open(str(folder))
+
+
+def test_rows_are_appended_scanned_and_deleted(tmp_path):
+    table = make(tmp_path / "t", delta_enableDeletionVectors="true")
+    assert table.scan().num_rows == 0
+    rows = pl.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "name": ["a", "é", None],
+            "price": [Decimal("1.50"), None, Decimal("3.00")],
+            "P": ["x", "y", None],
+            "day": pl.Series([18_000, None, 19_000], dtype=pl.Int32).cast(pl.Date),
+        }
+    )
+    done = table.append(rows)
+    assert (done.version, done.num_rows, done.num_files) == (1, 3, 3)
+    found = pl.from_arrow(table.scan()).sort("id")
+    assert found.columns == list(COLUMNS)
+    assert found["p"].to_list() == ["x", "y", None]
+    assert found["at"].to_list() == [None] * 3
+    assert found["day"].to_list() == rows["day"].to_list()
+    assert found["price"].to_list() == rows["price"].to_list()
+    assert table.delete("name = 'é' OR price > 2 AND p IS NULL").num_deleted_rows == 2
+    assert table.scan(columns=["ID"]).to_pylist() == [{"id": 1}]
+    assert table.scan("p = 'y'", version=1).num_rows == 1
+    assert table.version == 2
+
+
+def test_delta_rs_reads_what_was_appended_and_rewritten(tmp_path):
+    table = make(tmp_path / "t")
+    table.append(pa.table({"id": list(range(100)), "p": [str(n % 3) for n in range(100)]}))
+    assert table.delete("id < 50").num_copied_rows == 50
+    query = "select count(*) as n, sum(id) as ids from t"
+    found = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path / "t"))).execute(query).read_all()
+    assert (found.column("n").to_pylist(), found.column("ids").to_pylist()) == ([50], [sum(range(50, 100))])
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_committed(tmp_path):
+    table = make(tmp_path / "t")
+    for rows, error, word in [
+        (pa.table({"nope": [1]}), SchemaMismatchError, "nope"),
+        (pa.table({"id": ["1"]}), SchemaMismatchError, "another kind"),
+        (pa.table({"id": [1.5]}), SchemaMismatchError, "'id'"),
+        (pa.table({"price": pa.array([Decimal("1.555")])}), SchemaMismatchError, "'price'"),
+        (pa.table({"at": pa.array([0], pa.timestamp("us"))}), SchemaMismatchError, "'at'"),
+        ([{"id": 1}], InvalidArgumentError, "list"),
+    ]:
+        with pytest.raises(error, match=word) as caught:
+            table.append(rows)
+        assert caught.value.hint
+    assert table.version == 0
+    assert [path.name for path in (tmp_path / "t").rglob("*.parquet")] == []
+
+
+def test_rules_that_only_spark_checks_are_named(tmp_path):
+    table = make(tmp_path / "t", delta_constraints_positive="id > 0")
+    with pytest.raises(UnsupportedFeatureError, match=r"delta\.constraints\.positive"):
+        table.append(pa.table({"id": [1]}))
+
+
+def test_a_required_column_takes_no_null(tmp_path):
+    store = open_store(str(tmp_path / "t"))
+    built = TableBuilder(store, columns={"id": "long"}, protocol=FEATURES)
+    built.metadata = built.metadata.replace(
+        schema_string=built.metadata.schema_string.replace('"nullable":true', '"nullable":false')
+    )
+    built.commit()
+    with pytest.raises(ConstraintViolatedError, match="NOT NULL"):
+        pydelta.open(str(tmp_path / "t")).append(pa.table({"id": pa.array([1, None], pa.int64())}))
+
+
+def test_an_append_only_table_refuses_a_delete(tmp_path):
+    with pytest.raises(UnsafeOperationError, match="append-only"):
+        make(tmp_path / "t", delta_appendOnly="true").delete("id = 1")
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    with pytest.raises(TableNotFoundError):
+        pydelta.open(str(tmp_path / "nothing"))
+    table = make(tmp_path / "t")
+    with pytest.raises(BindError, match="nope"):
+        table.scan(columns=["nope"])
+    with pytest.raises(VersionNotFoundError):
+        table.scan(version=7)
+
+
+def test_no_jvm_and_no_pyspark_is_needed(tmp_path):
+    make(tmp_path / "t")
+    code = (
+        "import sys; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
+        "import pydelta, pyarrow as pa\n"
+        f"table = pydelta.open({str(tmp_path / 't')!r})\n"
+        "table.append(pa.table({'id': [1, 2]})); table.delete('id = 1')\n"
+        "print(table.scan(columns=['id']).to_pylist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "[{'id': 2}]", done.stderr
