@@ -37,12 +37,14 @@ class Choice:
         trino: Its address.
         kafka: That of a broker; None where the stack runs none.
         sync_seconds: How often the scheduler syncs.
+        root: What every place of the store begins with.
     """
 
     without_sync: bool
     trino: str
     kafka: str | None
     sync_seconds: int
+    root: str = "s3a://"
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Choice:
@@ -65,6 +67,7 @@ class Choice:
             trino=env.get("TRINO") or "trino:8080",
             kafka=env.get("VERIFY_KAFKA") or None,
             sync_seconds=int(every),
+            root=env.get("STORE_ROOT") or "s3a://",
         )
 
 
@@ -103,7 +106,7 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _run(choice: Choice, began: float) -> int:
-    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"))
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"), choice.root)
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:

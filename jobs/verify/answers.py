@@ -15,14 +15,14 @@ from jobs.verify.plan import Answer, Hop
 __all__ = ["HINTS", "compared", "reading_hops", "same", "same_paths"]
 
 HINTS: Final = {
-    "store": "make status, make logs SERVICE=minio",
+    "store": "make status names the store's services; make logs SERVICE=… of one that is not healthy",
     "spark": "make status, make logs SERVICE=spark-worker; the Spark master's page shows whether cores are free",
     "metastore": "make logs SERVICE=hive-metastore; docs/guides/trino.md says what an entry holds",
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
     "hive": "the twin was not synced after the commit: make logs SERVICE=hive-metastore. How far your own twins are "
     "behind: scripts/stack-run catalog_sync status --database lake (docs/guides/trino.md)",
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
-    "inventory": "docs/guides/inventory.md; make logs SERVICE=minio",
+    "inventory": "docs/guides/inventory.md; make status names the store's services, make logs SERVICE=… of one",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",
     "vacuum": "docs/guides/vacuum.md; run no VACUUM on your tables before this is right",
 }  # fmt: skip
