@@ -205,7 +205,7 @@ def test_a_damaged_delivery_is_refused(lake, submit, store_at):
     (data,) = [info.path for info in store.list_all() if info.path.endswith(".parquet")]
     for path in [info.path for info in store.list_all() if info.path.endswith("manifest.json")]:
         text = store.read(path).replace(f"{DATABASE}/deliveries/".encode(), f"{DATABASE}/damaged/".encode())
-        store.put(path, text)
+        store.put(path, text + b" ")
     done = submit("load_inventory", "--source", f"{INVENTORY}/{DATABASE}/damaged", "--table", REPORT, "--force")
     assert done.code == 1
     assert "does not match its checksum" in done.result["message"]

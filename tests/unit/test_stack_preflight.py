@@ -249,3 +249,4 @@ def test_a_stack_with_tables_elsewhere_stays_with_them(preflight):
     code, said = preflight(volumes="none_postgres-data", **OWN_S3 | {"STORE": "minio"})
     assert code == 1
     assert "keeps its tables in the store external, not in minio" in said
+    assert "make reset, which forgets these tables and leaves their files" in said
