@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -27,7 +28,9 @@ esac
 
 @pytest.fixture
 def preflight(tmp_path):
-    """Runs the script with a Docker that is as told; gives its exit code and what it said."""
+    """Runs the script without a ``.env``, with a Docker that is as told; gives its exit code and what it said."""
+    scripts = tmp_path / "project" / "scripts"
+    shutil.copytree(ROOT / "scripts", scripts)
 
     def run(
         engine="28.2.2",
@@ -56,7 +59,7 @@ def preflight(tmp_path):
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
         done = subprocess.run(
-            [ROOT / "scripts" / "stack-preflight"],
+            [scripts / "stack-preflight"],
             env={"PATH": f"{folder}:{_tools(tmp_path)}", "LAKEHOUSE_PROJECT": "none"} | ports_free | limits | settings,
             capture_output=True,
             text=True,
