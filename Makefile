@@ -18,6 +18,7 @@ URI ?=
 PART ?= 1/40
 RECORD ?=
 PROFILES ?=
+STORE ?=
 FILE ?=
 TO ?=
 # as they were typed: neither make nor a shell looks for anything in them
@@ -60,10 +61,10 @@ test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 	@scripts/check-java
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-##@ The stack: MinIO, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
+##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (PROFILES=kafka,serve,presto,history,notebook: these, too)
-	@PROFILES="$(PROFILES)" scripts/stack-up
+up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook: these, too)
+	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/stack-up
 
 .PHONY: down
 down: ## Stop the stack; its data stays
@@ -94,7 +95,7 @@ submit: ## Run a job of jobs/, or a script of yours, on the cluster: JOB=ingest 
 	@scripts/stack-submit
 
 .PHONY: put
-put: ## Put a file of this machine into the stack's bucket: FILE=day.csv (TO=s3a://work/day.csv)
+put: ## Put a file of this machine into the stack's store: FILE=day.csv (TO=s3a://work/day.csv)
 	@scripts/stack-put
 
 .PHONY: pyspark
@@ -119,7 +120,7 @@ verify: ## Follow rows through every hop of the running stack, compare with Pola
 
 .PHONY: test-stack
 test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too)
-	@PROFILES="$(PROFILES)" scripts/test-stack
+	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/test-stack
 
 ##@ Work on the code
 .PHONY: test-peers

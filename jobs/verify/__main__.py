@@ -38,6 +38,7 @@ class Choice:
         kafka: That of a broker; None where the stack runs none.
         presto: Presto's; None where the stack runs none.
         sync_seconds: How often the scheduler syncs.
+        root: What every place of the store begins with.
     """
 
     without_sync: bool
@@ -45,6 +46,7 @@ class Choice:
     kafka: str | None
     presto: str | None
     sync_seconds: int
+    root: str = "s3a://"
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Choice:
@@ -68,6 +70,7 @@ class Choice:
             kafka=env.get("VERIFY_KAFKA") or None,
             presto=env.get("VERIFY_PRESTO") or None,
             sync_seconds=int(every),
+            root=env.get("STORE_ROOT") or "s3a://",
         )
 
 
@@ -107,7 +110,7 @@ def _tell(outcome: Outcome) -> None:
 
 def _run(choice: Choice, began: float) -> int:
     presto = None if choice.presto is None else Trino(choice.presto, "verify", "Presto")
-    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"), presto)
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"), presto, choice.root)
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:

@@ -15,7 +15,7 @@ from jobs.verify.plan import Answer, Hop
 __all__ = ["HINTS", "compared", "reading_hops", "same", "same_paths"]
 
 HINTS: Final = {
-    "store": "make status, make logs SERVICE=minio",
+    "store": "make status names the store's services; make logs SERVICE=… of one that is not healthy",
     "spark": "make status, make logs SERVICE=spark-worker; the Spark master's page shows whether cores are free",
     "metastore": "make logs SERVICE=hive-metastore; docs/guides/trino.md says what an entry holds",
     "delta": 'make logs SERVICE=trino; make trino SQL="SHOW TABLES FROM delta.lake"',
@@ -24,7 +24,7 @@ HINTS: Final = {
     "presto": "it reads what Trino's catalog hive reads: where that is wrong too, the twin was not synced; else "
     'make logs SERVICE=presto, make presto SQL="SHOW TABLES FROM hive.lake_symlink"',
     "engine": "keep this output: the engine changed other rows than it was told to, which is a bug",
-    "inventory": "docs/guides/inventory.md; make logs SERVICE=minio",
+    "inventory": "docs/guides/inventory.md; make status names the store's services, make logs SERVICE=… of one",
     "kafka": "make logs SERVICE=kafka; docs/guides/streams.md",
     "vacuum": "docs/guides/vacuum.md; run no VACUUM on your tables before this is right",
 }  # fmt: skip

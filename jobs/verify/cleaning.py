@@ -14,6 +14,7 @@ from jobs.verify.hops import storing_hops
 from jobs.verify.lake import Lake
 from jobs.verify.plan import Answer, Hop
 from pydelta.errors import DeltaError
+from pydelta.inventory.places import place_of
 
 __all__ = ["cleaning_hops"]
 
@@ -38,14 +39,13 @@ def cleaning_hops(lake: Lake) -> Iterator[Hop]:
 
 def _inventory(lake: Lake) -> Answer:
     """The bytes of the bucket's list, and of what the job delivers."""
-    run = lake.names.run
     lake.table_store(lake.names.orders).put(_STRAY, b"123")
-    source, deliveries = f"s3a://warehouse/{run}", f"s3a://inventory/{run}"
+    source, deliveries = lake.place("warehouse"), lake.place("inventory")
     listed = {info.path: info.size for info in lake.store(source).list_all() if info.size}  # without folders' markers
     (found,) = inventory.run(lake.conf, ["--source", source, "--destination", deliveries])
     _raise(found)
     lake.listed = pl.DataFrame(
-        {"key": [f"{run}/{path}" for path in listed], "length": list(listed.values())},
+        {"key": [f"{place_of(source).key}/{path}" for path in listed], "length": list(listed.values())},
         schema={"key": pl.String(), "length": pl.Int64()},
     )
     loaded = load_inventory.run(lake.conf, ["--source", deliveries, "--table", str(lake.names.report)])

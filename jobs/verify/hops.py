@@ -67,19 +67,19 @@ def _names(databases: set[str]) -> str:
 
 
 def _put(lake: Lake, name: str, frame: pl.DataFrame) -> Answer:
-    store = lake.store(f"s3a://work/{lake.names.run}")
+    store = lake.store(lake.place("work"))
     store.put(name, rows.write_csv(frame))
     return compared(frame, rows.read_csv(store.read(name)))
 
 
 def _csv(lake: Lake, name: str) -> pl.DataFrame:
     """What Polars makes of the file that Spark reads."""
-    return rows.read_csv(lake.store(f"s3a://work/{lake.names.run}").read(name))
+    return rows.read_csv(lake.store(lake.place("work")).read(name))
 
 
 def _view(lake: Lake, name: str, view: str) -> None:
     reader = lake.spark.read.options(header="true", quote='"', escape='"', encoding="UTF-8")
-    reader.schema(COLUMNS).csv(f"s3a://work/{lake.names.run}/{name}").createOrReplaceTempView(view)
+    reader.schema(COLUMNS).csv(f"{lake.place('work')}/{name}").createOrReplaceTempView(view)
 
 
 def _cluster(lake: Lake) -> Answer:
@@ -103,7 +103,7 @@ def _cluster(lake: Lake) -> Answer:
 
 def _load(lake: Lake) -> Answer:
     table, run = lake.names.orders, lake.names.run
-    lake.spark.sql(f"CREATE DATABASE {run} LOCATION 's3a://warehouse/{run}'")
+    lake.spark.sql(f"CREATE DATABASE {run} LOCATION '{lake.place('warehouse')}'")
     create_synced(lake, table)
     lake.spark.sql(f"INSERT INTO {table} SELECT * FROM verify_orders")
     expected = _csv(lake, "orders.csv")
@@ -156,7 +156,7 @@ def _manifests(lake: Lake) -> Answer:
         store.read(info.path) for info in store.list_all("_symlink_format_manifest") if info.path.endswith("/manifest")
     ]
     named = sorted(line.partition("://")[2] for text in texts for line in text.decode().splitlines())
-    place = f"warehouse/{table.database}/{table.name}/"
+    place = f"{lake.root.partition('://')[2]}warehouse/{table.database}/{table.name}/"
     live = sorted(place + path for path in lake.live(table))
     return same_paths("live files, named once each", live, named)
 

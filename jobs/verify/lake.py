@@ -74,10 +74,14 @@ class Names:
         """The table that only the scheduler brings to ``hive``."""
         return TableName(database="lake", name=self.run)
 
-    def folders(self) -> list[str]:
-        """List every folder in which the run leaves objects."""
+    def folders(self, root: str) -> list[str]:
+        """List every folder in which the run leaves objects.
+
+        Args:
+            root: What every place of the store begins with.
+        """
         places = ("warehouse", "warehouse/lake", "work", "inventory")
-        return [f"s3a://{place}/{self.run}" for place in places]
+        return [f"{root}{place}/{self.run}" for place in places]
 
 
 def leftovers(databases: Iterable[str], now: dt.datetime) -> list[str]:
@@ -101,6 +105,7 @@ class Lake:
         trino: Trino's client.
         presto: Presto's; None where the stack runs none.
         conf: Settings for storage and the metastore, by Hadoop's names.
+        root: What every place of the store begins with: ``s3a://`` of buckets, ``hdfs://namenode:8020/``.
         expected: What each table has to hold, by its name; Polars computes it.
         timings: How long commits took to become visible.
         sync_is_off: Whether commits to ``orders`` leave its twin as it is.
@@ -112,6 +117,7 @@ class Lake:
     trino: Trino
     conf: dict[str, str]
     presto: Trino | None = None
+    root: str = "s3a://"
     expected: dict[TableName, pl.DataFrame] = field(default_factory=dict)
     timings: list[Timing] = field(default_factory=list)
     sync_is_off: bool = False
@@ -121,13 +127,17 @@ class Lake:
         """Say something between two hops."""
         print(f"{'':18}{text}", flush=True)
 
+    def place(self, name: str) -> str:
+        """Return the run's own folder of one of the store's places: ``warehouse``, ``work`` or ``inventory``."""
+        return f"{self.root}{name}/{self.names.run}"
+
     def store(self, uri: str) -> Store:
-        """Open a folder of the stack's object store."""
+        """Open a folder of the stack's store."""
         return open_store(uri, self.conf)
 
     def table_store(self, table: TableName) -> Store:
         """Open the folder of a table."""
-        return self.store(f"s3a://warehouse/{table.database}/{table.name}")
+        return self.store(f"{self.root}warehouse/{table.database}/{table.name}")
 
     def metastore(self) -> Metastore:
         """Connect to the metastore, as the environment names it."""
@@ -190,7 +200,7 @@ class Lake:
             statements += [f"DROP DATABASE IF EXISTS {database} CASCADE" for database in sorted(known)]
         for statement in statements:
             problems += self._tried(statement)
-        for folder in names.folders():
+        for folder in names.folders(self.root):
             problems += self._emptied(folder)
         return problems
 
@@ -235,13 +245,14 @@ def _commits_in(store: Store) -> list[ObjectInfo]:
     return sorted(found, key=lambda info: info.path)
 
 
-def open_lake(names: Names, trino: Trino, presto: Trino | None) -> Lake:
+def open_lake(names: Names, trino: Trino, presto: Trino | None, root: str) -> Lake:
     """Start the run's session on the cluster.
 
     Args:
-        names: Of the run's tables.
+        names: Of what the run makes.
         trino: Trino's client.
         presto: Presto's; None where the stack runs none.
+        root: What every place of the store begins with.
 
     Raises:
         DeltaEnvironmentError: Spark does not start.
@@ -251,4 +262,4 @@ def open_lake(names: Names, trino: Trino, presto: Trino | None) -> Lake:
     spark = quiet_session("verify", conf=_CONF)
     jvm = Jvm.of(spark)
     conf = {**jvm.session_conf(), **jvm.hadoop_options()}
-    return Lake(names=names, spark=spark, trino=trino, presto=presto, conf=conf)
+    return Lake(names=names, spark=spark, trino=trino, presto=presto, conf=conf, root=root)

@@ -42,7 +42,7 @@ def _streamed(lake: Lake, brokers: str) -> Answer:
         create_synced(lake, table)
         arguments = ["--source", "kafka", "--brokers", brokers, "--topic", run, "--schema", COLUMNS]
         arguments += ["--max-per-trigger", str(_RECORDS // 2), "--table", str(table)]
-        arguments += ["--checkpoint", f"s3a://work/{run}/checkpoint"]
+        arguments += ["--checkpoint", f"{lake.place('work')}/checkpoint"]
         found = ingest_stream.run(lake.spark, arguments)
     return same(f"{_RECORDS} records taken", f"{found['rows']} records taken")
 

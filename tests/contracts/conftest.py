@@ -1,6 +1,6 @@
 """One fixture, three stores: local disk, memory, and S3 through obstore.
 
-S3 is a look-alike on this machine, or the service that ``S3_ENDPOINT`` names: the stack's MinIO in ``make test-stack``.
+S3 is a look-alike on this machine; inside the stack (``make test-stack``) the third is the stack's own, whatever it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pytest
 from pydelta.storage import open_store
 
 S3_BUCKET = "contract"
+STACK = os.environ.get("STORE_ROOT")
+"""What the places of the stack's store begin with; None outside of it."""
 
 
 @pytest.fixture(scope="session")
@@ -37,15 +39,8 @@ def s3_settings(s3_server):
 
 @pytest.fixture
 def s3_store(request):
-    if os.environ.get("S3_ENDPOINT"):
-        settings = {
-            "fs.s3a.endpoint": os.environ["S3_ENDPOINT"],
-            "fs.s3a.endpoint.region": os.environ["S3_REGION"],
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
-            "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
-        }
-        store = open_store(f"s3a://work/stack_tests/{uuid.uuid4()}/a table", settings)
+    if STACK:
+        store = open_store(f"{STACK}work/stack_tests/{uuid.uuid4()}/a table")  # how to reach it is in the environment
         yield store
         store.delete_many([info.path for info in store.list_all()])
     else:
@@ -53,7 +48,7 @@ def s3_store(request):
         yield open_store(f"s3a://{S3_BUCKET}/{uuid.uuid4()}/a table", settings)
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "stack" if STACK else "s3"])
 def store(request, tmp_path):
     if request.param == "local":
         return open_store(str(tmp_path / "a table"))

@@ -1,11 +1,11 @@
-"""Removes what an earlier run of these tests left: objects, entries; with --registered only entries in lake."""
+"""Removes what an earlier run of these tests left: files, entries; with --registered only entries in lake."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from conftest import BUCKETS, DATABASE, S3_OPTIONS
+from conftest import DATABASE, ON_HDFS, PLACES, ROOT, STORE_OPTIONS, STORE_ROOT
 from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol import TBinaryProtocol
 from thrift.transport import TSocket, TTransport
@@ -26,8 +26,13 @@ if "--registered" in sys.argv:
     sys.exit()
 for name in {DATABASE, f"{DATABASE}_symlink"} & set(client.get_all_databases()):
     client.drop_database(name, False, True)
-client.create_database(ttypes.Database(name=DATABASE, locationUri=f"s3a://warehouse/{DATABASE}", parameters={}))
+client.create_database(ttypes.Database(name=DATABASE, locationUri=ROOT, parameters={}))
 transport.close()
-for bucket in BUCKETS:
-    store = open_store(f"s3a://{bucket}/{DATABASE}", S3_OPTIONS)
+for place in PLACES:
+    if ON_HDFS:  # directories stay when their files go
+        from hdfs_native import Client
+
+        Client(STORE_ROOT.rstrip("/")).delete(f"/{place.removeprefix(STORE_ROOT)}/{DATABASE}", recursive=True)
+        continue
+    store = open_store(f"{place}/{DATABASE}", STORE_OPTIONS)
     store.delete_many([info.path for info in store.list_all()])

@@ -1,4 +1,7 @@
-"""Clients of the real services, as a container on the stack's network sees them."""
+"""Clients of the real services, as a container on the stack's network sees them.
+
+What the store's places begin with is in the environment: buckets of S3, or directories of HDFS.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,14 @@ from pydelta.log import DeltaLog
 from pydelta.storage import Store, open_store
 
 DATABASE = "stack_tests"
-ROOT = f"s3a://warehouse/{DATABASE}"
-BUCKETS = ("warehouse", "inventory", "work")
-S3_OPTIONS = {
+STORE_ROOT = os.environ["STORE_ROOT"]
+ON_HDFS = STORE_ROOT.startswith("hdfs:")
+WAREHOUSE, INVENTORY, WORK = PLACES = tuple(f"{STORE_ROOT}{name}" for name in ("warehouse", "inventory", "work"))
+ROOT = f"{WAREHOUSE}/{DATABASE}"
+STORE_OPTIONS = {
     "fs.s3a.endpoint": os.environ["S3_ENDPOINT"],
     "fs.s3a.endpoint.region": os.environ["S3_REGION"],
-    "fs.s3a.path.style.access": "true",
+    "fs.s3a.path.style.access": os.environ["S3_PATH_STYLE"],
     "fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
     "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
 }
@@ -55,11 +60,11 @@ class Submitted:
 
 
 @pytest.fixture(scope="session")
-def s3():
-    """Opens a store at a URI of the stack's object store."""
+def store_at():
+    """Opens the stack's store at a URI."""
 
     def at(uri: str) -> Store:
-        return open_store(uri, S3_OPTIONS)
+        return open_store(uri, STORE_OPTIONS)
 
     return at
 
@@ -109,9 +114,14 @@ def register():
         location = f"{ROOT}/{name}"
         with Metastore(MetastoreAddress.parse(None)) as client:
             table = TableName(database=DATABASE, name=name)
-            sync_native(client, table, DeltaLog.for_table(location, options=S3_OPTIONS).update())
+            sync_native(client, table, DeltaLog.for_table(location, options=STORE_OPTIONS).update())
 
     return run
+
+
+def in_trino(uri: str) -> str:
+    """Spell a location as Trino and manifests do: ``s3`` for ``s3a``."""
+    return uri.replace("s3a://", "s3://")
 
 
 def trino_rows(rows: list[list[Any]]) -> list[tuple[Any, ...]]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, trino_rows
+from conftest import DATABASE, ORDERS, ROOT, WAREHOUSE, WORK, trino_rows
 
 pytestmark = pytest.mark.after_restart
 
 
-def test_minio_kept_its_objects(s3):
-    assert s3(f"{ROOT}/objects").read("kept") == b"through the restart"
+def test_the_store_kept_its_objects(store_at):
+    assert store_at(f"{ROOT}/objects").read("kept") == b"through the restart"
 
 
 def test_the_metastore_kept_its_tables_and_partitions(metastore):
     assert {"orders", "by_make", "orders_by_hand"} <= set(metastore.get_all_tables(DATABASE))
     assert len(metastore.get_partition_names(DATABASE, "orders_by_hand", -1)) == 3
-    assert metastore.get_database("lake").locationUri == "s3a://warehouse/lake"
+    assert metastore.get_database("lake").locationUri == f"{WAREHOUSE}/lake"
 
 
 def test_trino_reads_the_same_rows(sql):
@@ -26,7 +26,7 @@ def test_trino_reads_the_same_rows(sql):
 
 def test_the_cluster_takes_jobs_again(sql, submit):
     before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
-    source = ["--input", f"s3a://work/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
+    source = ["--input", f"{WORK}/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
     schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
     done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
     assert done.code == 0, done.errors

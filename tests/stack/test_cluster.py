@@ -1,4 +1,4 @@
-"""Jobs on the Spark cluster: what they write lies in MinIO as a Delta table; what they refuse leaves nothing there."""
+"""Jobs on the Spark cluster: what they write lies in the store as a Delta table; what they refuse leaves nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT
+from conftest import DATABASE, ORDERS, ROOT, WORK
 
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.log import DeltaLog
@@ -16,27 +16,27 @@ from pydelta.testing import CountingStore
 
 pytestmark = pytest.mark.before_submit
 
-INPUT = f"s3a://work/{DATABASE}/orders.csv"
+INPUT = f"{WORK}/{DATABASE}/orders.csv"
 SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
 
 
 @pytest.fixture(scope="module")
-def orders(s3, submit):
-    """The table ``orders``, written by two jobs from a file in MinIO."""
+def orders(store_at, submit):
+    """The table ``orders``, written by two jobs from a file in the store."""
     lines = ["id,customer,amount,at,day", *(",".join(map(str, row)) for row in ORDERS)]
-    s3(f"s3a://work/{DATABASE}").put("orders.csv", "\n".join(lines).encode())
+    store_at(f"{WORK}/{DATABASE}").put("orders.csv", "\n".join(lines).encode())
     arguments = ["--input", INPUT, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
     return submit("ingest", *arguments, "--table", f"{ROOT}/orders", "--partition-by", "day", "--batch-id", "orders:1")
 
 
-def test_a_job_writes_a_table(orders, s3):
+def test_a_job_writes_a_table(orders, store_at):
     assert orders.code == 0, orders.errors
     assert orders.result["rows"] == len(ORDERS)
-    snapshot = DeltaLog.for_table(f"{ROOT}/orders", store=s3(f"{ROOT}/orders")).snapshot()
+    snapshot = DeltaLog.for_table(f"{ROOT}/orders", store=store_at(f"{ROOT}/orders")).snapshot()
     assert snapshot.version == 0
     assert snapshot.num_files == orders.result["files"]
     assert snapshot.partition_columns == ("day",)
-    held = {info.path for info in s3(f"{ROOT}/orders").list_all()}
+    held = {info.path for info in store_at(f"{ROOT}/orders").list_all()}
     assert set(snapshot.files.core["path"]) <= held
 
 
@@ -49,20 +49,20 @@ def test_the_cluster_ran_it_and_the_client_did_not(orders):
     assert finished[-1]["cores"] > 0
 
 
-def test_the_same_batch_again_changes_nothing(orders, submit, s3):
+def test_the_same_batch_again_changes_nothing(orders, submit, store_at):
     arguments = ["--input", INPUT, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
     again = submit("ingest", *arguments, "--table", f"{ROOT}/orders", "--batch-id", "orders:1")
     assert again.code == 0, again.errors
     assert again.result["skipped"] is True
-    assert DeltaLog.for_table(f"{ROOT}/orders", store=s3(f"{ROOT}/orders")).snapshot().version == 0
+    assert DeltaLog.for_table(f"{ROOT}/orders", store=store_at(f"{ROOT}/orders")).snapshot().version == 0
 
 
-def test_an_input_that_is_not_there_is_one_clear_line_and_leaves_nothing(submit, s3):
-    done = submit("ingest", "--input", f"s3a://work/{DATABASE}/no.csv", "--format", "csv", "--table", f"{ROOT}/none")
+def test_an_input_that_is_not_there_is_one_clear_line_and_leaves_nothing(submit, store_at):
+    done = submit("ingest", "--input", f"{WORK}/{DATABASE}/no.csv", "--format", "csv", "--table", f"{ROOT}/none")
     assert done.code == 1
     assert "no.csv" in done.result["message"]
     assert "Traceback" not in done.errors
-    assert list(s3(f"{ROOT}/none").list_all()) == []
+    assert list(store_at(f"{ROOT}/none").list_all()) == []
 
 
 def test_a_job_that_there_is_not_names_those_there_are(submit):
@@ -72,19 +72,19 @@ def test_a_job_that_there_is_not_names_those_there_are(submit):
     assert "ingest" in done.errors.replace("injest", "")
 
 
-def test_a_snapshot_opens_with_three_requests(orders, s3):
+def test_a_snapshot_opens_with_three_requests(orders, store_at):
     """The hint of the last checkpoint, one listing, the commit."""
-    store = CountingStore(s3(f"{ROOT}/orders"))
+    store = CountingStore(store_at(f"{ROOT}/orders"))
     assert DeltaLog.for_table(f"{ROOT}/orders", store=store).snapshot().num_files == orders.result["files"]
     assert [verb for verb, _ in store.calls] == ["read", "list_from", "read"]
 
 
-def test_a_writer_and_a_reader_date_a_commit_the_same(s3):
+def test_a_writer_and_a_reader_date_a_commit_the_same(store_at):
     """MinIO tells the time of one object in seconds and lists it in milliseconds."""
-    writer = DeltaLog.for_table(f"{ROOT}/dated", store=s3(f"{ROOT}/dated"))
+    writer = DeltaLog.for_table(f"{ROOT}/dated", store=store_at(f"{ROOT}/dated"))
     schema = parse_schema('{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}')
     create_table(writer, TableDefinition(schema=schema), mode=CreateMode.CREATE, settings=writer.settings)
-    reader = DeltaLog.for_table(f"{ROOT}/dated", store=s3(f"{ROOT}/dated"))
+    reader = DeltaLog.for_table(f"{ROOT}/dated", store=store_at(f"{ROOT}/dated"))
     assert reader is not writer
     assert reader.snapshot().timestamp_ms == writer.snapshot().timestamp_ms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, trino_rows
+from conftest import DATABASE, ORDERS, ROOT, WORK, trino_rows
 
 from pydelta.log import DeltaLog
 
@@ -12,18 +12,18 @@ pytestmark = pytest.mark.before_submit
 SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
 
 
-def test_many_small_files_are_compacted_and_rows_deleted(s3, submit, sql, register):
+def test_many_small_files_are_compacted_and_rows_deleted(store_at, submit, sql, register):
     lines = ["id,customer,amount,at,day", *(",".join(map(str, row)) for row in ORDERS)]
     location = f"{ROOT}/maintained"
     parts = 3
     for number in range(parts):
         header, *rows = lines
-        s3(f"s3a://work/{DATABASE}").put(f"part-{number}.csv", "\n".join([header, *rows[number::parts]]).encode())
-        source = f"s3a://work/{DATABASE}/part-{number}.csv"
+        store_at(f"{WORK}/{DATABASE}").put(f"part-{number}.csv", "\n".join([header, *rows[number::parts]]).encode())
+        source = f"{WORK}/{DATABASE}/part-{number}.csv"
         arguments = ["--input", source, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
         done = submit("ingest", *arguments, "--table", location)
         assert done.code == 0, done.errors
-    store = s3(location)
+    store = store_at(location)
     assert DeltaLog.for_table(location, store=store).update().num_files == parts
 
     compacted = submit("compact", "--table", location)

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import DATABASE
+from conftest import DATABASE, WAREHOUSE
 
 from catalog_sync.names import TableName, twin_name
 
@@ -43,9 +43,9 @@ def test_the_twin_has_each_record_once(sql, records):
     assert counted(sql, f"hive.{twin_name(NAME)}") == facts(records)
 
 
-def test_the_job_that_was_killed_had_written_some_of_them(s3):
+def test_the_job_that_was_killed_had_written_some_of_them(store_at):
     """Commits of before the kill are in the log: the run after it went on, and did not begin again."""
-    store = s3(f"s3a://warehouse/{DATABASE}/{NAME.name}")
+    store = store_at(f"{WAREHOUSE}/{DATABASE}/{NAME.name}")
     lines = b"\n".join(store.read(info.path) for info in store.list_all("_delta_log") if info.path.endswith(".json"))
     batches = {
         action["txn"]["version"] for action in map(json.loads, filter(None, lines.splitlines())) if "txn" in action

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ROOT, symlink_storage, symlink_table
+from conftest import DATABASE, ROOT, WAREHOUSE, symlink_storage, symlink_table
 from pymetastore.hive_metastore import ttypes
 
 pytestmark = pytest.mark.before_submit
@@ -19,8 +19,8 @@ def database(metastore):
 
 
 def test_the_databases_of_the_stack_are_there(metastore):
-    assert metastore.get_database("lake").locationUri == "s3a://warehouse/lake"
-    assert metastore.get_database("lake_symlink").locationUri == "s3a://warehouse/lake_symlink"
+    assert metastore.get_database("lake").locationUri == f"{WAREHOUSE}/lake"
+    assert metastore.get_database("lake_symlink").locationUri == f"{WAREHOUSE}/lake_symlink"
 
 
 def test_a_table_and_its_partitions_are_made_and_found_again(database):

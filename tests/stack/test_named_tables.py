@@ -50,10 +50,10 @@ def test_a_table_saved_with_a_path_and_widened_by_it(spark, sql):
     assert sql(f"SELECT count(note), count(*) FROM delta.{EXTERNAL}") == [[2, 5]]
 
 
-def test_a_dropped_table_is_gone_for_trino_and_only_managed_files_with_it(spark, sql, s3):
+def test_a_dropped_table_is_gone_for_trino_and_only_managed_files_with_it(spark, sql, store_at):
     for name in (MADE, EXTERNAL):
         assert drop_table(spark, tuple(name.split(".")))
     listed = {row[0] for row in sql(f"SHOW TABLES FROM delta.{DATABASE}")}
     assert not listed & {"named", "named_external"}
-    assert list(s3(f"{ROOT}/named").list_all()) == []
-    assert list(s3(f"{ROOT}/elsewhere").list_all()) != []
+    assert list(store_at(f"{ROOT}/named").list_all()) == []
+    assert list(store_at(f"{ROOT}/elsewhere").list_all()) != []

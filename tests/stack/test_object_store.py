@@ -1,5 +1,7 @@
-"""MinIO: what is put is there, and of many who create one object, one does. The rest of the store's contract runs
-against it as well (scripts/test-stack: tests/contracts/test_store.py)."""
+"""The stack's store: what is put is there, and of many who create one object, one does.
+
+The rest of the store's contract runs against it as well (scripts/test-stack: tests/contracts/test_store.py).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from conftest import BUCKETS, ROOT
+from conftest import DATABASE, PLACES, ROOT
 
 from pydelta.storage import PutOutcome
 from pydelta.storage.probe import probe_put_if_absent
@@ -16,15 +18,15 @@ pytestmark = pytest.mark.before_submit
 
 
 @pytest.fixture(scope="module")
-def folder(s3):
-    store = s3(f"{ROOT}/objects")
+def folder(store_at):
+    store = store_at(f"{ROOT}/objects")
     store.delete_many([info.path for info in store.list_all()])
     return store
 
 
-@pytest.mark.parametrize("bucket", BUCKETS)
-def test_every_bucket_takes_objects(s3, bucket):
-    store = s3(f"s3a://{bucket}/{ROOT.rpartition('/')[2]}")
+@pytest.mark.parametrize("place", PLACES)
+def test_every_place_takes_objects(store_at, place):
+    store = store_at(f"{place}/{DATABASE}")
     store.put("put and read", b"bytes")
     assert store.read("put and read") == b"bytes"
     assert "put and read" in [info.path for info in store.list_all()]
@@ -53,8 +55,8 @@ def test_of_64_who_create_one_object_one_does(folder):
         assert folder.read(f"race-{round_number}") == b"%d" % winners[0]
 
 
-def test_the_probe_trusts_it(s3):
-    assert probe_put_if_absent(s3(f"{ROOT}/probed"), writers=64).safe
+def test_the_probe_trusts_it(store_at):
+    assert probe_put_if_absent(store_at(f"{ROOT}/probed"), writers=64).safe
 
 
 def test_what_the_restart_has_to_keep(folder):

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import DATABASE, ROOT, S3_OPTIONS
+from conftest import DATABASE, ROOT, STORE_OPTIONS
 
 from catalog_sync.inspect import SyncState, sync_status
 from catalog_sync.names import TableName, twin_name
@@ -90,7 +90,7 @@ def test_trino_reads_what_spark_reads_after_every_step(spark, client, sql, parti
     name = TableName(database=DATABASE, name=f"history_{'p' if partitioned else 'f'}")
     twin = twin_name(name)
     location = f"{ROOT}/{name.name}"
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     seen = set()
     for step in range(STEPS):
         kinds = ["append", "append", "replace", "delete", "drop", "all"]
@@ -132,7 +132,7 @@ def test_trino_reads_what_spark_reads_after_every_step(spark, client, sql, parti
 
 def test_a_sync_without_news_touches_nothing(client, sql):
     name = TableName(database=DATABASE, name="history_p")
-    log = DeltaLog.for_table(f"{ROOT}/{name.name}", options=S3_OPTIONS)
+    log = DeltaLog.for_table(f"{ROOT}/{name.name}", options=STORE_OPTIONS)
     assert sync_table(log, client, twin_name(name)).calls == 1
 
 
@@ -142,7 +142,7 @@ def test_a_crash_after_each_call_shows_rows_of_before_or_after(spark, client, sq
 
     name = TableName(database=DATABASE, name="crashing")
     twin, location = twin_name(name), f"{ROOT}/{name.name}"
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
 
     class _Dies(Metastore):
         limit = 10**6
@@ -182,7 +182,7 @@ def test_the_scheduler_syncs_what_is_registered_in_lake(spark, client, sql):
     name = TableName(database="lake", name="stack_tests_scheduled")
     location = f"{ROOT}/{name.name}"
     spark.range(5).write.format("delta").mode("overwrite").save(location)
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     try:
         sync_native(client, name, log.update())
         twin = twin_name(name)
@@ -207,7 +207,7 @@ def _rename_and_delete(spark, location):
 def test_a_twin_that_cannot_follow_gives_an_error_and_no_deleted_rows(spark, client, sql):
     name = TableName(database=DATABASE, name="renamed")
     twin, location = twin_name(name), f"{ROOT}/{name.name}"
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     spark.range(10).selectExpr("id", "'x' AS text", "id % 2 AS part").write.format("delta").partitionBy("part").save(
         location
     )
@@ -228,7 +228,7 @@ def test_a_table_of_the_schedule_that_cannot_be_published(spark, client, sql):
     name = TableName(database="lake", name="stack_tests_blocked")
     location = f"{ROOT}/{name.name}"
     spark.range(10).selectExpr("id", "'x' AS text").write.format("delta").save(location)
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     sync_table(log, client, twin_name(name))
     sync_native(client, name, log.update())
     _rename_and_delete(spark, location)
@@ -250,7 +250,7 @@ def test_the_job_syncs_tables_by_name(spark, client, submit, sql):
     name = TableName(database=DATABASE, name="by_job")
     location = f"{ROOT}/{name.name}"
     spark.range(9).write.format("delta").mode("overwrite").save(location)
-    sync_native(client, name, DeltaLog.for_table(location, options=S3_OPTIONS).update())
+    sync_native(client, name, DeltaLog.for_table(location, options=STORE_OPTIONS).update())
     done = submit("manifests", str(name))
     assert done.code == 0, done.errors
     assert done.result["tables"][0]["version"] == 0
@@ -262,5 +262,5 @@ def test_the_job_syncs_tables_by_name(spark, client, submit, sql):
 
 def test_options_of_the_session_reach_a_full_sync(client):
     name = TableName(database=DATABASE, name="by_job")
-    log = DeltaLog.for_table(f"{ROOT}/{name.name}", options=S3_OPTIONS)
+    log = DeltaLog.for_table(f"{ROOT}/{name.name}", options=STORE_OPTIONS)
     assert sync_table(log, client, twin_name(name), SyncOptions(full=True)).plan.full

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import DATABASE, ROOT, S3_OPTIONS
+from conftest import DATABASE, ROOT, STORE_OPTIONS
 
 from catalog_sync.names import TableName, twin_name
 from catalog_sync.sync import SyncOptions, sync_table
@@ -51,7 +51,7 @@ def test_a_query_sees_one_version_as_far_as_it_asks_the_metastore_once(sql, reco
     """Trino asks for ten partitions first and for more with each call: beyond ten a query may see two versions."""
     name = TableName(database=DATABASE, name=f"atomic_{partitions}")
     twin, location = twin_name(name), f"{ROOT}/{name.name}_{uuid.uuid4().hex[:8]}"
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     with Metastore(MetastoreAddress.parse(None)) as client:
         client.drop(twin.database, twin.name)
         create_table(log, files_of(log, 0, partitions))

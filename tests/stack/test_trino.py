@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, symlink_storage, symlink_table, trino_rows
+from conftest import DATABASE, ORDERS, ROOT, WORK, in_trino, symlink_storage, symlink_table, trino_rows
 from pymetastore.hive_metastore import ttypes
 
 from pydelta.log import DeltaLog
@@ -40,24 +40,24 @@ def test_the_table_of_the_job_that_the_host_submitted(sql):
 
 def test_a_later_commit_is_in_the_next_query(sql, submit):
     before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
-    source = ["--input", f"s3a://work/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
+    source = ["--input", f"{WORK}/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
     schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
     done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
     assert done.code == 0, done.errors
     assert sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0] == before + len(ORDERS)
 
 
-def test_the_hive_catalog_reads_just_the_files_of_hand_made_manifests(sql, s3, metastore):
-    snapshot = DeltaLog.for_table(f"{ROOT}/orders", store=s3(f"{ROOT}/orders")).snapshot()
+def test_the_hive_catalog_reads_just_the_files_of_hand_made_manifests(sql, store_at, metastore):
+    snapshot = DeltaLog.for_table(f"{ROOT}/orders", store=store_at(f"{ROOT}/orders")).snapshot()
     files = dict(zip(snapshot.files.core["pv:day"], snapshot.files.core["path"], strict=True))
     assert len(files) == snapshot.num_files == 3, "one file a day"
     left_out, *listed = sorted(files)
-    manifests = s3(f"{ROOT}/orders_by_hand")
+    manifests = store_at(f"{ROOT}/orders_by_hand")
     if "orders_by_hand" not in metastore.get_all_tables(DATABASE):
         metastore.create_table(symlink_table("orders_by_hand", f"{ROOT}/orders_by_hand", COLUMNS, {"day": "date"}))
         manifests.put(f"day={left_out}/manifest", b"")  # a partition without files
         for day in listed:
-            manifests.put(f"day={day}/manifest", f"s3://warehouse/{DATABASE}/orders/{files[day]}\n".encode())
+            manifests.put(f"day={day}/manifest", f"{in_trino(ROOT)}/orders/{files[day]}\n".encode())
         metastore.add_partitions(
             [
                 ttypes.Partition(
@@ -86,7 +86,7 @@ def test_the_hive_catalog_is_read_only(sql):
         "DELETE FROM delta.{0}.orders",
         "INSERT INTO delta.{0}.orders SELECT * FROM delta.{0}.orders",
         "CREATE TABLE delta.{0}.refused (id bigint)",
-        "CALL delta.system.register_table('{0}', 'refused', 's3://warehouse/{0}/orders')",
+        "CALL delta.system.register_table('{0}', 'refused', '{1}/orders')",
         "CALL delta.system.unregister_table('{0}', 'orders')",
         "CALL delta.system.vacuum('{0}', 'orders', '7d')",
         "ALTER TABLE delta.{0}.orders EXECUTE optimize",
@@ -95,7 +95,7 @@ def test_the_hive_catalog_is_read_only(sql):
 )
 def test_the_delta_catalog_is_read_only_unless_it_is_told_otherwise(sql, statement):
     with pytest.raises(Exception, match=r"(?i)access denied"):
-        sql(statement.format(DATABASE))
+        sql(statement.format(DATABASE, in_trino(ROOT)))
     assert sql(f"SELECT count(*) FROM delta.{DATABASE}.orders") == [[len(ORDERS)]]
 
 

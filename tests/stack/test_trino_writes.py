@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS
+from conftest import DATABASE, ORDERS, ROOT, in_trino
 
 import pydelta
 from pydelta.tables import DeltaTable
@@ -14,7 +14,7 @@ NAME = f"{DATABASE}.named_by_trino"
 
 
 def test_spark_reads_what_trino_registered_and_changed(sql):
-    sql(f"CALL delta.system.register_table('{DATABASE}', 'named_by_trino', 's3://warehouse/{DATABASE}/maintained')")
+    sql(f"CALL delta.system.register_table('{DATABASE}', 'named_by_trino', '{in_trino(ROOT)}/maintained')")
     before = [row for row in ORDERS if row[1] != "customer 3"]
     sql(f"DELETE FROM delta.{NAME} WHERE id < 100")
     left = sorted(row[0] for row in before if row[0] >= 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -18,6 +19,7 @@ case "$*" in
   "compose version"*) {compose} ;;
   "ps -q"*) ;;
   "ps "*) echo "{ports}" ;;
+  "volume ls"*) echo "{volumes}" ;;
   "image inspect"*) exit {no_images} ;;
   *) echo "unexpected: docker $*" >&2; exit 99 ;;
 esac
@@ -26,7 +28,9 @@ esac
 
 @pytest.fixture
 def preflight(tmp_path):
-    """Runs the script with a Docker that is as told; gives its exit code and what it said."""
+    """Runs the script without a ``.env``, with a Docker that is as told; gives its exit code and what it said."""
+    scripts = tmp_path / "project" / "scripts"
+    shutil.copytree(ROOT / "scripts", scripts)
 
     def run(
         engine="28.2.2",
@@ -36,6 +40,7 @@ def preflight(tmp_path):
         ports="",
         no_images=0,
         docker=True,
+        volumes="",
         **settings,
     ):
         folder = tmp_path / "bin"
@@ -43,7 +48,9 @@ def preflight(tmp_path):
         if docker:
             told = info or f"echo '{engine}|{memory}|{tmp_path}'"
             stand_in = folder / "docker"
-            stand_in.write_text(STAND_IN.format(info=told, compose=compose, ports=ports, no_images=no_images))
+            stand_in.write_text(
+                STAND_IN.format(info=told, compose=compose, ports=ports, volumes=volumes, no_images=no_images)
+            )
             stand_in.chmod(0o755)
         ports_free = {
             f"{name}_PORT": str(_free_port())
@@ -52,7 +59,7 @@ def preflight(tmp_path):
         # the machine's own disk and memory are not this test's matter, unless a case asks for them
         limits = {"LAKEHOUSE_MIN_DISK_GIB": "0", "LAKEHOUSE_MIN_MEMORY_GIB": "2"}
         done = subprocess.run(
-            [ROOT / "scripts" / "stack-preflight"],
+            [scripts / "stack-preflight"],
             env={"PATH": f"{folder}:{_tools(tmp_path)}", "LAKEHOUSE_PROJECT": "none"} | ports_free | limits | settings,
             capture_output=True,
             text=True,
@@ -178,3 +185,71 @@ def test_the_port_of_a_profile_counts_where_it_was_asked_for(preflight, profile,
     assert code == both[0] == 1
     assert f"Port {port} of 127.0.0.1 ({name}) is taken" in said
     assert said == both[1]
+
+
+def test_a_store_that_there_is_not_is_named_with_those_there_are(preflight):
+    code, said = preflight(STORE="hfds")
+    assert code == 1
+    assert "There is no store hfds" in said
+    assert "minio versity hdfs external" in said
+
+
+@pytest.mark.parametrize(
+    ("volume", "held"), [("none_minio-data", "minio"), ("none_hdfs-name", "hdfs"), ("none_versity-data", "versity")]
+)
+def test_a_stack_that_has_tables_in_one_store_is_not_started_with_another(preflight, volume, held):
+    volumes = f"{volume}\nnone_postgres-data"
+    assert preflight(volumes=volumes) == (0, "")
+    assert preflight(volumes=volumes, STORE=held) == (0, "")
+    other = "hdfs" if held == "minio" else "minio"
+    code, said = preflight(volumes=volumes, STORE=other)
+    assert code == 1
+    assert f"The stack (none) keeps its tables in the store {held}, not in {other}." in said
+    assert "LAKEHOUSE_PROJECT" in said
+    assert f"make reset, which deletes these tables, then make up STORE={other}" in said
+
+
+OWN_S3 = {
+    "STORE": "external",
+    "S3_ENDPOINT": "https://s3.example.com",
+    "S3_ACCESS_KEY": "key",
+    "S3_SECRET_KEY": "the-secret",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"S3_ENDPOINT": ""}, "S3_ENDPOINT is ''"),
+        ({"S3_ENDPOINT": "s3.example.com"}, "S3_ENDPOINT is 's3.example.com', which is not the address"),
+        ({"S3_ENDPOINT": "https://me:mine@s3.example.com"}, "which is not the address of an S3 service"),
+        ({"S3_ACCESS_KEY": ""}, "S3_ACCESS_KEY is not set"),
+        ({"S3_SECRET_KEY": ""}, "S3_SECRET_KEY is not set"),
+        ({"S3_ROOT": "/data"}, "S3_ROOT is '/data'"),
+        ({"S3_PATH_STYLE": "yes"}, "S3_PATH_STYLE is 'yes'"),
+    ],
+)
+def test_an_s3_of_one_s_own_lacks_something(preflight, settings, expected):
+    code, said = preflight(**OWN_S3 | settings)
+    assert code == 1
+    assert expected in said
+    assert "set it in .env" in said
+    assert "the-secret" not in said
+
+
+@pytest.mark.parametrize("root", ["s3a://", "s3a://acme-", "s3a://acme/lake/", ""])
+def test_an_s3_of_one_s_own_has_no_port_here(preflight, root):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert preflight(**OWN_S3, S3_ROOT=root, MINIO_PORT=port) == (0, "")
+        assert preflight(STORE="hdfs", MINIO_PORT=port) == (0, "")
+        assert preflight(STORE="versity", MINIO_PORT=port)[0] == 1
+
+
+def test_a_stack_with_tables_elsewhere_stays_with_them(preflight):
+    code, said = preflight(volumes="none_postgres-data", **OWN_S3 | {"STORE": "minio"})
+    assert code == 1
+    assert "keeps its tables in the store external, not in minio" in said
+    assert "make reset, which forgets these tables and leaves their files" in said

@@ -320,3 +320,103 @@ def test_configuration_that_differs_is_taken_and_the_old_kept(project):
     assert "trino_conf" not in said.replace(str(kept), "")
     assert (project.folder / ".env").stat().st_mode & 0o077 == 0
     assert "LAKEHOUSE_PROJECT=tried" in (project.folder / ".env").read_text()
+
+
+def settings(project):
+    """The lines of ``.env`` that set something."""
+    lines = (project.folder / ".env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    ("store", "root", "catalogs"),
+    [
+        ("minio", "s3a://", "catalog"),
+        ("versity", "s3a://", "catalog"),
+        ("hdfs", "hdfs://namenode:8020/", "catalog-hdfs"),
+    ],
+)
+def test_the_first_start_notes_its_store_for_who_calls_docker_compose(project, store, root, catalogs):
+    (project.folder / ".env").unlink()
+    assert project("scripts/make-env", STORE=store)[0] == 0
+    found = settings(project)
+    assert (found["STORE"], found["COMPOSE_PROFILES"], found["STORE_ROOT"]) == (store, store, root)
+    assert found["STORE_CATALOGS"] == f"/etc/trino/{catalogs}"
+    assert project("scripts/make-env") == (0, "", []), "the next start finds it there"
+    assert settings(project) == found
+
+
+def test_what_is_added_to_env_stays_when_the_store_is_noted_anew(project):
+    env = project.folder / ".env"
+    before = env.read_text()
+    assert project("scripts/make-env", STORE="hdfs")[0] == 0
+    assert env.read_text().startswith(before), "secrets of before are kept"
+    assert settings(project)["POSTGRES_PASSWORD"], "what is lacking is added"
+    with env.open("a") as end:
+        end.write("TRINO_PORT=8089\n")
+    held = settings(project)
+    assert project("scripts/make-env", STORE="versity")[0] == 0
+    found = settings(project)
+    assert (found["STORE"], found["TRINO_PORT"], found["STORE_ENDPOINT"]) == ("versity", "8089", "http://versity:7070")
+    assert {name: found[name] for name in ("S3_SECRET_KEY", "POSTGRES_PASSWORD")} == {
+        "S3_SECRET_KEY": "secret",
+        "POSTGRES_PASSWORD": held["POSTGRES_PASSWORD"],
+    }
+    assert env.read_text().count("\nSTORE=") == 1
+
+
+def test_an_s3_of_one_s_own_is_noted_with_its_keys(project):
+    (project.folder / ".env").unlink()
+    given = {"S3_ENDPOINT": "https://s3.example.com", "S3_ACCESS_KEY": "mine", "S3_SECRET_KEY": "hidden"}
+    code, said, _ = project("scripts/make-env", STORE="external", S3_ROOT="s3a://acme-", **given)
+    assert code == 0
+    assert "hidden" not in said
+    found = settings(project)
+    assert given.items() <= found.items()
+    assert found["STORE_ROOT"] == found["S3_ROOT"] == "s3a://acme-"
+    assert (found["STORE_CHECK"], found["STORE_IS_INSIDE"]) == ("tcp://s3.example.com:443", "false")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "check"),
+    [
+        ("http://10.0.0.7:9000", "tcp://10.0.0.7:9000"),
+        ("http://s3.lan/", "tcp://s3.lan:80"),
+        ("https://s3.lan", "tcp://s3.lan:443"),
+    ],
+)
+def test_the_page_asks_the_port_of_an_s3_of_one_s_own(project, endpoint, check):
+    project("scripts/make-env", STORE="external", S3_ENDPOINT=endpoint)
+    assert settings(project)["STORE_CHECK"] == check
+
+
+@pytest.mark.parametrize(
+    ("store", "to"), [("minio", "s3a://work/day.csv"), ("hdfs", "hdfs://namenode:8020/work/day.csv")]
+)
+def test_a_file_is_put_into_the_place_work_of_the_store(project, store, to):
+    (project.folder / "day.csv").write_text("id\n1\n")
+    code, said, words = project("scripts/stack-put", RAW_FILE="day.csv", STORE=store)
+    assert (code, said) == (0, "")
+    assert words[-2:] == ["put", to]
+    assert project("scripts/stack-put", RAW_FILE="day.csv", STORE=store, RAW_TO="s3a://elsewhere/x.csv")[2][-1] == (
+        "s3a://elsewhere/x.csv"
+    )
+
+
+def test_the_store_is_the_one_that_the_data_is_in(project):
+    (project.folder / "day.csv").write_text("id\n1\n")
+    words = project("scripts/stack-put", RAW_FILE="day.csv", STORE="minio", VOLUMES="tried_hdfs-name")[2]
+    assert words[-1] == "hdfs://namenode:8020/work/day.csv"
+
+
+def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():
+    about_files = ("fs.", "s3.", "hive.config.resources=")
+
+    def rest(path):
+        return [line for line in path.read_text().splitlines() if not line.startswith(about_files)]
+
+    folders = ROOT / "trino_conf" / "catalog", ROOT / "trino_conf" / "catalog-hdfs"
+    names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
+    assert names[0] == names[1] == ["delta.properties", "hive.properties"]
+    for name in names[0]:
+        assert rest(folders[0] / name) == rest(folders[1] / name)

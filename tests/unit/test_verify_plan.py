@@ -171,4 +171,12 @@ def test_a_run_s_names_are_its_own_and_only_the_scheduler_s_table_is_in_lake():
     assert names.run == "verify_20261123_153000"
     assert str(names.clock) == "lake.verify_20261123_153000"
     assert {table.database for table in (names.orders, names.kafka, names.report)} == {names.run}
-    assert all(folder.endswith(f"/{names.run}") for folder in names.folders())
+    assert all(folder.endswith(f"/{names.run}") for folder in names.folders("s3a://"))
+    assert names.folders("hdfs://namenode:8020/")[0] == f"hdfs://namenode:8020/warehouse/{names.run}"
+
+
+def test_places_begin_as_the_environment_says():
+    assert DEFAULTS.root == Choice.of({"STORE_ROOT": ""}).root == "s3a://"
+    root = Choice.of({"STORE_ROOT": "s3a://acme/lake/"}).root
+    lake = Lake(names=Names.at(NOW), spark=None, trino=None, conf={}, root=root)
+    assert lake.place("inventory") == f"s3a://acme/lake/inventory/{lake.names.run}"
