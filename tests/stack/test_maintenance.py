@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from conftest import ROOT, S3_OPTIONS
+from conftest import ROOT, STORE_OPTIONS
 
 import pydelta
 from catalog_sync.names import TableName
@@ -50,7 +50,7 @@ def _registered(spark, client, name):
         "'pydelta.maintenance.compact.minAge' = '0 seconds', 'pydelta.maintenance.vacuum' = 'lite', "
         "'delta.deletedFileRetentionDuration' = 'interval 0 seconds')"
     )
-    log = DeltaLog.for_table(location, options=S3_OPTIONS)
+    log = DeltaLog.for_table(location, options=STORE_OPTIONS)
     sync_native(client, name, log.update())
     return log
 

@@ -74,10 +74,10 @@ def rows_of(found):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _written(s3, submit):
+def _written(store_at, submit):
     """One table as a job writes it, and one with a column of each type that a twin can have."""
     lines = ["id,customer,amount,at,day", *(",".join(map(str, row)) for row in ORDERS)]
-    s3(f"s3a://work/{DATABASE}").put("orders_for_presto.csv", "\n".join(lines).encode())
+    store_at(f"s3a://work/{DATABASE}").put("orders_for_presto.csv", "\n".join(lines).encode())
     arguments = ["--input", INPUT, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
     done = submit("ingest", *arguments, "--table", str(NAME), "--partition-by", "day")
     assert done.code == 0, done.errors
