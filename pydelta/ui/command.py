@@ -58,6 +58,7 @@ def run_ui(watched: Watched, addresses: Addresses) -> None:
     check_exposed(addresses)
     check_free(addresses)
     logging.getLogger("thrift").setLevel(logging.CRITICAL + 1)  # what goes wrong there is told on the page
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a request that waits a moment is nothing to tell
     application = Application(Watch(watched), host=addresses.host)
     try:
         server = create_server(

@@ -92,6 +92,12 @@ def sent():
     assert emitter().outbox.flush(60)
 
 
+def forget(endpoint):
+    """What the installed hook has told of a table that was only made ready."""
+    sent()
+    endpoint.events.clear()
+
+
 def test_a_commit_outside_of_a_job_is_a_run_of_its_own(endpoint):
     log = log_of()
     commit(log, [add_file("a", [1, 2])], "CREATE TABLE AS SELECT", table_metadata(), numOutputRows=2)
@@ -122,6 +128,7 @@ def test_a_commit_outside_of_a_job_is_a_run_of_its_own(endpoint):
 def test_what_changes_rows_reads_the_table_as_it_was(endpoint):
     log = log_of()
     create_table(log, [add_file("a", [1, 2])])
+    forget(endpoint)
     commit(log, [], "DELETE", numDeletedRows=1, executionTimeMs=1500)
     commit(log, [], "MERGE", numTargetRowsInserted=2, numTargetRowsUpdated=3, numTargetRowsDeleted=4)
     commit(log, [], "STREAMING UPDATE", numOutputRows=5)
@@ -142,6 +149,7 @@ def job(work, prog="nightly.py"):
 def test_a_job_is_one_run_with_all_that_it_read_and_wrote(endpoint, capsys):
     log, source = log_of(), log_of()
     create_table(source, [add_file("a", [1])])
+    forget(endpoint)
 
     def work():
         note_input("s3a://AKIAABCDEFGHIJKLMNOP:mine@in/day.csv")
