@@ -236,9 +236,7 @@ class Jvm:
 
     def has_subquery(self, expression: Any) -> bool:
         """Tell whether a query is inside the expression."""
-        classes = (str(node.get("class", "")) for node in json.loads(str(expression.toJSON())))
-        names = {name.rsplit(".", 1)[-1] for name in classes}  # ArrayExists is a function of arrays
-        return bool(names & {"Exists", "ListQuery"}) or any(name.endswith("Subquery") for name in names)
+        return any(map(is_query, json.loads(str(expression.toJSON()))))
 
     def conjunction(self, expressions: Sequence[Any]) -> Any:
         """Join Catalyst expressions with ``AND``."""
@@ -483,6 +481,12 @@ class Jvm:
         if count == 0:
             return self.seq([])
         return self._bulk.directories(self._bulk.statuses(blocks, count), count, rows)
+
+
+def is_query(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node of ``toJSON()`` is a query inside an expression; ArrayExists is a function of arrays."""
+    name = str(node.get("class", "")).rpartition(".")[2]
+    return name in ("Exists", "ListQuery") or name.endswith("Subquery")
 
 
 def scala_object(package: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark, to_spark_schema
 from pydelta.spark.write.columns import ddl, json_row
-from pydelta.spark.write.table_expressions import refuse_foreign
+from pydelta.spark.write.table_expressions import refuse_foreign, table_expression
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,9 +130,9 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     """
     one = spark.range(1).select(F.lit(1).alias("__pydelta_nothing"))
     hint = "A default is an expression without columns, such as 0, 'new' or current_timestamp()."
-    refuse_foreign(expression, "default")
     try:
-        value = one.select(F.expr(expression).cast(ddl(data_type)).alias("value"))
+        computed = table_expression(expression, "default")
+        value = one.select(computed.cast(ddl(data_type)).alias("value"))
     except ParseException as error:
         raise ParseError(
             f"The default {expression!r} does not parse: {first_line(error)}", hint=hint, condition=condition_of(error)
@@ -145,7 +145,7 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
         ) from error
     try:
         row = value.first()
-        given = one.select(F.expr(expression).isNull().alias("missing")).first()
+        given = one.select(computed.isNull().alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
             f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}",

@@ -3,7 +3,7 @@
 ::
 
     text of a constraint, a generated column, a default, an invariant --parsed--> names of functions, kinds of nodes
-        all of them Spark's own, none of REFUSED, no query --> a column
+        all of them Spark's own, none refused, no query --> a column
         anything else -------------------------------------> UnsafeOperationError, before it is computed
 
 Whoever can write a table's log decides what its expressions say, and whoever writes rows to that table computes them.
@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from typing import Any, Final
 
 from py4j.java_gateway import JVMView
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from pydelta.conditions import Condition
 from pydelta.errors import UnsafeOperationError
-from pydelta.spark.jvm import scala_object
+from pydelta.spark.jvm import is_query, scala_object
 
 __all__ = ["refuse_foreign", "table_expression"]
 
-REFUSED: Final = frozenset(
+_REFUSED: Final = frozenset(
     {"from_protobuf", "from_xml", "java_method", "reflect", "schema_of_xml", "to_protobuf", "try_reflect"}
 )
 """Spark's own functions that call methods of any class, or read a file that their arguments name."""
@@ -36,7 +33,7 @@ _PREFIXES: Final = (("builtin",), ("system", "builtin"))
 
 
 def table_expression(text: str, kind: str) -> Column:
-    """Return the column that an expression of a table's log stands for.
+    """Return the column that an expression of a table's log stands for: of the very tree that was looked at.
 
     Args:
         text: The SQL.
@@ -46,8 +43,7 @@ def table_expression(text: str, kind: str) -> Column:
         UnsafeOperationError: It calls what is not Spark's own, or what runs code or reads files, or holds a query.
         ParseException: It is no expression.
     """
-    refuse_foreign(text, kind)
-    return F.expr(text)
+    return _column(_checked(text, kind))
 
 
 def refuse_foreign(text: str, kind: str) -> None:
@@ -56,9 +52,18 @@ def refuse_foreign(text: str, kind: str) -> None:
     Raises:
         UnsafeOperationError: So it does.
     """
-    found = _foreign(text)
+    _checked(text, kind)
+
+
+def _checked(text: str, kind: str) -> Any:
+    """The tree of an expression as the session that is active parses it, whose settings decide what a text is."""
+    view = _view()
+    session = scala_object(view.org.apache.spark.sql.classic, "SparkSession").active()
+    parsed = session.sessionState().sqlParser().parseExpression(text)
+    nodes = json.loads(str(parsed.toJSON()))
+    found = next((words for node in nodes if (words := _of_node(node))), "")
     if not found:
-        return
+        return parsed
     raise UnsafeOperationError(
         f"The {kind} {text!r} holds {found}. What a table's log says may call Spark's own functions, and none of them "
         "that runs code or reads files.",
@@ -74,43 +79,39 @@ def _condition(text: str, kind: str) -> Condition | None:
     return Condition.of("DELTA_UDF_IN_GENERATED_COLUMN", udfExpr=text) if kind == "generation expression" else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _foreign(text: str) -> str:
-    """What an expression holds that it must not, as words; empty if nothing, or if it does not parse."""
+def _column(expression: Any) -> Column:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    utilities = scala_object(_view().org.apache.spark.sql.classic, "ExpressionUtils")
+    column: Column = ClassicColumn(utilities.column(expression))
+    return column
+
+
+def _view() -> JVMView:
     context = SparkContext._active_spark_context
-    assert context is not None
-    view = context._jvm
-    assert view is not None
-    parser = scala_object(view.org.apache.spark.sql.catalyst.parser, "CatalystSqlParser")
-    try:
-        nodes = json.loads(str(parser.parseExpression(text).toJSON()))
-    except PySparkException:
-        return ""  # Spark says why when it is used
-    return next((words for node in nodes if (words := _of_node(node, view))), "")
+    assert context is not None and context._jvm is not None
+    return context._jvm
 
 
-def _of_node(node: dict[str, Any], view: JVMView) -> str:
-    kind = str(node.get("class", "")).rpartition(".")[2]
-    if kind.endswith("Subquery") or kind in ("Exists", "ListQuery"):
+def _of_node(node: dict[str, Any]) -> str:
+    """What a node is that must not be there, as words; empty if it may."""
+    if is_query(node):
         return "a query"
+    kind = str(node.get("class", "")).rpartition(".")[2]
     if kind == "ExpressionWithUnresolvedIdentifier":
         return "a name that is computed"
     if kind != "UnresolvedFunction":
         return ""
     *before, last = str(node.get("nameParts", "")).strip("[]").split(", ")
     is_own = not before or tuple(part.lower() for part in before) in _PREFIXES
-    if is_own and last.lower() in _own_functions(view) - REFUSED:
+    if is_own and last.lower() in _allowed():
         return ""
     return f"the function {'.'.join((*before, last))}"
 
 
-_OWN: Final[set[str]] = set()
-
-
-def _own_functions(view: JVMView) -> set[str]:
-    """Names of the functions that Spark brings; the same for all sessions of a process."""
-    if not _OWN:
-        functions = view.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction()
-        names = str(functions.mkString("\n"))
-        _OWN.update(re.sub(r"^.*\.", "", name.replace("`", "")).lower() for name in names.split("\n"))
-    return _OWN
+@functools.cache
+def _allowed() -> frozenset[str]:
+    """Names of the functions that Spark brings, the same for all sessions of a process, without those refused."""
+    functions = _view().org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction()
+    names = str(functions.mkString("\n")).replace("`", "").lower().split("\n")
+    return frozenset(name.rpartition(".")[2] for name in names) - _REFUSED

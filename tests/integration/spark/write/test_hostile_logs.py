@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import functions as F
 
 from pydelta.errors import DeltaError, UnsafeOperationError
@@ -111,6 +112,20 @@ def test_nor_by_another_name(spark, hostile, text):
     with pytest.raises(UnsafeOperationError, match="What a table's log says"):
         changes(spark, path)["append"]()
     assert spark._jvm.java.lang.System.getProperty(MARK) is None
+    assert DeltaLog.for_table(path).update().version == 1
+
+
+def test_nor_where_a_session_reads_the_text_in_another_way(spark, hostile):
+    path = hostile("constraint", f"\"java_method\"('java.lang.System', 'setProperty', '{MARK}', 'ran')")
+    for quoted_is_a_name in ("false", "true"):  # the first finds no expression in the text, the second a function
+        spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", quoted_is_a_name)
+        try:
+            with pytest.raises((UnsafeOperationError, ParseException)) as refused:
+                changes(spark, path)["append"]()
+        finally:
+            spark.conf.unset("spark.sql.ansi.doubleQuotedIdentifiers")
+        assert isinstance(refused.value, UnsafeOperationError) == (quoted_is_a_name == "true")
+        assert spark._jvm.java.lang.System.getProperty(MARK) is None
     assert DeltaLog.for_table(path).update().version == 1
 
 
