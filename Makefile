@@ -118,6 +118,10 @@ presto: ## Presto's prompt (SQL="SELECT …" runs one statement; make up PROFILE
 verify: ## Follow rows through every hop of the running stack, compare with Polars, time commit to visible (VERIFY_BREAK=sync: must fail)
 	@scripts/stack-verify
 
+.PHONY: archive
+archive: ## Pack the engine for a cluster whose workers lack it, into build/environment.tar.gz (docs/guides/cluster.md)
+	@scripts/make-archive build/environment.tar.gz
+
 .PHONY: test-stack
 test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/test-stack

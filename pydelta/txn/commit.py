@@ -232,24 +232,20 @@ def _undo_unless_next(store: Store, landed: Landed, *, txn_id: str, lately: bool
         ConcurrentWriteException: It was taken back.
         CommitStateUnknownError: It could not be.
     """
+    cause: StorageError | None = None
     try:
         if _is_next(store, landed.version):
             return
-        if not lately:
+        if lately:
+            if not store.delete_many([f"{LOG_DIR}/{commit_file(landed.version)}"]).failed:
+                raise _cleaned_up(landed.version, table=store.root)
+            reason = "the log was cleaned up past it, and it could not be taken back"
+        else:
             reason = "the log has been cleaned up since this machine went on"
-            raise _unknown(Unknown(version=landed.version, reason=reason, cause=None), txn_id=txn_id, table=store.root)
-        path = f"{LOG_DIR}/{commit_file(landed.version)}"
-        failed = store.delete_many([path]).failed
     except StorageError as error:
-        raise _unknown(
-            Unknown(version=landed.version, reason="the log could not be read", cause=error),
-            txn_id=txn_id,
-            table=store.root,
-        ) from error
-    if failed:
-        reason = "the log was cleaned up past it, and it could not be taken back"
-        raise _unknown(Unknown(version=landed.version, reason=reason, cause=None), txn_id=txn_id, table=store.root)
-    raise _cleaned_up(landed.version, table=store.root)
+        reason, cause = "the log could not be read", error
+    unknown = Unknown(version=landed.version, reason=reason, cause=cause)
+    raise _unknown(unknown, txn_id=txn_id, table=store.root) from cause
 
 
 def _cleaned_up(version: int, *, table: str) -> ConcurrentWriteException:

@@ -170,7 +170,7 @@ def look(lake: Lake, index: int, actor: Actor, rules: Rules, then: str) -> Step:
     if then == "end" and lake.time > me.looked and rules.looks_twice_quickly:
         return f"{actor.name} cannot tell", set_actor(lake, index, me._replace(at="end"), "unknown")
     left = frozenset(item for item in lake.strays if item[1].by != actor.name)
-    gone = lake._replace(strays=left, logged=lake.logged)
+    gone = lake._replace(strays=left)
     return f"{actor.name} finds {me.base} gone", set_actor(gone, index, me._replace(at="end"), "failed")
 
 
@@ -297,7 +297,7 @@ def vacuum(lake: Lake, index: int, actor: Actor, rules: Rules) -> Iterator[Step]
         after = me._replace(at="start", left=doomed, needed=frozenset())
         yield f"{actor.name} lists", set_actor(lake, index, after)
     elif me.at == "start":
-        start = with_commit(lake, newest(lake) + 1, Commit(actor.name, "VACUUM START", cutoff=me.cutoff))
+        start = with_commit(lake, newest(lake) + 1, Commit(actor.name, "VACUUM START"))
         yield f"{actor.name} commits START", set_actor(start, index, me._replace(at="look again"))
     elif me.at == "look again":
         back = live(lake, newest(lake)) if rules.looks_again else frozenset()

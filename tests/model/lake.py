@@ -28,8 +28,6 @@ class Commit(NamedTuple):
     row: str = ""
     batch: int = -1
     """Of a query's sink: which batch; -1: none."""
-    cutoff: int = 0
-    """Of a VACUUM START: what was removed before this time may be deleted."""
     at: int = 0
 
 

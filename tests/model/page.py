@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+
 from tests.model.explore import Explored, Scenario
 from tests.model.lake import Rules
 
@@ -34,10 +38,6 @@ def row_of_rule(rule: str, scenario: str, found: Explored) -> str:
 
 def _texts() -> dict[str, str]:
     """What each rule says: the text below it in the source."""
-    import ast
-    import inspect
-    import textwrap
-
     body = ast.parse(textwrap.dedent(inspect.getsource(Rules))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}

@@ -87,5 +87,7 @@ class Cancelling:
                 self._condition.wait(_EVERY)  # most statements have ended by then
             try:
                 self.look()
-            except Py4JError:
-                return  # Spark has ended, and with it every statement
+            except Py4JError:  # Spark has ended, and with it every statement
+                with self._condition:
+                    self._watcher = None
+                return
