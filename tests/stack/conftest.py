@@ -5,6 +5,7 @@ What the store's places begin with is in the environment: buckets of S3, or dire
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -78,19 +79,20 @@ def metastore() -> Iterator[ThriftHiveMetastore.Client]:
     transport.close()
 
 
+def run_on_trino(statement: str) -> list[list[Any]]:
+    """Run a statement on Trino; rows come back as lists."""
+    host, _, port = os.environ["TRINO"].partition(":")
+    with contextlib.closing(trino.dbapi.connect(host=host, port=int(port), user="tests")) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        found: list[list[Any]] = cursor.fetchall()
+    return found
+
+
 @pytest.fixture(scope="session")
 def sql():
     """Runs a statement on Trino; rows come back as lists."""
-    host, _, port = os.environ["TRINO"].partition(":")
-    connection = trino.dbapi.connect(host=host, port=int(port), user="tests")
-
-    def run(statement: str) -> list[list[Any]]:
-        cursor = connection.cursor()
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-    yield run
-    connection.close()
+    return run_on_trino
 
 
 @pytest.fixture(scope="session")
