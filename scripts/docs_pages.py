@@ -14,6 +14,7 @@ _PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "reference/contributing.md",
+    "SECURITY.md": "reference/security.md",
     "benchmarks/README.md": "reference/benchmarks.md",
 }
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
