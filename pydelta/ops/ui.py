@@ -38,7 +38,9 @@ _Services = Annotated[
         help="A service to ask, and where its page is; several with a line each.",
     ),
 ]
-_Schedule = Annotated[str | None, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py.")]
+_Schedule = Annotated[
+    _Many, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py or jobs/maintain.py.")
+]
 _Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
 _Port = Annotated[int, typer.Option("--port", help="On which port.")]
 _NoLogin = Annotated[
@@ -94,7 +96,7 @@ def add_ui(app: typer.Typer, read_inventory: Callable[[str, Any], Any]) -> None:
     ) -> None:
         """A page that shows tables, their commits, twins and streams; it only reads."""
         options = storage_options(option)
-        given: dict[str, Any] = {"schedule": schedule, "fresh": fresh, "patience": patience, "commits": commits}
+        given: dict[str, Any] = {"schedules": schedule or [], "fresh": fresh, "patience": patience, "commits": commits}
         if inventory is not None and not garbage:
             raise InvalidArgumentError("--inventory says nothing without --garbage.", hint="Give both, or neither.")
         try:
@@ -135,7 +137,7 @@ def _watched(
     from pydelta.ui.watch import Watched
 
     (tables, folders, databases), (streams, services) = where, others
-    if not any((tables, folders, databases, metastore, streams, services, given["schedule"])):
+    if not any((tables, folders, databases, metastore, streams, services, given["schedules"])):
         raise InvalidArgumentError(
             "Nothing to show was named.",
             hint="Give locations of tables, --folder, --database or --metastore: pydelta ui --folder /data",

@@ -98,12 +98,12 @@ def _tcp(parts: Any, seconds: float) -> tuple[bool, str]:
 
 
 def read_schedule(path: str, *, now_ms: int) -> list[ServiceState]:
-    """Read the status file of ``jobs/schedule.py``: a state for each line of the schedule."""
+    """Read a status file of ``jobs/schedule.py`` or ``jobs/maintain.py``: a state for each of its lines."""
     try:
         rows = json.loads(Path(path).read_text())
         return [_line(row, now_ms) for row in rows]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a status file of jobs/schedule.py"
+        reason = getattr(error, "strerror", None) or "it is not a status file of jobs/schedule.py or jobs/maintain.py"
         return [
             ServiceState(
                 name="Scheduler", ok=False, said=f"{path} cannot be read: {reason}", checked_ms=now_ms,

@@ -47,7 +47,7 @@ class Watched:
         catalog: The metastore's; None without one.
         checkpoints: Of streaming queries.
         services: That are asked.
-        schedule: Status file of ``jobs/schedule.py``; None without.
+        schedules: Status files of ``jobs/schedule.py`` and ``jobs/maintain.py``.
         fresh: Seconds for which what was read is shown again without a look at the log.
         patience: Seconds that a request waits for what is being read.
         commits: How many commits are looked back.
@@ -60,7 +60,7 @@ class Watched:
     catalog: Catalog | None = None
     checkpoints: Sequence[str] = ()
     services: Sequence[Service] = ()
-    schedule: str | None = None
+    schedules: Sequence[str] = ()
     fresh: float = 5.0
     patience: float = 5.0
     commits: int = 100
@@ -340,5 +340,5 @@ class Watch:
             yield job.result or ServiceState(
                 name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=now_ms()
             )
-        if self.watched.schedule is not None:
-            yield from read_schedule(self.watched.schedule, now_ms=now_ms())
+        for path in self.watched.schedules:
+            yield from read_schedule(path, now_ms=now_ms())

@@ -44,7 +44,7 @@ twins = {name: table["twin"]["state"] for name, table in read.items() if table["
 assert {"current", "behind"} & set(twins.values()), f"no table has a twin: {twins}"
 
 metrics = get("/metrics")[1]
-while 'pydelta_service_up{service="Trino"} 1.0' not in metrics:
+while 'pydelta_service_up{service="Trino"} 1.0' not in metrics or "Scheduled: maintenance of" not in metrics:
     assert time.monotonic() < give_up, metrics
     time.sleep(1)
     metrics = get("/metrics")[1]

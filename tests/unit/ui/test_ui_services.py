@@ -14,6 +14,7 @@ from ui_lake import QUERY, write_checkpoint_of_query
 from jobs.schedule import StatusFile
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.maintenance.status import StatusOf, write_status
 from pydelta.storage import MemoryStore
 from pydelta.testing.operations import add_file, append, create_table
 from pydelta.ui import words
@@ -126,6 +127,17 @@ def test_the_scheduler_s_own_status_file_is_read(tmp_path):
     assert [state.ok for state in states] == [False, True, True]
     assert states[0].said == "last ended 60 s ago, with exit code 1: password=(hidden) no"
     assert (states[1].said, states[2].said) == ("running for 60 s", "has not run yet")
+
+
+def test_so_is_that_of_maintenance(tmp_path):
+    path = tmp_path / "maintenance.json"
+    status = StatusOf(what="maintenance of lake", every=60, unreadable={"lake.a": ("its log has a gap", 4)})
+    write_status(path, status, None)
+    states = read_schedule(str(path), now_ms=1_795_428_060_000)
+    assert [(state.name, state.ok) for state in states] == [
+        ("Scheduled: maintenance of lake", True), ("Scheduled: look at lake.a", False),
+    ]  # fmt: skip
+    assert "its log has a gap" in states[1].said
 
 
 @pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])
