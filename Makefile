@@ -52,9 +52,9 @@ test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(SERVERS),,--no-servers) $(ARGS)
 
 .PHONY: test-servers
-test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, a KDC, pydelta serve
+test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/serve $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
 
 .PHONY: test-whole
 test-whole: $(VENV)/.dev ## Every case of every test that needs no container
