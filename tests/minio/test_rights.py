@@ -4,64 +4,16 @@ from __future__ import annotations
 
 import pytest
 from minio_server import users
+from rights_asked import DATA, DENIED, GRANTED, KEPT, LISTED, OBJECTS, USERS, attempt
 
-from pydelta.errors import StorageError, StoragePermissionError
-
-DATA, LOG = "part-00000.parquet", "_delta_log/00000000000000000000.json"
-MANIFEST, STATE = "_symlink_format_manifest/day=1/manifest", "_pydelta/manifests.json"
-READERS = ("trino", "presto", "page", "metastore")
-WRITERS = ("spark", "notebook")
-
-DENIED = [
-    *[(user, "delete", DATA) for user in users() if user != "vacuum"],
-    *[(user, "write", DATA) for user in users() if user not in WRITERS],
-    *[(user, kind, path) for user in READERS for kind in ("write", "delete") for path in (LOG, MANIFEST, STATE)],
-    *[(user, "write", LOG) for user in ("sync", "maintain", "inventory")],
-    *[(user, "delete", LOG) for user in ("sync", "maintain", "inventory")],
-    ("inventory", "write", MANIFEST),
-    ("inventory", "delete", MANIFEST),
-    ("inventory", "read", DATA),
-    ("inventory", "read", LOG),
-]
-GRANTED = [
-    *[(user, "read", path) for user in users() if user != "inventory" for path in (DATA, LOG)],
-    *[(user, kind, path) for user in WRITERS for kind in ("write",) for path in (DATA, LOG, MANIFEST, STATE)],
-    *[(user, "delete", path) for user in (*WRITERS, "vacuum") for path in (LOG, MANIFEST, STATE)],
-    *[
-        (user, kind, path)
-        for user in ("sync", "maintain")
-        for kind in ("write", "delete")
-        for path in (MANIFEST, STATE)
-    ],
-    ("vacuum", "delete", DATA),
-    ("vacuum", "write", LOG),
-    ("vacuum", "write", MANIFEST),
-]
-
-
-def attempt(store, kind, path):
-    """Do it; None, or why it was refused."""
-    try:
-        if kind == "write":
-            store.put(path, b"changed")
-        elif kind == "read":
-            store.read(path)
-        elif kind == "list":
-            list(store.list_all())
-        else:
-            report = store.delete_many([path])
-            assert report.denied == bool(report.failed), report
-            return report.failed[0][1] if report.failed else None
-    except StoragePermissionError as error:
-        return error.message
-    return None
+from pydelta.errors import StorageError
 
 
 @pytest.fixture
 def table(store, database):
     """Opens a table's folder as a user; its objects are there."""
     folder = f"{database}/orders"
-    for path in (DATA, LOG, MANIFEST, STATE):
+    for path in OBJECTS:
         store(None, folder).put(path, b"kept")
 
     def open_as(user):
@@ -84,35 +36,17 @@ def test_what_a_component_does_is_granted(table, user, kind, path):
         assert (table(None).head(path) is None) == (kind == "delete")
 
 
-@pytest.mark.parametrize(
-    ("user", "places"),
-    [
-        *[(user, ["warehouse", "inventory", "work"]) for user in WRITERS],
-        *[(user, ["warehouse"]) for user in ("sync", "maintain", "vacuum", "metastore", "trino", "presto")],
-        ("inventory", ["warehouse", "inventory"]),
-        ("page", ["warehouse", "work"]),
-    ],
-)
-def test_only_these_places_are_listed(minio, store, database, user, places):
-    may = [
-        place
-        for place in ("warehouse", "inventory", "work")
-        if attempt(store(user, database, place), "list", "") is None
-    ]
-    assert may == places
+def test_the_tests_know_the_users_of_the_file_of_rights():
+    assert sorted(users()) == sorted(USERS) == sorted(LISTED)
 
 
-@pytest.mark.parametrize("user", users())
-def test_nobody_but_these_touches_inventories_and_the_place_for_work(store, database, user):
-    may = {
-        (kind, place)
-        for place in ("inventory", "work")
-        for kind in ("write", "delete")
-        if attempt(store(user, database, place), kind, "x") is None
-    }
-    work = {("write", "work"), ("delete", "work")}
-    lists = {("write", "inventory"), ("delete", "inventory")}
-    assert may == {"spark": work, "notebook": work, "inventory": lists}.get(user, set())
+@pytest.mark.parametrize("user", USERS)
+def test_only_its_places_are_listed_and_written_beside_tables(store, database, user):
+    places = ("warehouse", "inventory", "work")
+    assert [place for place in places if attempt(store(user, database, place), "list", "") is None] == LISTED[user]
+    tried = [(kind, place) for place in places[1:] for kind in ("write", "delete")]
+    may = {(kind, place) for kind, place in tried if attempt(store(user, database, place), kind, "x") is None}
+    assert may == KEPT.get(user, set())
 
 
 @pytest.mark.parametrize(

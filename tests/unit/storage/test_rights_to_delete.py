@@ -51,7 +51,7 @@ def test_a_managed_table_whose_files_may_not_be_deleted_is_not_dropped(monkeypat
         file_rights.check_may_delete("memory://rights-one/t", {}, name="lake.t")
     assert "lake.t is a managed table" in str(caught.value)
     assert "Nothing was dropped" in str(caught.value)
-    assert "AS=vacuum" in caught.value.hint
+    assert "AS_USER=vacuum" in caught.value.hint
     assert store.head("part-1.parquet") is not None
 
 
