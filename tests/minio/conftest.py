@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from pathlib import Path
 
 import pytest
 from minio_server import MinioServer, NoServer
 from missing import missing
 
 from pydelta.storage import open_store
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
