@@ -52,9 +52,9 @@ test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(SERVERS),,--no-servers) $(ARGS)
 
 .PHONY: test-servers
-test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, a KDC, pydelta serve
+test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/serve $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
 
 .PHONY: test-whole
 test-whole: $(VENV)/.dev ## Every case of every test that needs no container
@@ -90,6 +90,10 @@ status: ## Health, memory and addresses
 logs: ## What the services say (SERVICE=trino for one; ARGS=-f goes on)
 	@SERVICE="$(SERVICE)" scripts/stack-logs
 
+.PHONY: policies
+policies: ## The rights of the store's users as JSON policies, for an S3 of your own (USERS="trino presto": of these)
+	@RAW_USERS="$(USERS)" scripts/stack-policies
+
 .PHONY: submit
 submit: ## Run a job of jobs/, or a script of yours, on the cluster: JOB=ingest ARGS="--table s3a://warehouse/lake/t …"; JOB=my/script.py
 	@scripts/stack-submit
@@ -103,7 +107,7 @@ pyspark: ## A Python prompt on the cluster, with the engine enabled
 	@scripts/stack-run prompt
 
 .PHONY: cluster-sql
-cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"
+cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …" (AS_USER=vacuum: with the key that may delete)
 	@scripts/stack-run pydelta sql $(if $(RAW_SQL),-e "$$RAW_SQL")
 
 .PHONY: trino

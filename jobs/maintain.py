@@ -2,8 +2,8 @@
 
 Every table says by its properties ``pydelta.maintenance.*`` what is done to it (docs/guides/maintenance.md). At each
 turn the end of each table's log is looked at, and what is due is begun: OPTIMIZE by a job of its own
-(``--optimize-with``), VACUUM by ``jobs/vacuum.py``, the sync of an announced commit here. Every action becomes a row of
-the book, ``ops.maintenance``.
+(``--optimize-with``), VACUUM by ``jobs/vacuum.py`` (``--vacuum-with``), the sync of an announced commit here. Every
+action becomes a row of the book, ``ops.maintenance``.
 
 Without ``--every`` it goes round once, waits for what it began, and prints one line of JSON. With ``--dry-run`` it only
 says what is due, and why. No Spark session is started here. Exit codes: 0 done, 1 an argument or a property is wrong,
@@ -77,6 +77,12 @@ def arguments() -> argparse.ArgumentParser:
         default=shlex.join([sys.executable, str(_HERE / "compact.py")]),
         help="runs jobs/compact.py with the arguments that follow; 'submit compact' for a cluster",
     )
+    parser.add_argument(
+        "--vacuum-with",
+        metavar="COMMAND",
+        default=shlex.join([sys.executable, str(_HERE / "vacuum.py")]),
+        help="runs jobs/vacuum.py with the arguments that follow, such as with another key of the store",
+    )
     parser.add_argument("--status", type=Path, metavar="FILE", help="where it is noted how each table fares")
     parser.add_argument("--listen", metavar="HOST:PORT", help="take notices of commits there, over HTTP")
     return parser
@@ -127,7 +133,8 @@ class Children:
             child = subprocess.Popen(command, stdout=subprocess.PIPE)
         except OSError as error:
             raise InvalidArgumentError(
-                f"{command[0]} cannot be started: {error.strerror}.", hint="Give another command (--optimize-with)."
+                f"{command[0]} cannot be started: {error.strerror}.",
+                hint="Give another command (--optimize-with, --vacuum-with).",
             ) from error
         self._running.add(child)
         last = b""
@@ -228,7 +235,7 @@ class Doer:
         modes = {Kind.LITE: ["--lite"], Kind.INVENTORY: [f"--inventory={self.options.inventory}"], Kind.FULL: []}
         given = [order.place.location, *modes[order.action.kind]]
         given += [f"--metastore={self.options.metastore}"] if self.options.metastore else []
-        found = self.children.run([sys.executable, str(_HERE / "vacuum.py"), *given])
+        found = self.children.run([*shlex.split(self.options.vacuum_with), *given])
         line = found["tables"][0] if "tables" in found else found
         if "error" in line:
             return _failed(line)

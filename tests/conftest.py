@@ -38,7 +38,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 # The session that most tests share lives long: a young generation of this size makes full collections rare.
 HEAP = "-Xms1500m -Xmn700m -XX:MetaspaceSize=400m"
 
-SERVERS = frozenset({"hdfs", "kafka", "metastore", "serve"})  # folders whose files share a server that is slow to start
+SERVERS = frozenset(
+    {"hdfs", "kafka", "metastore", "minio", "serve"}
+)  # folders whose files share a server that is slow to start
 
 
 @pytest.hookimpl(optionalhook=True)

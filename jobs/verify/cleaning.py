@@ -42,7 +42,7 @@ def _inventory(lake: Lake) -> Answer:
     lake.table_store(lake.names.orders).put(_STRAY, b"123")
     source, deliveries = lake.place("warehouse"), lake.place("inventory")
     listed = {info.path: info.size for info in lake.store(source).list_all() if info.size}  # without folders' markers
-    (found,) = inventory.run(lake.conf, ["--source", source, "--destination", deliveries])
+    (found,) = inventory.run(lake.conf_of("inventory"), ["--source", source, "--destination", deliveries])
     _raise(found)
     lake.listed = pl.DataFrame(
         {"key": [f"{place_of(source).key}/{path}" for path in listed], "length": list(listed.values())},
@@ -78,7 +78,7 @@ def _vacuum(lake: Lake) -> Answer:
     before = [info.path for info in store.list_all()]
     useless = rows.useless_files(before, live)
     arguments = [str(table), "--inventory", str(lake.names.report), "--retain", "0", "--no-retention-check"]
-    (found,) = vacuum.run(lake.conf, arguments)
+    (found,) = vacuum.run(lake.conf_of("vacuum"), arguments)
     _raise(found)
     left = sorted(info.path for info in store.list_all() if not info.path.startswith("_"))
     answer = same_paths("data files left", sorted(set(before) & set(live)), left)

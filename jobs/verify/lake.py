@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ CATALOGS: Final = ("delta", "hive")
 _RUN: Final = re.compile(r"verify_(\d{8}_\d{6})(?:_symlink)?$")
 _COMMIT: Final = re.compile(r"/\d{20}\.json$")
 _OLD: Final = dt.timedelta(hours=2)
+_KEEPERS: Final = {"warehouse": "vacuum", "work": "spark", "inventory": "inventory"}
+"""Who deletes objects of a place."""
 _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -127,6 +130,15 @@ class Lake:
         """Say something between two hops."""
         print(f"{'':18}{text}", flush=True)
 
+    def key_of(self, user: str) -> dict[str, str]:
+        """Return settings with the key of a user of the store; none where the store has one key."""
+        key, secret = (os.environ.get(f"STORE_{user.upper()}_{kind}") for kind in ("KEY", "SECRET"))
+        return {"fs.s3a.access.key": key, "fs.s3a.secret.key": secret} if key and secret else {}
+
+    def conf_of(self, user: str) -> dict[str, str]:
+        """Return the settings for a job that a user of the store runs."""
+        return self.conf | self.key_of(user)
+
     def place(self, name: str) -> str:
         """Return the run's own folder of one of the store's places: ``warehouse``, ``work`` or ``inventory``."""
         return f"{self.root}{name}/{self.names.run}"
@@ -182,7 +194,7 @@ class Lake:
         return f"{catalog}.{twin_name(table) if catalog == 'hive' else table}"
 
     def drop(self, run: str) -> list[str]:
-        """Drop all that a run made: tables with their twins, databases, objects.
+        """Drop all that a run made: tables with their twins, databases, objects; with the keys of those who may.
 
         Returns:
             What could not be dropped, and why.
@@ -198,18 +210,21 @@ class Lake:
         else:
             statements += [f"DROP TABLE IF EXISTS {entry.dbName}.{entry.tableName}" for entry in tables]
             statements += [f"DROP DATABASE IF EXISTS {database} CASCADE" for database in sorted(known)]
+        session = self.spark.newSession()
+        for name, value in _uncached(self.key_of("vacuum")).items():
+            session.conf.set(name, value)
         for statement in statements:
-            problems += self._tried(statement)
+            problems += self._tried(session, statement)
         for folder in names.folders(self.root):
             problems += self._emptied(folder)
         return problems
 
-    def _tried(self, statement: str) -> list[str]:
+    def _tried(self, session: SparkSession, statement: str) -> list[str]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
-            self.spark.sql(statement)
+            session.sql(statement)
         except (PySparkException, Py4JError, DeltaError, OSError) as error:
             return [f"{statement}: {reason_of(error)}"]
         return []
@@ -222,12 +237,21 @@ class Lake:
 
         try:
             jvm = Jvm.of(self.spark)
-            path = jvm.path(folder)
-            path.getFileSystem(jvm.hadoop_conf()).delete(path, True)
+            path, conf = jvm.path(folder), jvm.hadoop_conf()
+            for name, value in _uncached(
+                self.key_of(_KEEPERS[folder.removeprefix(self.root).partition("/")[0]])
+            ).items():
+                conf.set(name, value)
+            path.getFileSystem(conf).delete(path, True)
             left = [info.path for info in self.store(folder).list_all()]
         except (Py4JError, DeltaError, OSError) as error:
             return [f"{folder}: {reason_of(error)}"]
         return [f"{folder}: {len(left)} objects are still there, {left[0]} among them"] if left else []
+
+
+def _uncached(key: dict[str, str]) -> dict[str, str]:
+    """Add to a key what keeps Hadoop from going on with a file system that has another one."""
+    return key | {"fs.s3a.impl.disable.cache": "true"} if key else {}
 
 
 def _texts(client: Trino, source: str, columns: Sequence[str]) -> pl.DataFrame:

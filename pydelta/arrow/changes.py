@@ -35,6 +35,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
+from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
 __all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
@@ -289,7 +290,7 @@ def _run_all(
         for future in futures:  # one that an interrupt did not wait for
             if not future.cancelled() and future.exception() is None:
                 records += [record for record in future.result() if record not in records]
-        store.delete_many([record.path for record in records])
+        discard(store, [record.path for record in records])
         raise next((error for error in errors if not isinstance(error, NotHere)), errors[0])
     return records
 

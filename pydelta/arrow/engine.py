@@ -28,6 +28,7 @@ from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import PrimitiveType
+from pydelta.storage.discarding import discard
 
 __all__ = ["ArrowEngine", "only_spark"]
 
@@ -123,7 +124,7 @@ class ArrowEngine:
         """See ``Engine.discard``."""
         del snapshot
         if adds:
-            self._log.store.delete_many([decode_log_path(add.path) for add in adds])
+            discard(self._log.store, [decode_log_path(add.path) for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """Do nothing: there is no session whose caches could be behind."""

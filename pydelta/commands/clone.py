@@ -41,6 +41,7 @@ from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
 from pydelta.storage import Store, open_store
+from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
 
@@ -347,7 +348,7 @@ class _Clone:
             # Fresh names: none of them is part of another version, whoever else writes there.
             if written and self.txn.surely_not_landed:
                 try:
-                    self.target.store.delete_many(written)
+                    discard(self.target.store, written)
                 except OSError:
                     error.add_note(f"{len(written)} copied files are left behind")
             raise

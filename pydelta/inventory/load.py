@@ -39,6 +39,7 @@ from pydelta.protocol.partitions import partition_dir
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
 from pydelta.storage import Store
+from pydelta.storage.discarding import discard
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["LoadResult", "LoadedBucket", "load_deliveries", "loaded_until"]
@@ -398,7 +399,7 @@ class _Writer:
             if abort is not None:
                 abort()
         try:
-            self.store.delete_many(self._written)
+            discard(self.store, self._written)
         except OSError:
             _LOG.warning("%d files that no version names were left in %s", len(self._written), self.store.root)
 

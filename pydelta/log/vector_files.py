@@ -20,6 +20,7 @@ from pydelta.protocol.paths import is_absolute_path, resolve_data_path
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.vectors import deleted_rows, pack_vectors, stored_range, vector_path
 from pydelta.storage import Store, open_store
+from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
 __all__ = ["place_of", "read_deleted_rows", "write_vectors"]
@@ -162,7 +163,7 @@ def write_vectors(
             described += part
     except BaseException:
         with contextlib.suppress(StorageError):
-            store.delete_many(written)
+            discard(store, written)
         raise
     return described, written
 

@@ -32,6 +32,7 @@ from pydelta.protocol.actions import AddFile, Metadata, encode_json
 from pydelta.protocol.features import required_protocol
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
+from pydelta.storage.discarding import discard
 from pydelta.txn import Operation, start_transaction
 
 __all__ = ["Book", "Outcome", "Row"]
@@ -243,7 +244,7 @@ def append_rows(log: DeltaLog, rows: Sequence[Row], *, now_ms: int) -> int:
         return txn.commit([add], operation).version
     except BaseException:
         if txn.surely_not_landed:
-            log.store.delete_many([add.path])
+            discard(log.store, [add.path])
         raise
 
 

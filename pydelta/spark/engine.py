@@ -51,6 +51,7 @@ from pydelta.spark.write.columns import name
 from pydelta.spark.write.table_expressions import refuse_foreign
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
+from pydelta.storage.discarding import discard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -285,7 +286,7 @@ class SparkEngine:
         """See ``Engine.discard``."""
         if adds:
             options = Jvm.of(self._spark).hadoop_options()
-            open_store(snapshot.table_uri, options).delete_many([decode_log_path(add.path) for add in adds])
+            discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path) for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""

@@ -38,6 +38,7 @@ _PART_AGAIN: Final = frozenset(
     {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "ThrottlingException"}
 )
 _QUERY_SECRET: Final = re.compile(r"(?i)\b(sig|x-amz-[a-z-]+|x-goog-[a-z-]+|access_token)=[^&\s\"'<>]+")
+_DENIED: Final = (401, 403)
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"})
 
 
@@ -110,7 +111,7 @@ def read_failure(error: Exception) -> Failure:
     elif part is not None:
         kind, code = "part", part
     elif status is not None:
-        kind = "reply"
+        kind = "denied" if int(status.group(1)) in _DENIED else "reply"  # of a listing the client tells no other way
     elif http is not None and http.group(1) == "Connect":
         kind = "connect"
     else:

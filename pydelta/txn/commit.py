@@ -29,6 +29,7 @@ from pydelta.backoff import Backoff
 from pydelta.errors import CommitStateUnknownError, ConcurrentWriteException, DeltaError, StorageError
 from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
+from pydelta.storage.discarding import discard
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
@@ -171,7 +172,7 @@ class _Race:
         """Delete vector files that no commit names; one that stays is left to VACUUM."""
         with contextlib.suppress(StorageError):
             if files:
-                self.store.delete_many([decode_log_path(path) for path in files])
+                discard(self.store, [decode_log_path(path) for path in files])
 
 
 def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:

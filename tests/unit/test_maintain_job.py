@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -131,6 +132,19 @@ def test_garbage_goes_by_the_vacuum_job_itself(tmp_path):
     [row] = book_rows(tmp_path)
     assert (row.action, row.outcome, row.files_removed, row.saved_bytes) == ("vacuum lite", "done", 1, 10)
     assert run(tmp_path, place, "--default=vacuum=lite")["tables"][0]["actions"] == []
+
+
+def test_the_vacuum_job_can_be_run_by_another_command(tmp_path):
+    yard = Yard(LocalStore(str(tmp_path / "t")), now_ms=time.time_ns() // 1_000_000)
+    old = yard.add("old", age=400)
+    yard.commit(yard.add("live", age=400), old, age=400)
+    yard.commit(yard.remove(old, age=300), age=300)
+    noted = tmp_path / "whose"
+    script = f"echo $WHOSE >{noted}; exec {sys.executable} {ROOT / 'jobs' / 'vacuum.py'} $0 $*"
+    command = shlex.join(["env", "WHOSE=another", "sh", "-c", script])
+    found = run(tmp_path, str(tmp_path / "t"), "--default=vacuum=lite", f"--vacuum-with={command}")
+    assert found["exit_code"] == 0
+    assert (noted.read_text(), yard.files()) == ("another\n", {"live"})
 
 
 def test_a_commit_that_is_announced_is_synced_and_the_book_gets_its_entry(tmp_path, monkeypatch):

@@ -227,6 +227,7 @@ OWN_S3 = {
         ({"S3_SECRET_KEY": ""}, "S3_SECRET_KEY is not set"),
         ({"S3_ROOT": "/data"}, "S3_ROOT is '/data'"),
         ({"S3_PATH_STYLE": "yes"}, "S3_PATH_STYLE is 'yes'"),
+        ({"SPARK_DROPS": "yes"}, "SPARK_DROPS is 'yes'"),
     ],
 )
 def test_an_s3_of_one_s_own_lacks_something(preflight, settings, expected):
@@ -235,6 +236,14 @@ def test_an_s3_of_one_s_own_lacks_something(preflight, settings, expected):
     assert expected in said
     assert "set it in .env" in said
     assert "the-secret" not in said
+
+
+@pytest.mark.parametrize(("given", "missing"), [("ACCESS", "SECRET"), ("SECRET", "ACCESS")])
+def test_half_a_key_of_a_component_is_said(preflight, given, missing):
+    code, said = preflight(**OWN_S3, **{f"S3_TRINO_{given}_KEY": "half-a-key"})
+    assert code == 1
+    assert f"S3_TRINO_{given}_KEY is set, but S3_TRINO_{missing}_KEY is not." in said
+    assert "half-a-key" not in said
 
 
 @pytest.mark.parametrize("root", ["s3a://", "s3a://acme-", "s3a://acme/lake/", ""])

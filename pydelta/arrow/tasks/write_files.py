@@ -31,6 +31,7 @@ from pydelta.arrow.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.errors import RowsDoNotAddUpError
 from pydelta.protocol.partitions import partition_dir
 from pydelta.storage import Store, open_store
+from pydelta.storage.discarding import discard
 
 __all__ = [
     "CHANGE_FOLDER",
@@ -288,7 +289,7 @@ class TaskWriter:
                 sink.file.abort()
         if self._records:
             try:
-                self._open_store().delete_many([record.path for record in self._records])
+                discard(self._open_store(), [record.path for record in self._records])
             except OSError:
                 _LOG.warning("%d files of a failed write are left behind", len(self._records), exc_info=True)
 

@@ -39,6 +39,7 @@ from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings
+from pydelta.storage.discarding import discard
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["DeletePlan", "DeleteResult", "DeleteScope", "delete", "plan_delete"]
@@ -297,7 +298,7 @@ def _hide_rows(
             committed = txn.commit(output.actions, _operation(plan, metrics))
         except DeltaError:
             if txn.surely_not_landed:
-                log.store.delete_many(output.files_written)
+                discard(log.store, output.files_written)
             raise
         engine.committed(committed.snapshot)
         version = committed.version

@@ -39,6 +39,7 @@ from pydelta.protocol.column_mapping import mapped_metadata
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings
+from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
@@ -330,7 +331,7 @@ class _Merge:
         except DeltaError:
             if txn.surely_not_landed:
                 self.engine.discard(snapshot, written.files)
-                txn.log.store.delete_many(hidden.files_written)
+                discard(txn.log.store, hidden.files_written)
             raise
         return MergeResult(
             num_source_rows=source_rows,

@@ -36,6 +36,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, encode_json
 from pydelta.protocol.row_sets import RowSet
 from pydelta.settings import Settings
+from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["BoundUpdate", "UpdateResult", "UpdatingEngine", "update"]
@@ -176,7 +177,7 @@ def update(
     except Exception:
         if txn.surely_not_landed:
             engine.discard(snapshot, written.files)
-            log.store.delete_many(hidden.files_written)
+            discard(log.store, hidden.files_written)
         raise
     engine.committed(committed.snapshot)
     compact_after_change(log, engine, settings, committed, written.adds)

@@ -461,7 +461,7 @@ class _Run:
         )
         if state.denied:
             return StoragePermissionError(
-                message, hint="Give this user or key permission to delete, then run it again."
+                message, hint="Run it with a key that may delete data files; in the stack: AS_USER=vacuum."
             )
         return StorageError(message, retryable=True, hint="Run it again: it deletes what is left.")
 

@@ -44,6 +44,7 @@ from pydelta.protocol.identity import only_marks_moved, with_marks
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import StructField, StructType, parse_schema, physical_name
 from pydelta.settings import Settings
+from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
@@ -322,7 +323,7 @@ class _Write:
         """Delete what was written for a commit that surely did not land."""
         self.engine.discard(self.txn.snapshot, staged)
         if gone.hidden.files_written:
-            self.txn.log.store.delete_many(gone.hidden.files_written)
+            discard(self.txn.log.store, gone.hidden.files_written)
 
     def _refuse_data_columns(self, condition: BoundCondition) -> None:
         """Nothing, where ``replaceWhere`` may name any column, or names partition columns alone."""

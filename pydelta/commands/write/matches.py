@@ -26,6 +26,7 @@ from pydelta.predicate import Expr
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import StructType
+from pydelta.storage.discarding import discard
 from pydelta.txn import OptimisticTransaction
 
 __all__ = ["Matching", "MatchingSource", "Replaced", "key_columns", "replace_matches"]
@@ -152,7 +153,7 @@ def replace_matches(txn: OptimisticTransaction, engine: Engine, matching: Matchi
         try:
             counted(txn, touched, hidden=hidden, updates=False)
         except DeltaError:
-            log.store.delete_many(hidden.files_written)
+            discard(log.store, hidden.files_written)
             raise
         return Replaced(hidden=hidden, num_rows=touched.num_rows, source_rows=source_rows)
     kept = engine.write_without(snapshot, touched.frame, touched.rows)

@@ -34,6 +34,7 @@ from pydelta.errors import (
 from pydelta.metastore.native_entry import ID_KEY, SCHEMA_KEY, TABLE_PROPERTY, NativeEntry, columns_to_keep_first
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.catalog.definitions import hive_table, session_table
+from pydelta.spark.catalog.file_rights import check_may_delete
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog.objects import (
     catalog_object,
@@ -286,12 +287,15 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
         TableNotFoundError: No such table.
         UnsafeOperationError: A path, or a twin.
         InvalidArgumentError: A view, or no Delta table.
+        StoragePermissionError: The files of a managed table are not this key's to delete. Nothing was dropped.
     """
     jvm = Jvm.of(spark)
     entry = _entry(spark, parts, "dropped", if_exists=if_exists)
     if entry is None:
         return False
     identifier = session_identifier(jvm, entry.qualifier)
+    if entry.managed:
+        check_may_delete(entry.location, jvm.store_options(), name=name_of(entry.qualifier[1:]))
     forget_cached(spark, normalize_uri(entry.location))
     catalog = jvm.session.sessionState().catalog()
     drop_twin(spark, entry.qualifier, entry.location)

@@ -28,6 +28,7 @@ from pydelta.protocol.schema import StructType
 from pydelta.settings import Settings
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.columns import same_type
+from pydelta.storage.discarding import discard
 from pydelta.storage.interface import Store
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         """
         if all(message is not None for message in messages):
             return
-        self._log().store.delete_many([record["path"] for record in _records(messages)])
+        discard(self._log().store, [record["path"] for record in _records(messages)])
 
     def _log(self) -> DeltaLog:
         return DeltaLog.for_table(self._path, options=dict(self._options.storage))
@@ -196,7 +197,7 @@ class _WithoutSpark:
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         del snapshot
-        self._store.delete_many([decode_log_path(add.path) for add in adds])
+        discard(self._store, [decode_log_path(add.path) for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """No session, so no cache to refresh."""

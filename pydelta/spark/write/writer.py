@@ -40,6 +40,7 @@ from pydelta.spark.write.identity import with_identities
 from pydelta.spark.write.matches import SparkMatching
 from pydelta.spark.write.observed import RowCounts, counting, counts_of, observed_in
 from pydelta.storage import open_store
+from pydelta.storage.discarding import discard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -314,7 +315,7 @@ def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
     """Remove what finished tasks of a failed job staged; failing here must not hide why the job failed."""
     if paths:
         try:
-            open_store(task.table_uri, task.store_options).delete_many(list(paths))
+            discard(open_store(task.table_uri, task.store_options), paths)
         except OSError as error:
             error.add_note("while removing the files of a failed write")
 

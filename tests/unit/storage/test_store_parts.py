@@ -159,6 +159,8 @@ def _error(text, kind=GenericError):
         (_error("HttpError {\n kind: Timeout,\n"), "lost", False, True),
         (_error("Server returned non-2xx status code: 503 Slow Down"), "reply", False, True),
         (_error("Server returned non-2xx status code: 400 Bad Request"), "reply", True, False),
+        (_error("Server returned non-2xx status code: 403 Forbidden"), "denied", True, False),
+        (_error("Server returned non-2xx status code: 401 Unauthorized"), "denied", True, False),
         (_error("Server returned non-2xx status code: 429 Too Many"), "reply", True, True),
         (_error("PUT http://169.254.169.254/latest/api/token failed"), "credentials", True, False),
         (_error("error sending request for url (http://169.254.7.9:9000/b/_delta_log/7.json)"), "lost", False, True),

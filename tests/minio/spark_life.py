@@ -1,0 +1,110 @@
+"""Run in a process of its own: a table's life in a session with the key of the user spark, then with that of vacuum.
+
+Arguments: a folder of jars, the database, key and secret of vacuum. Settings and Spark's key come from the environment.
+The last line that it prints is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pydelta
+from pydelta.errors import DeltaError
+from pydelta.spark.jvm import Jvm
+from pydelta.tables import DeltaTable
+
+
+def refused(work) -> str:
+    """What the error of a statement says; empty if there is none."""
+    try:
+        work()
+    except (DeltaError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def live(spark, table: str, checkpoint: str) -> None:
+    """Write and change a table in every way that stages or deletes something."""
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, p STRING) USING delta PARTITIONED BY (p) "
+        "TBLPROPERTIES (delta.checkpointInterval = 2, delta.enableDeletionVectors = true, "
+        "delta.enableChangeDataFeed = true)"
+    )
+    for start in (0, 100):
+        spark.range(start, start + 50).selectExpr("id", "concat('p', id % 2) AS p").write.format("delta").mode(
+            "append"
+        ).saveAsTable(table)
+    spark.sql(f"DELETE FROM {table} WHERE id < 10")
+    spark.sql(f"UPDATE {table} SET p = 'p9' WHERE id = 10")
+    spark.sql(
+        f"MERGE INTO {table} t USING (SELECT id + 40 AS id, 'p1' AS p FROM range(20)) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    spark.sql(f"OPTIMIZE {table}")
+    spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 2")
+    spark.range(3).selectExpr("id", "'p0' AS p").write.format("delta").mode("overwrite").option(
+        "replaceWhere", "p = 'p0'"
+    ).saveAsTable(table)
+    query = (
+        spark.readStream.table(table)
+        .writeStream.format("delta")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .toTable(f"{table}_streamed")
+    )
+    query.awaitTermination()
+    if query.exception() is not None:
+        raise RuntimeError(str(query.exception()))
+
+
+def main() -> None:
+    """Live, be refused, and be cleared away."""
+    jars, database, key, secret = sys.argv[1:]
+    spark = pydelta.session(
+        "rights",
+        conf={
+            "spark.master": "local[2]",
+            "spark.jars": ",".join(sorted(map(str, Path(jars).glob("*.jar")))),
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.log.level": "ERROR",
+            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        },
+    )
+    spark.sql(f"CREATE DATABASE {database} LOCATION 's3a://warehouse/{database}'")
+    table = f"{database}.orders"
+    live(spark, table, f"s3a://work/{database}/checkpoint")
+    rows = spark.table(table).count()
+    found = {
+        "rows": rows,
+        "streamed": spark.table(f"{table}_streamed").count(),
+        "vacuum": refused(lambda: spark.sql(f"VACUUM {table} RETAIN 0 HOURS")),
+        "drop": refused(lambda: spark.sql(f"DROP TABLE {table}")),
+        "rows_then": spark.table(table).count(),
+        "history": DeltaTable.forName(spark, table).history().count(),
+    }
+    jvm = Jvm.of(spark)
+    work = jvm.path(f"s3a://work/{database}")
+    work.getFileSystem(jvm.hadoop_conf()).delete(work, True)
+
+    other = spark.newSession()
+    for name, value in {
+        "fs.s3a.access.key": key,
+        "fs.s3a.secret.key": secret,
+        "fs.s3a.impl.disable.cache": "true",
+    }.items():
+        other.conf.set(name, value)
+    other.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    found["rows_after_vacuum"] = other.table(table).count()
+    # not by DROP TABLE: the catalog of a session without a metastore deletes with the key that the program began with
+    theirs = Jvm.of(other)
+    place = theirs.path(f"s3a://warehouse/{database}")
+    found["deleted"] = place.getFileSystem(theirs.hadoop_conf()).delete(place, True)
+    print(json.dumps(found), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Spark over S3A, as the stack's jobs have it: the key of the user spark is enough for the life of a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from missing import missing
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory):
+    """The jars that the stack's image has."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        missing("S3A IS NOT TESTED HERE: there is no mvn to fetch hadoop-aws with")
+    folder = tmp_path_factory.mktemp("jars")
+    project = folder / "pom.xml"
+    shutil.copy(ROOT / "images" / "spark" / "pom.xml", project)
+    command = [maven, "-q", "-B", "-f", project, f"{PLUGIN}:copy-dependencies", "-DincludeScope=runtime"]
+    done = subprocess.run([*command, f"-DoutputDirectory={folder}"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        missing(f"S3A IS NOT TESTED HERE: Maven does not give the jars of images/spark/pom.xml: {done.stdout[-300:]}")
+    return folder
+
+
+def test_a_table_s_whole_life_in_spark_with_the_key_of_spark(minio, jars, database, store, tmp_path):
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": "spark",
+        "AWS_SECRET_ACCESS_KEY": minio.secrets["spark"],
+        "PYDELTA_FS_S3A_ENDPOINT": minio.endpoint,
+        "PYDELTA_FS_S3A_ENDPOINT_REGION": "us-east-1",
+        "PYDELTA_FS_S3A_PATH_STYLE_ACCESS": "true",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_CONF_DIR": str(tmp_path),
+    }
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"spark.hadoop.fs.s3a.endpoint {minio.endpoint}\n"
+        "spark.hadoop.fs.s3a.endpoint.region us-east-1\nspark.hadoop.fs.s3a.path.style.access true\n"
+    )
+    command = [sys.executable, ROOT / "tests/minio/spark_life.py", jars, database, "vacuum", minio.secrets["vacuum"]]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+
+    assert found["rows"] == found["rows_then"] == found["rows_after_vacuum"] > 0
+    assert found["streamed"] == found["rows"]
+    for statement in ("vacuum", "drop"):
+        assert "DELTA_STORAGE_PERMISSION_DENIED" in found[statement]
+        assert "AS_USER=vacuum" in found[statement]
+    assert "orders is a managed table" in found["drop"]
+    assert "Nothing was dropped" in found["drop"]
+    assert found["deleted"] is True
+    assert [info.path for info in store(None, database).list_all()] == []
+    assert [info.path for info in store(None, database, "work").list_all()] == []
+    assert minio.secrets["spark"] not in done.stdout + done.stderr
+    assert minio.secrets["vacuum"] not in done.stdout + done.stderr

@@ -1,0 +1,299 @@
+"""Users of the stack's store: secrets in ``.env``, whose key a command gets, policies for an S3 of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+AS_USER = ROOT / "images" / "spark" / "bin" / "as-user"
+OLD_ENV = "S3_ACCESS_KEY=root\nS3_SECRET_KEY=root-secret\nPOSTGRES_PASSWORD=p\nNOTEBOOK_TOKEN=n\nTRINO_PORT=8089\n"
+
+STAND_IN = """#!/bin/sh
+case "$*" in
+  "compose ps --format"*) echo healthy ;;
+  "ps -aq"*) echo one ;;
+  "volume ls"*) echo "${VOLUMES:-}" ;;
+  *) printf '%s\\0' "$@" >"$NOTED"; env >"$NOTED.env" ;;
+esac
+"""
+
+
+def users():
+    """The users that the file of rights names."""
+    lines = (line.split() for line in (ROOT / "images/minio/rights").read_text().splitlines() if line[:1] != "#")
+    return list(dict.fromkeys(words[0] for words in lines if words and "+" not in words[0]))
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Runs a command in a copy of the scripts: exit code, output, Docker's words and environment."""
+    folder = tmp_path / "project"
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    shutil.copytree(ROOT / "images/minio", folder / "images/minio")
+    shutil.copy(ROOT / "Makefile", folder)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text(STAND_IN)
+    (tools / "docker").chmod(0o755)
+    noted = tmp_path / "noted"
+
+    def run(*command, **env):
+        for name in (noted, noted.with_suffix(".env")):
+            name.unlink(missing_ok=True)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={"PATH": f"{tools}:{os.environ['PATH']}", "NOTED": str(noted)} | env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        words = noted.read_text().split("\0")[:-1] if noted.exists() else []
+        lines = noted.with_suffix(".env").read_text().splitlines() if words else []
+        return done.returncode, done.stdout + done.stderr, words, dict(line.partition("=")[::2] for line in lines)
+
+    run.env = folder / ".env"
+    return run
+
+
+def settings(project):
+    """The lines of ``.env`` that set something."""
+    return dict(line.split("=", 1) for line in project.env.read_text().splitlines() if re.match(r"[A-Z0-9_]+=", line))
+
+
+def secrets_of(project, form="S3_{}_SECRET_KEY"):
+    found = settings(project)
+    return {user: found.get(form.format(user.upper())) for user in users()}
+
+
+def test_the_scripts_know_the_users_of_the_file_of_rights():
+    text = (ROOT / "scripts" / "stack-lib").read_text()
+    (named,) = re.findall(r'^STORE_USERS="(.*)"$', text, re.MULTILINE)
+    assert sorted(named.split()) == sorted(users())
+    compose = (ROOT / "docker-compose.yml").read_text()
+    for user in users():
+        assert f"${{STORE_{user.upper()}_KEY:-" in compose and f"${{STORE_{user.upper()}_SECRET:-" in compose
+
+
+@pytest.mark.parametrize("before", [None, OLD_ENV, OLD_ENV.rstrip("\n"), OLD_ENV + "S3_SYNC_SECRET_KEY=\n"])
+def test_a_start_gives_each_user_a_secret_of_its_own_once(project, before):
+    if before is not None:
+        project.env.write_text(before)
+    code, said, *_ = project("scripts/make-env")
+    assert code == 0
+    made = secrets_of(project)
+    assert len(set(made.values())) == len(users())
+    assert all(secret and re.fullmatch(r"[A-Za-z0-9+/=._~-]{8,40}", secret) for secret in made.values())
+    assert not [secret for secret in made.values() if secret in said]
+    assert secrets_of(project, "STORE_{}_SECRET") == made
+    assert secrets_of(project, "STORE_{}_KEY") == {user: user for user in users()}
+    if before is not None:
+        kept = ("S3_ACCESS_KEY", "S3_SECRET_KEY", "POSTGRES_PASSWORD", "NOTEBOOK_TOKEN", "TRINO_PORT")
+        assert {name: settings(project)[name] for name in kept} == dict(
+            line.split("=", 1) for line in OLD_ENV.splitlines()
+        )
+    text = project.env.read_text()
+    assert project("scripts/make-env")[:2] == (0, "")
+    assert project.env.read_text() == text
+    assert project.env.stat().st_mode & 0o077 == 0
+
+
+def test_a_secret_that_was_changed_is_taken_and_its_user_named(project):
+    project("scripts/make-env")
+    old = secrets_of(project)["trino"]
+    project.env.write_text(
+        project.env.read_text().replace(f"S3_TRINO_SECRET_KEY={old}", "S3_TRINO_SECRET_KEY=my-own-one")
+    )
+    code, said, *_ = project("scripts/make-env")
+    assert code == 0
+    assert said.count("\n") == 1
+    assert said.startswith("The secret of the store's user trino is another one than at the last start")
+    assert secrets_of(project, "STORE_{}_SECRET")["trino"] == "my-own-one"
+    assert project("scripts/make-env")[:2] == (0, "")
+
+
+@pytest.mark.parametrize("store", ["versity", "hdfs", "external"])
+def test_a_store_without_users_has_the_one_key_for_all(project, store):
+    assert project("scripts/make-env", STORE=store, S3_ENDPOINT="http://s3.lan")[0] == 0
+    keys = {name for name in settings(project) if re.fullmatch(r"(STORE|S3)_[A-Z_]*(KEY|SECRET)", name)}
+    assert keys == {"S3_ACCESS_KEY", "S3_SECRET_KEY"}
+
+
+def test_another_store_than_minio_is_not_asked_with_minio_s_users(project):
+    project("scripts/make-env")
+    made = secrets_of(project)
+    project("scripts/make-env", STORE="versity")
+    assert not [name for name in settings(project) if name.startswith("STORE_TRINO_")]
+    project("scripts/make-env", STORE="minio")
+    assert secrets_of(project, "STORE_{}_SECRET") == made
+
+
+def test_an_s3_of_one_s_own_has_the_keys_that_env_says(project):
+    project.env.write_text(
+        f"{OLD_ENV}STORE=external\nS3_ENDPOINT=http://s3.lan\nS3_TRINO_ACCESS_KEY=reader\nS3_TRINO_SECRET_KEY=reads\n"
+        "S3_SPARK_ACCESS_KEY=half\n"
+    )
+    assert project("scripts/make-env")[0] == 0
+    found = settings(project)
+    assert (found["STORE_TRINO_KEY"], found["STORE_TRINO_SECRET"]) == ("reader", "reads")
+    assert "STORE_SPARK_KEY" not in found
+
+
+def given_to(project, *command, **env):
+    """The key that a client container gets: None for that of its service, Spark's."""
+    code, said, words, environment = project(*command, **env)
+    assert code == 0, said
+    if "AWS_ACCESS_KEY_ID" not in words:
+        return None
+    assert words[words.index("AWS_SECRET_ACCESS_KEY") - 1] == "-e"
+    assert environment["AWS_SECRET_ACCESS_KEY"] not in words, "a command line is there for all to read"
+    return environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]
+
+
+def test_a_client_gets_the_key_of_the_user_that_is_named(project):
+    project("scripts/make-env")
+    vacuum = ("vacuum", secrets_of(project)["vacuum"])
+    assert given_to(project, "make", "-s", "cluster-sql", "SQL=SELECT 1") is None
+    assert given_to(project, "make", "-s", "cluster-sql", "SQL=DROP TABLE t", "AS_USER=vacuum") == vacuum
+    assert given_to(project, "make", "-s", "submit", "JOB=compact") is None
+    assert given_to(project, "make", "-s", "submit", "JOB=vacuum") == vacuum
+    assert given_to(project, "scripts/stack-run", "submit", "vacuum") == vacuum
+    assert given_to(project, "make", "-s", "submit", "JOB=inventory")[0] == "inventory"
+    assert given_to(project, "make", "-s", "submit", "JOB=inventory", "AS_USER=vacuum") == vacuum
+
+
+@pytest.mark.parametrize("user", ["nobody", "root", "spark sync", "a;b"])
+def test_a_user_that_is_not_there_is_said_and_nothing_is_run(project, user):
+    project("scripts/make-env")
+    code, said, words, _ = project("scripts/stack-run", "prompt", AS_USER=user)
+    assert (code, words) == (1, [])
+    assert f"There is no user {user} of the store. Next: AS_USER is one of: spark sync" in said
+
+
+def test_where_all_have_one_key_a_named_user_changes_nothing(project):
+    project("scripts/make-env", STORE="versity")
+    assert given_to(project, "scripts/stack-run", "submit", "vacuum") is None
+
+
+def test_verify_gets_the_keys_of_those_whose_work_it_looks_at(project):
+    project("scripts/make-env")
+    _, _, words, environment = project("scripts/stack-verify")
+    for name in ("STORE_VACUUM_KEY", "STORE_VACUUM_SECRET", "STORE_INVENTORY_KEY", "STORE_INVENTORY_SECRET"):
+        assert words[words.index(name) - 1] == "-e"
+        assert environment[name]
+    assert "STORE_TRINO_SECRET" not in words
+
+
+def as_user(*words, **env):
+    keys = {
+        f"STORE_{name}_{kind}": f"{name.lower()}-{kind.lower()}"
+        for name in ("A", "B", "C")
+        for kind in ("KEY", "SECRET")
+    }
+    done = subprocess.run(
+        [AS_USER, *words],
+        env={"PATH": os.environ["PATH"], "STORE_ROOT": "s3a://", "AWS_ACCESS_KEY_ID": "x"} | keys | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_command_gets_the_key_of_its_user_and_no_other():
+    code, said, _ = as_user("a,b", "env")
+    assert code == 0
+    found = dict(line.partition("=")[::2] for line in said.splitlines())
+    assert {name: value for name, value in found.items() if name.startswith(("STORE", "AWS"))} == {
+        "STORE_ROOT": "s3a://",
+        "AWS_ACCESS_KEY_ID": "a-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "STORE_B_KEY": "b-key",
+        "STORE_B_SECRET": "b-secret",
+    }
+    code, said, _ = as_user("a,b", str(AS_USER), "b", "sh", "-c", "echo $AWS_ACCESS_KEY_ID $STORE_B_KEY; exit 3")
+    assert (code, said) == (3, "b-key\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["nobody", "env"], "There is no key of the store's user nobody here."),
+        (["a,nobody", "env"], "There is no key of the store's user nobody here."),
+        (["a"], "takes the name of a user"),
+        ([], "takes the name of a user"),
+        (["a b", "env"], "takes the name of a user"),
+    ],
+)
+def test_a_command_without_a_key_is_not_run(words, expected):
+    code, said, wrong = as_user(*words)
+    assert (code, said) == (1, "")
+    assert expected in wrong
+    assert "secret" not in wrong.replace("_SECRET", "")
+
+
+def test_each_command_of_the_schedule_says_whose_key_it_gets():
+    text = (ROOT / "jobs" / "schedule.conf").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    commands = [command for line in lines for command in line.split(" && ")]
+    named = [re.findall(r"as-user ([a-z,]+) ", command) for command in commands]
+    assert all(named), commands
+    assert {user for found in named for part in found for user in part.split(",")} <= set(users())
+    for command in commands:
+        if "vacuum.py" in command and "maintain.py" not in command:
+            assert "as-user vacuum python /opt/jobs/vacuum.py" in command
+
+
+@pytest.mark.parametrize(
+    ("root", "resource", "listed"),
+    [
+        ("s3a://", "warehouse/*", ("warehouse", None)),
+        ("s3a://acme-", "acme-warehouse/*", ("acme-warehouse", None)),
+        ("s3a://acme/lake/", "acme/lake/warehouse/*", ("acme", ["lake/warehouse", "lake/warehouse/*"])),
+    ],
+)
+def test_policies_name_the_places_of_an_s3_of_one_s_own(project, root, resource, listed):
+    code, said, *_ = project("make", "-s", "policies", "USERS=presto", S3_ROOT=root)
+    assert code == 0
+    (policy,) = json.loads(said).values()
+    lists, reads = policy["Statement"]
+    assert reads == {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": [f"arn:aws:s3:::{resource}"]}
+    assert lists["Resource"] == [f"arn:aws:s3:::{listed[0]}"]
+    assert lists.get("Condition", {}).get("StringLike", {}).get("s3:prefix") == listed[1]
+
+
+def test_policies_of_all_are_printed_and_what_env_opens_is_in_them(project):
+    code, said, *_ = project("make", "-s", "policies")
+    assert (code, sorted(json.loads(said))) == (0, sorted(users()))
+    for setting, user in (({"TRINO_DELTA_SECURITY": "allow-all"}, "trino"), ({"SPARK_DROPS": "allow"}, "spark")):
+        opened = json.loads(project("make", "-s", "policies", **setting)[1])
+        changed = [name for name in users() if opened[name] != json.loads(said)[name]]
+        assert changed == [user]
+        last = opened[user]["Statement"][-1]
+        assert (last["Action"], last["Resource"]) == (["s3:DeleteObject"], ["arn:aws:s3:::warehouse/*"])
+    code, said, *_ = project("make", "-s", "policies", "USERS=nobody")
+    assert code == 2
+    assert "There is no user nobody of the store. Next: USERS is some of: spark sync" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("x may list", "there is no right may"), ("x read", "no place is named"), ("", "no rights")]
+)
+def test_a_file_of_rights_that_cannot_be_read_is_refused(tmp_path, line, said):
+    (tmp_path / "rights").write_text(f"# a comment\n{line}\n")
+    done = subprocess.run(
+        [ROOT / "images/minio/make-policies", tmp_path / "rights", "s3a://"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
