@@ -166,7 +166,7 @@ def work() -> int:
     spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
     spark.sql(f"CREATE TABLE {TABLE} (writer INT, step INT, n BIGINT) USING DELTA")
     spark.stop()
-    command = [sys.executable, __file__, "write"]
+    command = ["as-user", "spark", sys.executable, __file__, "write"]  # with the key that a user's applications have
     running: list[subprocess.Popen[bytes] | None] = [None] * WRITERS
     while not STOP.exists():
         for writer in range(WRITERS):
