@@ -36,6 +36,7 @@ class EmbeddedMetastore:
         settings: More of the metastore's (``hive.*``), or others' values.
         hadoop: Settings of Hadoop, for ``core-site.xml``: Kerberos is one, and not seen elsewhere.
         java_options: For the Java process, before its class.
+        jars: A folder with more jars, such as those of a file system.
 
     Raises:
         DeltaEnvironmentError: No PySpark, no Java, or it did not start.
@@ -49,6 +50,7 @@ class EmbeddedMetastore:
         settings: Mapping[str, str] | None = None,
         hadoop: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        jars: Path | None = None,
     ) -> None:
         self.port = _free_port()
         self.uri = f"thrift://127.0.0.1:{self.port}"
@@ -61,7 +63,8 @@ class EmbeddedMetastore:
             (configuration / "core-site.xml").write_text(_xml(hadoop))
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.net", "java.util")]
         command = [_java(), f"-Xmx{memory}", *_QUICK_START, *opened, f"-Dderby.system.home={folder}", *java_options]
-        command += ["-cp", f"{configuration}:{_jars()}/*", _CLASS, "-p", str(self.port)]
+        classes = f"{configuration}:{_jars()}/*" + (f":{jars}/*" if jars else "")
+        command += ["-cp", classes, _CLASS, "-p", str(self.port)]
         self._said = folder / "log"
         self._log = self._said.open("wb")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, cwd=folder)

@@ -1,12 +1,14 @@
 """Run in a process of its own: a table's life in a session with the key of the user spark, then with that of vacuum.
 
-Arguments: a folder of jars, the database, key and secret of vacuum. Settings and Spark's key come from the environment.
-The last line that it prints is JSON.
+Arguments: a folder of jars, the database, the metastore's address. Settings and Spark's key come from the environment,
+the secrets of the users sync and vacuum as ``SECRETS``, in JSON. The last line that it prints is JSON.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,12 +63,16 @@ def live(spark, table: str, checkpoint: str) -> None:
 
 def main() -> None:
     """Live, be refused, and be cleared away."""
-    jars, database, key, secret = sys.argv[1:]
+    jars, database, metastore = sys.argv[1:]
+    secrets = json.loads(os.environ.pop("SECRETS"))
     spark = pydelta.session(
         "rights",
         conf={
             "spark.master": "local[2]",
             "spark.jars": ",".join(sorted(map(str, Path(jars).glob("*.jar")))),
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.uris": metastore,
+            "spark.sql.warehouse.dir": "s3a://warehouse/",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.log.level": "ERROR",
@@ -76,9 +82,17 @@ def main() -> None:
     spark.sql(f"CREATE DATABASE {database} LOCATION 's3a://warehouse/{database}'")
     table = f"{database}.orders"
     live(spark, table, f"s3a://work/{database}/checkpoint")
-    rows = spark.table(table).count()
+    synced = subprocess.run(
+        [sys.executable, "-m", "catalog_sync.cli", "sync", table, "--metastore", metastore],
+        env=os.environ | {"AWS_ACCESS_KEY_ID": "sync", "AWS_SECRET_ACCESS_KEY": secrets["sync"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     found = {
-        "rows": rows,
+        "rows": spark.table(table).count(),
+        "synced": synced.returncode,
+        "sync_said": synced.stdout + synced.stderr,
         "streamed": spark.table(f"{table}_streamed").count(),
         "vacuum": refused(lambda: spark.sql(f"VACUUM {table} RETAIN 0 HOURS")),
         "drop": refused(lambda: spark.sql(f"DROP TABLE {table}")),
@@ -91,17 +105,16 @@ def main() -> None:
 
     other = spark.newSession()
     for name, value in {
-        "fs.s3a.access.key": key,
-        "fs.s3a.secret.key": secret,
+        "fs.s3a.access.key": "vacuum",
+        "fs.s3a.secret.key": secrets["vacuum"],
         "fs.s3a.impl.disable.cache": "true",
     }.items():
         other.conf.set(name, value)
     other.sql(f"VACUUM {table} RETAIN 0 HOURS")
     found["rows_after_vacuum"] = other.table(table).count()
-    # not by DROP TABLE: the catalog of a session without a metastore deletes with the key that the program began with
-    theirs = Jvm.of(other)
-    place = theirs.path(f"s3a://warehouse/{database}")
-    found["deleted"] = place.getFileSystem(theirs.hadoop_conf()).delete(place, True)
+    for name in (table, f"{table}_streamed"):
+        other.sql(f"DROP TABLE {name}")
+    found["tables"] = [row.tableName for row in other.sql(f"SHOW TABLES IN {database}").collect()]
     print(json.dumps(found), flush=True)
     spark.stop()
 

@@ -17,6 +17,7 @@ from pydelta.errors import DeltaConcurrentModificationException, StoragePermissi
 from pydelta.log import DeltaLog
 from pydelta.maintenance.book import Row, append_rows
 from pydelta.manifests import publish
+from pydelta.ops.doctor import check_store
 from pydelta.storage import discarding, open_store
 from pydelta.testing.tables import TableBuilder
 from pydelta.ui.sources import Sources
@@ -190,3 +191,12 @@ def test_the_book_of_maintenance_is_kept_with_its_own_key(minio, database):
     assert log.cleanup(int(time.time() * 1000) + 10 * 86_400_000, retention_ms=0).failed == ()
     with pytest.raises(StoragePermissionError):
         append_rows(log_as(minio, place, "sync"), [row], now_ms=1_700_000_000_000)
+
+
+@pytest.mark.parametrize("user", ["spark", "notebook"])
+def test_doctor_finds_nothing_wrong_with_the_store_for_who_writes(minio, store, database, user):
+    for place in ("s3a://warehouse", f"s3a://warehouse/{database}", f"s3a://work/{database}"):
+        wrong = [check for check in check_store(place, minio.options(user)) if check.state == "failed"]
+        assert wrong == [], place
+    assert [info.path for info in store(None, "_pydelta").list_all()] == []
+    assert [info.path for info in store(None, database).list_all()] == []

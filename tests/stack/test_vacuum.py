@@ -216,7 +216,8 @@ def test_a_damaged_delivery_is_refused(lake, submit, store_at):
     ON_HDFS, reason="the places of HDFS are directories of one NameNode, which is one bucket to an inventory"
 )
 def test_a_table_in_another_bucket_than_the_inventory_s_is_refused(lake, submit):
-    done = submit("vacuum", f"{WORK}/{DATABASE}/no_table", f"{LAKE}/orders", "--inventory", REPORT, "--dry-run")
+    tables = (f"{WORK}/{DATABASE}/no_table", f"{LAKE}/orders")
+    done = submit("vacuum", *tables, "--inventory", REPORT, "--dry-run", user="spark")  # who sees both buckets
     assert done.code == 1
     first, second = sorted(done.result["tables"], key=lambda row: row.get("exit_code", 0))
     assert "error" not in first
