@@ -21,6 +21,12 @@ PROFILES ?=
 STORE ?=
 FILE ?=
 TO ?=
+TARGET ?=
+SEED ?=
+# make hands down the shell's own SECONDS, a clock: only one that was typed counts
+ifneq ($(origin SECONDS),command line)
+SECONDS := 60
+endif
 # as they were typed: neither make nor a shell looks for anything in them
 export RAW_SQL := $(value SQL)
 export RAW_ARGS := $(value ARGS)
@@ -159,6 +165,11 @@ selection: $(VENV)/.dev ## Choose the cases of make test anew: runs all, noting 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no test notice? (ARGS="--module masks")
 	@$(PY) -m tests.mutation $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## Feed the engine with what nobody should write (SECONDS=60 TARGET=commit SEED=7; FILE=… runs one kept input again)
+	@$(PY) -m tests.fuzz --seconds "$(SECONDS)" $(if $(TARGET),--target "$(TARGET)") $(if $(SEED),--seed "$(SEED)") \
+	$(if $(FILE),--replay "$(FILE)") $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports

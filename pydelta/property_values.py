@@ -32,6 +32,7 @@ _UNITS_MS: Final = {
     "day": DAY_MS,
     "week": 7 * DAY_MS,
 }
+_LONGEST_MS: Final = (1 << 63) // 1_000  # what a calendar interval holds, in microseconds
 _INTERVAL_PART: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s+([a-z]+)\s*")
 
 
@@ -54,7 +55,7 @@ def parse_interval_ms(text: str, *, name: str = "interval") -> int:
             break
         total += float(match.group(1)) * _UNITS_MS[unit]
         position = match.end()
-    if position < len(body) or not body or total < 0:
+    if position < len(body) or not body or not 0 <= total <= _LONGEST_MS:
         raise InvalidArgumentError(
             f"{name} is {text!r}, which is not an interval of fixed length.",
             hint='Write it as "interval 30 days": a number and one of '

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.malformed import MALFORMED_JSON, reason
 
 __all__ = [
     "CHECKSUM",
@@ -160,8 +161,8 @@ def decode_manifest(data: bytes, *, source: str) -> Manifest:
             file_schema=_text(fields, "fileSchema"),
             files=files,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+    except (*MALFORMED_JSON, KeyError, TypeError, AttributeError, OverflowError) as error:
+        what = f"the field {error} is missing" if isinstance(error, KeyError) else reason(error)
         raise InvalidArgumentError(
             f"{source} is not a manifest of an S3 Inventory: {what}.",
             hint="Load another delivery (--delivery), or run the inventory again.",

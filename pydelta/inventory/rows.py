@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from pydelta.errors import InvalidArgumentError, first_line
+from pydelta.errors import DeltaError, InvalidArgumentError, first_line
 from pydelta.inventory.manifest import CSV_COLUMNS, Manifest
 from pydelta.inventory.places import with_longest_prefix
 
@@ -125,7 +125,9 @@ def raw_frames(path: Path, manifest: Manifest, *, source: str) -> Iterator[pl.Da
             yield from _csv_frames(path, manifest.columns, source)
         else:
             yield from _parquet_frames(path, source)
-    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, pl.exceptions.PolarsError) as error:
+        if isinstance(error, DeltaError):
+            raise
         raise InvalidArgumentError(
             f"{source} cannot be read as {manifest.file_format}: {first_line(error)}",
             hint="Load another delivery (--delivery), or run the inventory again.",
@@ -168,7 +170,7 @@ def _csv_frames(path: Path, columns: Sequence[str], source: str) -> Iterator[pl.
         ) as reader,
     ):
         for batch in reader:
-            frame = pl.DataFrame(pl.from_arrow(batch)).rename(wanted)
+            frame = _frame(batch).rename(wanted)
             yield frame.with_columns(
                 decode_keys(frame["key"]),
                 pl.col("size").replace("", None).cast(pl.Int64),
@@ -177,11 +179,18 @@ def _csv_frames(path: Path, columns: Sequence[str], source: str) -> Iterator[pl.
             )
 
 
+def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
+    """The batch without its metadata, its texts checked: Polars takes for granted that all of that is UTF-8."""
+    batch.validate(full=True)
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pl.DataFrame([pl.Series(name, pl.from_arrow(column)) for name, column in columns])
+
+
 def _parquet_frames(path: Path, source: str) -> Iterator[pl.DataFrame]:
     with pq.ParquetFile(path) as file:
         wanted = _wanted(file.schema_arrow.names, source)
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)):
-            frame = pl.DataFrame(pl.from_arrow(batch)).rename(wanted)
+            frame = _frame(batch).rename(wanted)
             kind = frame.schema["modified"]
             time = pl.col("modified")
             if kind == pl.String:

@@ -15,6 +15,7 @@ from pydelta.errors import StorageError
 from pydelta.log.snapshot import Snapshot
 from pydelta.log.sums import FileSums
 from pydelta.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction, action_to_dict
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.paths import LOG_DIR, checksum_file
 from pydelta.storage.interface import PutOutcome, Store
 
@@ -71,7 +72,7 @@ def decode_checksum(data: bytes) -> VersionChecksum | None:
             protocol=msgspec.convert(body["protocol"], Protocol, strict=False),
             metadata=msgspec.convert(body["metadata"], Metadata, strict=False),
         )
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError):
+    except (*MALFORMED_JSON, KeyError, TypeError):
         return None
 
 

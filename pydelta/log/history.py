@@ -16,6 +16,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import VersionNotFoundError
 from pydelta.log.segment import Listing
 from pydelta.protocol.actions import CommitInfo, decode_commit
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
@@ -63,7 +64,7 @@ def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
             continue
         try:
             body = msgspec.json.decode(line).get("commitInfo")
-        except (msgspec.DecodeError, AttributeError):
+        except (*MALFORMED_JSON, AttributeError):
             break
         if isinstance(body, dict):
             return CommitInfo(body)

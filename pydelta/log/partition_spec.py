@@ -33,7 +33,16 @@ class PartitionSpec:
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Sequence[str], mode: str) -> PartitionSpec:
-        """Work out the physical names."""
+        """Work out the physical names.
+
+        Raises:
+            LogCorruptedError: A column partitions the table twice.
+        """
+        if len(set(partition_columns)) < len(partition_columns):
+            raise LogCorruptedError(
+                f"The metadata names a partition column twice: {', '.join(partition_columns)}.",
+                hint="Restore the commit that last changed the metadata from a backup of _delta_log.",
+            )
         return cls(
             schema=schema,
             partition_columns=tuple(partition_columns),

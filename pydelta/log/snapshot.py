@@ -17,6 +17,7 @@ from pydelta.log.segment import LogSegment
 from pydelta.log.sums import FileSums
 from pydelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from pydelta.protocol.features import supports
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
@@ -210,9 +211,13 @@ class Snapshot:
             return ()
         try:
             paths = json.loads(domain.configuration).get("clusteringColumns", [])
-        except (ValueError, AttributeError):
+        except (*MALFORMED_JSON, AttributeError):
             return ()
-        return tuple(self._logical_path(path) for path in paths if isinstance(path, list))
+        return (
+            tuple(self._logical_path(path) for path in paths if isinstance(path, list))
+            if isinstance(paths, list)
+            else ()
+        )
 
     def _logical_path(self, path: Sequence[Any]) -> str:
         names: list[str] = []

@@ -27,6 +27,7 @@ import msgspec
 
 from pydelta.deadline import Deadline
 from pydelta.errors import ObjectNotFoundError, StorageError
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import PutOutcome, Store
 
 __all__ = ["LEASE_DIR", "MANIFESTS", "TWIN", "Lease", "LeaseLostError", "ManifestsBusyError", "acquire", "is_doubted"]
@@ -261,7 +262,7 @@ def _is_due(doubt: bytes, now_ms: int) -> bool:
         return False
     try:
         return msgspec.json.decode(doubt, type=_Doubt).due_ms <= now_ms
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except MALFORMED_JSON:
         return True
 
 
@@ -289,7 +290,7 @@ def _holder(store: Store, path: str) -> _Holder | None:
         return msgspec.json.decode(store.read(path), type=_Holder)
     except ObjectNotFoundError:
         return None
-    except (msgspec.DecodeError, msgspec.ValidationError):  # cut off by a crash: it holds for as long as a whole one
+    except MALFORMED_JSON:  # cut off by a crash: it holds for as long as a whole one
         info = store.head(path)
         return None if info is None else _Holder(owner="", expires_ms=info.modification_time_ms + _DURATION_MS)
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from pydelta.errors import ObjectNotFoundError
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
 __all__ = ["GENERATOR", "STATE_PATH", "ManifestState", "read_state"]
@@ -87,5 +88,5 @@ def read_state(store: Store) -> ManifestState | None:
     """Read the state next to a table; None where it is missing or unreadable: then everything is published."""
     try:
         return msgspec.json.decode(store.read(STATE_PATH), type=ManifestState)
-    except (ObjectNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+    except (ObjectNotFoundError, *MALFORMED_JSON):
         return None

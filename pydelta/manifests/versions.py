@@ -24,6 +24,7 @@ from pydelta.manifests.changes import changed_partitions
 from pydelta.manifests.contents import MANIFEST_NAME, Manifest, manifests_of
 from pydelta.manifests.lease import Lease
 from pydelta.manifests.publish import delete_manifests, manifests_of_changes, put_manifests
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.storage import Store
 
 __all__ = ["EMPTY_DIR", "VersionedResult", "publish_version", "published_versions", "remove_retired"]
@@ -182,7 +183,7 @@ def _changed(
 def _read(store: Store) -> _State | None:
     try:
         return msgspec.json.decode(store.read(_STATE_PATH), type=_State)
-    except (ObjectNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+    except (ObjectNotFoundError, *MALFORMED_JSON):
         return None
 
 

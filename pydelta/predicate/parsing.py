@@ -75,6 +75,7 @@ _SPELLINGS: Final = {
     "timestamp": "Write times as 2024-05-01 12:00:00.",
     "timestamp_ntz": "Write times as 2024-05-01 12:00:00.",
 }
+_MOST_CHARACTERS: Final = 400  # the smallest double, written out, has fewer
 _OTHER: Final = "Compare the column with a constant of its own type."
 
 
@@ -180,6 +181,11 @@ class _Binder(Transformer[Token, Expr]):
 
     def number(self, token: Token) -> Expr:
         text = str(token)
+        if len(text) > _MOST_CHARACTERS:
+            raise BindError(
+                f"The number {text[:20]}… has {len(text)} characters.",
+                hint="Numbers of tables have at most 38 digits.",
+            )
         if text.lstrip("+-").isdigit():
             return Literal(int(text), "long")
         return Literal(float(text), "double") if "e" in text.lower() else Literal(Decimal(text), "decimal")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
 from pydelta.errors import LogCorruptedError
+from pydelta.protocol.malformed import MALFORMED_JSON, reason
 
 __all__ = [
     "Action",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 Version: TypeAlias = int
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""What the format calls a long: other numbers fit into no column."""
 
 
 class _Action(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -58,9 +61,9 @@ class DeletionVectorDescriptor(_Action, frozen=True, kw_only=True):
 
     storage_type: str
     path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
+    size_in_bytes: Long
+    cardinality: Long
+    offset: Long | None = None
 
     @property
     def unique_id(self) -> str:
@@ -93,15 +96,15 @@ class Metadata(_Action, frozen=True, kw_only=True):
     format: Format = Format()
     partition_columns: tuple[str, ...] = ()
     configuration: dict[str, str] = {}
-    created_time: int | None = None
+    created_time: Long | None = None
 
 
 class Protocol(_Action, frozen=True, kw_only=True):
     """Versions and features that a client must know ("Protocol Evolution")."""
 
     kind: ClassVar[str] = "protocol"
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Long
+    min_writer_version: Long
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
 
@@ -116,14 +119,14 @@ class AddFile(_Action, frozen=True, kw_only=True):
     kind: ClassVar[str] = "add"
     path: str
     partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
+    size: Long
+    modification_time: Long
     data_change: bool
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVectorDescriptor | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
     @property
@@ -154,15 +157,15 @@ class RemoveFile(_Action, frozen=True, kw_only=True):
     kind: ClassVar[str] = "remove"
     path: str
     data_change: bool
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Long | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVectorDescriptor | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
 
     @property
     def key(self) -> FileKey:
@@ -176,7 +179,7 @@ class AddCDCFile(_Action, frozen=True, kw_only=True):
     kind: ClassVar[str] = "cdc"
     path: str
     partition_values: dict[str, str | None]
-    size: int
+    size: Long
     data_change: bool = False
     tags: dict[str, str | None] | None = None
 
@@ -186,8 +189,8 @@ class SetTransaction(_Action, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "txn"
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(_Action, frozen=True, kw_only=True):
@@ -203,7 +206,7 @@ class CheckpointMetadata(_Action, frozen=True, kw_only=True):
     """Exactly one in a V2 checkpoint, nowhere else."""
 
     kind: ClassVar[str] = "checkpointMetadata"
-    version: int
+    version: Long
     tags: dict[str, str | None] | None = None
 
 
@@ -212,8 +215,8 @@ class Sidecar(_Action, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "sidecar"
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Long
+    modification_time: Long
     tags: dict[str, str | None] | None = None
 
 
@@ -331,7 +334,7 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
     """
     try:
         return tuple(action for line in _LINES.decode_lines(data) if (action := line.action()) is not None)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED_JSON:
         pass  # line by line then, to name the line
     actions: list[Action] = []
     number = 0
@@ -341,15 +344,15 @@ def decode_commit(data: bytes, *, source: str) -> tuple[Action, ...]:
                 continue
             try:
                 entry = msgspec.json.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 return _decode_loosely(data)
             action = _checked_action(entry)
             if action is not None:
                 actions.append(action)
-    except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError, UnicodeDecodeError) as error:
-        line_number, reason = error.args if isinstance(error, _LineError) else (number, error)
+    except (*MALFORMED_JSON, TypeError) as error:
+        line_number, why = error.args if isinstance(error, _LineError) else (number, error)
         raise LogCorruptedError(
-            f"Line {line_number} of {source} is not a valid action: {reason}",
+            f"Line {line_number} of {source} is not a valid action: {reason(why)}",
             hint="The file is truncated or damaged. Restore it from a backup of _delta_log; "
             "if later checkpoints exist, newer versions may still be readable.",
         ) from error
@@ -366,10 +369,26 @@ def _checked_action(entry: object) -> Action | None:
     return decode_action(entry)
 
 
+def _refuse_constant(name: str) -> None:
+    """``NaN`` and ``Infinity`` are not JSON."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    """The value with U+FFFD for halves of characters, which JSON can spell and UTF-8 cannot."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_lone_surrogates(item) for item in value]
+    return value
+
+
 def _decode_loosely(data: bytes) -> tuple[Action, ...]:
     """Objects one after the other, wherever the line breaks are; other text only behind an object on its line."""
     text = data.decode()
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     actions: list[Action] = []
     position = 0
     behind_object = False
@@ -378,8 +397,8 @@ def _decode_loosely(data: bytes) -> tuple[Action, ...]:
         if char == "{":
             try:
                 entry, position = decoder.raw_decode(text, position)
-                action = _checked_action(entry)
-            except (ValueError, TypeError) as error:
+                action = _checked_action(_without_lone_surrogates(entry))
+            except (*MALFORMED_JSON, TypeError) as error:
                 raise _LineError(text.count("\n", 0, position) + 1, error) from error
             if action is not None:
                 actions.append(action)

@@ -34,6 +34,7 @@ HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(0x20)}
 _UTC: Final = dt.UTC
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_ZONE_NAME: Final = re.compile(r"(?=.{1,64}$)[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,3}")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
@@ -210,16 +211,20 @@ def zone_of(name: str) -> dt.tzinfo:
         InvalidArgumentError: There is none of that name.
     """
     match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", name)
-    if match:
-        sign, hours, minutes = match.groups()
-        delta = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
-        return dt.timezone(delta if sign == "+" else -delta)
     if name == "Z":
         return _UTC
     try:
+        if match:
+            sign, hours, minutes = match.groups()
+            delta = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
+            return dt.timezone(delta if sign == "+" else -delta)
+        if _ZONE_NAME.fullmatch(name) is None:  # it is looked up as the name of a file, and of a module
+            raise ValueError("not a name")
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise InvalidArgumentError(f"There is no time zone {name!r}.") from error
+        raise InvalidArgumentError(
+            f"There is no time zone {name!r}.", hint="Name it as in Europe/Berlin, or by its offset: +01:00."
+        ) from error
 
 
 def typed_frame(frame: pl.DataFrame, schema: StructType, *, time_zone: str = "UTC") -> pl.DataFrame:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pydelta.errors import LogCorruptedError
 
-__all__ = ["Positions", "ascending", "decode_bitmap", "encode_bitmap"]
+__all__ = ["MOST_ROWS", "Positions", "ascending", "decode_bitmap", "encode_bitmap"]
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
 """Positions of rows in a file, from 0, ascending, each once."""
@@ -31,6 +31,8 @@ _WITHOUT_RUNS: Final = 12346
 _OFFSETS_FROM: Final = 4
 _LARGEST_ARRAY: Final = 4096
 _BITMAP_BYTES: Final = 8192
+MOST_ROWS: Final = 1 << 27
+"""How many rows of one file may be hidden: a gigabyte of positions."""
 _MAX_KEY: Final = (1 << 31) - 1
 
 
@@ -66,11 +68,14 @@ def _damaged(why: str) -> LogCorruptedError:
     )
 
 
-def decode_bitmap(data: bytes) -> Positions:
+def decode_bitmap(data: bytes, *, most: int = MOST_ROWS) -> Positions:
     """Decode the positions that a bitmap holds.
+
+    A run of ten bytes stands for half a megabyte of positions: what a bitmap claims to hold is looked at before.
 
     Args:
         data: Bitmap bytes, magic number included.
+        most: How many positions there may be.
 
     Raises:
         LogCorruptedError: The bytes are not a valid bitmap, end too early or late, or hold positions out of order.
@@ -80,13 +85,16 @@ def decode_bitmap(data: bytes) -> Positions:
     if magic != _MAGIC:
         raise _damaged(f"it begins with {magic} and not with {_MAGIC}")
     parts: list[Positions] = []
+    left = min(most, MOST_ROWS)
     keys: list[int] = []
     for _ in range(_count(reader.number("<q"), reader, "buckets")):
         key = reader.number("<I")
         if key > _MAX_KEY or (keys and key <= keys[-1]):
             raise _damaged(f"bucket {key} follows bucket {keys[-1] if keys else 'none'}")
         keys.append(key)
-        parts += [(np.uint64(key) << np.uint64(32)) | part.astype(np.uint64) for part in _bucket(reader)]
+        found = _bucket(reader, left)
+        left -= sum(map(len, found))
+        parts += [(np.uint64(key) << np.uint64(32)) | part.astype(np.uint64) for part in found]
     if reader.left:
         raise _damaged(f"{reader.left} bytes follow its end")
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
@@ -98,7 +106,7 @@ def _count(number: int, reader: _Reader, what: str) -> int:
     return number
 
 
-def _bucket(reader: _Reader) -> list[npt.NDArray[np.int64]]:
+def _bucket(reader: _Reader, most: int) -> list[npt.NDArray[np.int64]]:
     cookie = reader.number("<I")
     with_runs = cookie & 0xFFFF == _WITH_RUNS
     if with_runs:
@@ -113,6 +121,8 @@ def _bucket(reader: _Reader) -> list[npt.NDArray[np.int64]]:
     header = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
     if bool((np.diff(header[:, 0]) <= 0).any()):
         raise _damaged("its containers are out of order")
+    if int(header[:, 1].sum()) + count > most:
+        raise _damaged(f"it claims to hide more rows than the log says, or than a file can have ({MOST_ROWS:,})")
     if not with_runs or count >= _OFFSETS_FROM:
         reader.take(4 * count)  # where containers begin: they are read one after the other
     found = []
@@ -130,6 +140,8 @@ def _container(reader: _Reader, size: int, *, runs: bool) -> npt.NDArray[np.int6
         pairs = reader.shorts(2 * count).reshape(count, 2).astype(np.int64)
         starts, lengths = pairs[:, 0], pairs[:, 1] + 1
         ends = starts + lengths
+        if int(lengths.sum()) != size:
+            raise _damaged(f"a container holds {int(lengths.sum())} positions and claims {size}")
         if bool((starts[1:] < ends[:-1]).any()) or bool((ends > 1 << 16).any()):
             raise _damaged("the runs of a container overlap")
         before = np.cumsum(lengths) - lengths

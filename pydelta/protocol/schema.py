@@ -271,7 +271,8 @@ def to_arrow(schema: StructType) -> pa.Schema:
     for field in schema.fields:
         identifier = field.metadata.get(_PARQUET_FIELD_ID)
         metadata = {b"PARQUET:field_id": str(identifier).encode()} if identifier is not None else None
-        fields.append(pa.field(field.name, to_arrow_type(field.data_type), field.nullable, metadata))
+        kind = to_arrow_type(field.data_type)
+        fields.append(pa.field(field.name, kind, field.nullable or pa.types.is_null(kind), metadata))
     return pa.schema(fields)
 
 

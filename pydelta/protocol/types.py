@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from pydelta.errors import LogCorruptedError, SchemaError
+from pydelta.protocol.malformed import MALFORMED_JSON, reason
 
 __all__ = [
     "ArrayType",
@@ -206,6 +207,8 @@ def _branches(struct: StructType, depth: int) -> Iterator[str]:
             yield from _branches(item.data_type, depth + 1)
 
 
+_MOST_DIGITS: Final = 38
+_DEEPEST: Final = 300
 _DECIMAL: Final = re.compile(r"decimal(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
 
 
@@ -218,7 +221,7 @@ def parse_type(value: Any) -> DataType:
     if isinstance(value, str):
         match = _DECIMAL.fullmatch(value)
         if match:
-            return DecimalType(int(match.group(1) or 10), int(match.group(2) or 0))
+            return _decimal(value, int(match.group(1) or 10), int(match.group(2) or 0))
         return PrimitiveType(_ALIASES.get(value, value))
     if isinstance(value, dict):
         kind = value.get("type")
@@ -235,10 +238,32 @@ def parse_type(value: Any) -> DataType:
     raise SchemaError(f"{value!r} is not a type of a table schema.")
 
 
+def _decimal(text: str, precision: int, scale: int) -> DecimalType:
+    if not (1 <= precision <= _MOST_DIGITS and 0 <= scale <= precision):
+        raise SchemaError(
+            f"{text} is not a type: a decimal has 1 to {_MOST_DIGITS} digits, and no more of them behind the point."
+        )
+    return DecimalType(precision, scale)
+
+
 def _parse_field(value: Any) -> StructField:
-    return StructField(
-        value["name"], parse_type(value["type"]), bool(value.get("nullable", True)), dict(value.get("metadata") or {})
-    )
+    name = value["name"]
+    if not isinstance(name, str):
+        raise SchemaError(f"{name!r} is not the name of a column.")
+    name.encode()  # ValueError for half a character
+    metadata = dict(value.get("metadata") or {})
+    return StructField(name, parse_type(value["type"]), bool(value.get("nullable", True)), metadata)
+
+
+def _refuse_deep(value: Any) -> None:
+    """Check the nesting before it is walked by functions that call themselves."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise SchemaError(f"its JSON is nested more than {_DEEPEST} levels deep")
+        inner = [item for item in level if isinstance(item, (dict, list))]
+        level = [part for item in inner for part in (item.values() if isinstance(item, dict) else item)]
 
 
 def parse_schema(text: str) -> StructType:
@@ -248,10 +273,14 @@ def parse_schema(text: str) -> StructType:
         LogCorruptedError: The text is not JSON or describes no struct.
     """
     try:
-        parsed = parse_type(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, SchemaError) as error:
+        value = json.loads(text)
+        _refuse_deep(value)
+        parsed = parse_type(value)
+    except (*MALFORMED_JSON, KeyError, TypeError, AttributeError, SchemaError) as error:
+        why = error.message if isinstance(error, SchemaError) else reason(error)
         raise LogCorruptedError(
-            f"The table's schemaString is not a schema: {error}.", hint="The metaData action is damaged."
+            f"The table's schemaString is not a schema: {why.removesuffix('.')}.",
+            hint="The metaData action is damaged.",
         ) from error
     if not isinstance(parsed, StructType):
         raise LogCorruptedError(

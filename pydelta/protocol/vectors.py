@@ -27,6 +27,7 @@ from pydelta.protocol.roaring import Positions, ascending, decode_bitmap, encode
 __all__ = ["deleted_rows", "inline_vector", "pack_vectors", "stored_range", "vector_path"]
 
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_FEW: Final = 100_000  # so many are counted, to say how many there are
 _FILLER: Final = "#"
 _UUID_LENGTH: Final = 20
 
@@ -81,7 +82,7 @@ def deleted_rows(vector: DeletionVectorDescriptor, stored: bytes | None = None) 
     if (stored is None) != (vector.storage_type == "i"):
         raise ValueError("give the bytes of stored_range, and only for a vector that lies in a file")
     bitmap = _inline(vector) if stored is None else _unwrapped(vector, stored)
-    rows = decode_bitmap(bitmap)
+    rows = decode_bitmap(bitmap, most=max(vector.cardinality, _FEW))
     if len(rows) != vector.cardinality:
         raise _damaged(vector, f"it holds {len(rows)} rows, but the log says {vector.cardinality}")
     return rows

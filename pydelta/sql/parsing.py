@@ -17,7 +17,7 @@ from pydelta.sql import statements as st
 
 __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 
-_BLANK: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
+_BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # atomic: a comment is taken in one way, not in many
 _OURS: Final = re.compile(
     rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
     rf"|(?:DESCRIBE|DESC){_BLANK}+(?:HISTORY|DETAIL){_BLANK}+[`'\"\w])",
@@ -27,6 +27,7 @@ _PERHAPS_OURS: Final = re.compile(
     rf"{_BLANK}*(?:CREATE\b.*\bCLONE\b|ALTER{_BLANK}+TABLE\b.*\b(?:DROP{_BLANK}+FEATURE|SYNC{_BLANK}+IDENTITY)\b)",
     re.IGNORECASE | re.DOTALL,
 )
+_MOST_DIGITS: Final = 40
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 
 
@@ -119,7 +120,7 @@ class _Reader:
 
     def _history(self, tree: Tree[Token]) -> st.DescribeHistory:
         limit = self._token(tree, "INTEGER")
-        return st.DescribeHistory(table=self._table(tree), limit=None if limit is None else int(limit))
+        return st.DescribeHistory(table=self._table(tree), limit=None if limit is None else _whole_number(limit))
 
     def _detail(self, tree: Tree[Token]) -> st.DescribeDetail:
         return st.DescribeDetail(table=self._table(tree))
@@ -203,7 +204,7 @@ class _Reader:
             text = unquote_string(token) if token.type == "STRING" else str(token)
             if not text.strip().isdigit():
                 raise syntax_error(self._text, token.line or 1, token.column or 1, str(token), "a version is a number")
-            return st.Travel(version=int(text))
+            return st.Travel(version=_whole_number(text))
         return st.Travel(timestamp_sql=self._slice(next(_trees(moment, "moment")))) if moment is not None else None
 
     def _slice(self, tree: Tree[Token]) -> str:
@@ -220,6 +221,11 @@ class _Reader:
             item = found[1]
             line, column = (item.line, item.column) if isinstance(item, Token) else (item.meta.line, item.meta.column)
             raise syntax_error(self._text, line or 1, column or 1, what, "it is given twice")
+
+
+def _whole_number(digits: str) -> int:
+    """The number; one that no version and no count can be stands for the largest."""
+    return int(digits) if len(digits) < _MOST_DIGITS else 10**_MOST_DIGITS
 
 
 def unquote_string(text: str) -> str:

@@ -24,6 +24,7 @@ from pydelta.protocol.actions import (
     Protocol,
     encode_json,
 )
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.schema import parse_schema, physical_partition_columns
 from pydelta.txn.conflicts import Isolation
 from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
@@ -106,7 +107,7 @@ def _whole_number(text: str | None, name: str) -> int | None:
     """A number out of a JSON object kept as text; None when it is not there."""
     try:
         value = msgspec.json.decode(text or "{}").get(name)
-    except (msgspec.DecodeError, AttributeError):
+    except (*MALFORMED_JSON, AttributeError):
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -16,6 +16,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.protocol.stats import has_bounds, leaves_with_stats
@@ -76,7 +77,9 @@ def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:
         return ()
     try:
         columns = json.loads(domain.configuration)["clusteringColumns"]
-    except (ValueError, KeyError, TypeError):
+    except (*MALFORMED_JSON, KeyError, TypeError):
+        return ()
+    if not isinstance(columns, list):
         return ()
     return tuple(_logical(snapshot.schema, path) for path in columns if isinstance(path, list))
 

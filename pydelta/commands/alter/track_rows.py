@@ -14,6 +14,7 @@ from pydelta.errors import TableNotFoundError, error_context
 from pydelta.log import DeltaLog
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import Action, AddFile, encode_json
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["enable_row_tracking", "row_ids_for_all"]
@@ -69,7 +70,7 @@ def _counted(log: DeltaLog, add: AddFile) -> AddFile:
     """The action with ``numRecords``, which ids are given out by; what else the statistics say stays as it is."""
     try:
         fields = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         fields = {}
     if "numRecords" in fields:
         return add

@@ -16,6 +16,7 @@ from pydelta.errors import TableNotFoundError, UnsafeOperationError
 from pydelta.log import Snapshot
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import AddFile
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.row_sets import RowSet
 from pydelta.txn import OptimisticTransaction
@@ -170,7 +171,7 @@ def rows_by_statistics(adds: Sequence[AddFile]) -> int | None:
     for add in adds:
         try:
             count = msgspec.json.decode(add.stats)["numRecords"] if add.stats else None
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except (*MALFORMED_JSON, KeyError, TypeError):
             return None
         if not isinstance(count, int):
             return None

@@ -25,6 +25,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.roaring import Positions, ascending
 from pydelta.storage.readers import read_all
 
@@ -167,7 +168,7 @@ def loose_stats(stats: str | None, num_records: int) -> str:
     """
     try:
         fields = msgspec.json.decode(stats or "{}", type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         fields = {}
     changed: dict[str, Any] = {**fields, "numRecords": num_records, "tightBounds": False}
     return msgspec.json.encode(changed).decode()
@@ -238,7 +239,7 @@ def _recorded_rows(add: AddFile) -> int | None:
     try:
         count = msgspec.json.decode(add.stats or "{}", type=dict[str, msgspec.Raw]).get("numRecords")
         return None if count is None else msgspec.json.decode(count, type=int)
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         return None
 
 

@@ -38,6 +38,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
@@ -343,7 +344,7 @@ def _deleted_ratios(snapshot: Snapshot, files: pl.DataFrame) -> pl.Series:
 def _num_records(add: AddFile) -> int | None:
     try:
         count = msgspec.json.decode(add.stats).get("numRecords") if add.stats else None
-    except (msgspec.DecodeError, AttributeError):
+    except (*MALFORMED_JSON, AttributeError):
         return None
     return count if isinstance(count, int) else None
 
@@ -364,7 +365,7 @@ def _orders(snapshot: Snapshot, files: pl.DataFrame, layout: Layout, *, clustere
 def _cube_columns(add: AddFile) -> list[str] | None:
     try:
         found = msgspec.json.decode((add.tags or {}).get(ZCUBE_COLUMNS) or "null")
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         return None
     return found if isinstance(found, list) else None
 

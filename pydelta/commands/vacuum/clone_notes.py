@@ -11,6 +11,7 @@ import msgspec
 
 from pydelta.errors import DeltaError, ObjectNotFoundError, StorageError, UnsafeOperationError
 from pydelta.log import DeltaLog
+from pydelta.protocol.malformed import MALFORMED_JSON, reason
 from pydelta.storage.whole import read_listed
 
 __all__ = ["note_clone", "noted_clones"]
@@ -63,9 +64,9 @@ def _clones_of(source: DeltaLog) -> Iterator[DeltaLog]:
             location = msgspec.json.decode(read_listed(source.store, info), type=_Note).location
         except ObjectNotFoundError:
             continue
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except MALFORMED_JSON as error:
             raise UnsafeOperationError(
-                f"{source.uri}/{info.path} notes a shallow clone of this table, but cannot be read: {error}.",
+                f"{source.uri}/{info.path} notes a shallow clone of this table, but cannot be read: {reason(error)}.",
                 hint="Find out which table reads files of this one, and clone it anew; or delete the note.",
             ) from error
         clone = DeltaLog.for_table(location, options=source.options)

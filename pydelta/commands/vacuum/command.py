@@ -59,6 +59,7 @@ from pydelta.txn.staged import VACUUM_END, VACUUM_START
 __all__ = ["VacuumOptions", "VacuumProgress", "VacuumRequest", "VacuumResult", "vacuum"]
 
 _HOUR_MS: Final = 3_600_000
+_LONGEST_HOURS: Final = 10**9  # before there were tables
 _ATTEMPTS: Final = 5
 _SHOWN: Final = 5
 _CLOCKS_DIFFER_MS: Final = 60_000
@@ -175,7 +176,7 @@ def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) ->
             hint="Give 0 or more.",
             condition=Condition.of("DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE"),
         )
-    chosen = round(hours * _HOUR_MS)
+    chosen = round(min(hours, _LONGEST_HOURS) * _HOUR_MS)
     if enforced and chosen < own:
         least = -(-own // _HOUR_MS)
         raise UnsafeOperationError(

@@ -19,6 +19,7 @@ from pydelta.commands.vacuum.plan import LISTED_SCHEMA
 from pydelta.errors import CannotVacuumLiteError, ObjectNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.log.columns import canonical_path
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.paths import LOG_DIR, resolve_data_path
 from pydelta.protocol.vector_files import vector_files
 from pydelta.storage import Store
@@ -33,7 +34,7 @@ def read_clean_version(store: Store) -> int | None:
     """Read up to which version all removed files have been deleted; None where nothing (legible) says so."""
     try:
         found = json.loads(store.read(LAST_VACUUM))
-    except (ObjectNotFoundError, ValueError):
+    except (ObjectNotFoundError, *MALFORMED_JSON):
         return None
     version = found.get(_VERSION) if isinstance(found, dict) else None
     return version if isinstance(version, int) and not isinstance(version, bool) else None

@@ -6,16 +6,19 @@ column and row group, so that opening a large checkpoint does not load its stati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError, first_line
+from pydelta.log.checkpoint.inflation import inflated, refuse_inflated, repeated_texts
 from pydelta.storage.interface import Store
 from pydelta.storage.ranges import RangeReader
 from pydelta.storage.whole import read_listed
@@ -42,7 +45,12 @@ def reading(path: str) -> Iterator[None]:
         raise LogCorruptedError(f"{path} is named by the checkpoint but missing.", hint=_HINT) from error
     except StorageError:
         raise
-    except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, IndexError) as error:
+    except LogCorruptedError:
+        raise
+    except (
+        pa.ArrowException, pl.exceptions.PolarsError, msgspec.MsgspecError, OSError, EOFError, KeyError, ValueError,
+        IndexError, OverflowError,
+    ) as error:  # fmt: skip
         said = first_line(error) or type(error).__name__
         raise LogCorruptedError(f"{path} is not a readable checkpoint file: {said}", hint=_HINT) from error
 
@@ -86,14 +94,17 @@ class ParquetRows:
             self._whole = pa.py_buffer(_read(store, path)) if size <= WHOLE_READ_BYTES else None
             self._metadata: Any = None
             self._leaves: dict[str, int] = {}
+            self._measured: set[tuple[int, int]] = set()
             file = self._open((), ())
+            refuse_inflated(file.metadata, path, size)
             self._metadata = file.metadata
             self.schema: pa.Schema = file.schema_arrow
+            _check_types(self.schema, path)
             counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
         self._starts: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self._leaves = {self._metadata.schema.column(i).path: i for i in range(len(self._metadata.schema.names))}
 
-    def _open(self, groups: Sequence[int], columns: Sequence[str]) -> pq.ParquetFile:
+    def _open(self, groups: Sequence[int], columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
         """A reader of its own for each use, since they keep a position; the columns of some row groups are fetched."""
         source: Any
         if self._whole is not None:
@@ -102,14 +113,33 @@ class ParquetRows:
             reader = RangeReader(self._store, self.path, self._size)
             reader.prefetch(self._ranges(groups, columns))
             source = pa.PythonFile(reader, mode="r")
-        return pq.ParquetFile(source, metadata=self._metadata, coerce_int96_timestamp_unit=INT96_UNIT)
+        return pq.ParquetFile(
+            source,
+            metadata=self._metadata,
+            coerce_int96_timestamp_unit=INT96_UNIT,
+            read_dictionary=list(dictionaries),
+        )
 
-    def _ranges(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-        chosen = [
+    def _chosen(self, columns: Sequence[str]) -> list[int]:
+        return [
             index
             for path, index in self._leaves.items()
             if any(path == column or path.startswith(column + ".") for column in columns)
         ]
+
+    def _measure(self, group: int, columns: Sequence[str]) -> None:
+        """Check once what the texts of a row group come to."""
+        for index in self._chosen(columns):
+            if (group, index) in self._measured:
+                continue
+            self._measured.add((group, index))
+            chunk = self._metadata.row_group(group).column(index)
+            claims = repeated_texts(chunk, group, lambda names: self._open([group], names, names), self._size)
+            if claims is not None:
+                raise inflated(self.path, claims, self._size)
+
+    def _ranges(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        chosen = self._chosen(columns)
         for group in groups:
             rows = self._metadata.row_group(group)
             for index in chosen:
@@ -130,7 +160,9 @@ class ParquetRows:
                 continue
             file = self._open(window, columns)
             for ready in window:
-                yield ready, file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[ready], columns=list(columns))
+                self._measure(ready, columns)
+                batches = file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[ready], columns=list(columns))
+                yield ready, map(_checked, batches)
             del file  # its bytes go before the next ones come
             window, held = [], 0
 
@@ -240,6 +272,77 @@ class ParquetRows:
         for _, array in self.structs(kind):
             for value in array.to_pylist():
                 yield plain(value)
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, when its texts are UTF-8 and its lists lie where they say: others take that for granted."""
+    batch.validate(full=True)
+    return batch
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_map(kind: pa.DataType) -> bool:
+    """Whether it is a map of texts, or the list of pairs that is left of one without the MAP annotation."""
+    if pa.types.is_map(kind):
+        return _is_text(kind.key_type) and _is_text(kind.item_type)
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+        return False
+    return all(_is_text(kind.value_type.field(index).type) for index in (0, 1))
+
+
+_CHECKS: Final[Mapping[str, tuple[str, Callable[[pa.DataType], bool]]]] = {
+    "path": ("text", _is_text),
+    "partitionValues": ("a map of texts", _is_map),
+    "size": ("a whole number", pa.types.is_integer),
+    "modificationTime": ("a whole number", pa.types.is_integer),
+    "deletionTimestamp": ("a whole number", pa.types.is_integer),
+    "baseRowId": ("a whole number", pa.types.is_integer),
+    "defaultRowCommitVersion": ("a whole number", pa.types.is_integer),
+    "stats": ("text", _is_text),
+    "stats_parsed": ("a struct", pa.types.is_struct),
+    "deletionVector": ("a struct", pa.types.is_struct),
+    "storageType": ("text", _is_text),
+    "pathOrInlineDv": ("text", _is_text),
+    "offset": ("a whole number", pa.types.is_integer),
+}
+_NEEDED: Final = {"add": ("path", "size", "modificationTime"), "remove": ("path",)}
+_VECTOR: Final = ("storageType", "pathOrInlineDv")
+
+
+def _check_types(schema: pa.Schema, path: str) -> None:
+    """Check the types of the fields that are read by columns, where they are there.
+
+    Raises:
+        LogCorruptedError: One is of another type, or one that every action has is missing.
+    """
+    for kind, needed in _NEEDED.items():
+        if schema.get_field_index(kind) >= 0:
+            _check_struct(schema.field(kind).type, kind, needed, path)
+
+
+def _check_struct(found: pa.DataType, name: str, needed: Sequence[str], path: str) -> None:
+    wrong = None if pa.types.is_struct(found) else f"{name} is {found}, not a struct"
+    fields = [] if wrong else list(found)
+    names = [field.name for field in fields]
+    for field in fields:
+        meant, check = _CHECKS.get(field.name, ("", None))
+        if check is not None and not check(field.type) and not pa.types.is_null(field.type):
+            wrong = f"{name}.{field.name} is {field.type}, not {meant}"
+        elif field.name == "deletionVector" and not pa.types.is_null(field.type):
+            _check_struct(field.type, f"{name}.deletionVector", _VECTOR, path)
+    if len(set(names)) < len(names):
+        wrong = f"{name} has two fields of one name"
+    missing = [item for item in needed if item not in names] if wrong is None else []
+    if wrong or missing:
+        raise LogCorruptedError(
+            f"{path} is not a readable checkpoint file: {wrong or f'{name} has no field {missing[0]}'}.", hint=_HINT
+        )
 
 
 def plain(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.checkpoint.parquet_rows import ParquetRows, plain, struct_fields
+from pydelta.log.checkpoint.parquet_rows import ParquetRows, plain, reading, struct_fields
 from pydelta.log.checkpoint.stats_text import struct_stats_to_json
 from pydelta.log.checkpoint.stats_typed import Leaf, read_typed_stats
 from pydelta.log.columns import ADD_FIELDS, REMOVE_FIELDS, TOMBSTONE_SCHEMA, add_frame, core_schema, remove_frame
@@ -38,6 +38,7 @@ from pydelta.protocol.actions import (
     decode_action,
     decode_commit,
 )  # fmt: skip
+from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.paths import SIDECAR_DIR
 from pydelta.protocol.stats import parse_stats_columns
 from pydelta.storage.interface import Store
@@ -102,13 +103,17 @@ class Checkpoint:
         fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
         for number, part in enumerate(self.parts):
             for rows, structs in part.structs("add", fields):
-                yield add_frame(structs, _locators(number, rows), partition_names)
+                with reading(part.path):
+                    frame = add_frame(structs, _locators(number, rows), partition_names)
+                yield frame
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
         """Return ``tombstones`` in parts that are not kept."""
         for number, part in enumerate(self.parts):
             for rows, structs in part.structs("remove", REMOVE_FIELDS):
-                yield remove_frame(structs, _locators(number, rows))
+                with reading(part.path):
+                    frame = remove_frame(structs, _locators(number, rows))
+                yield frame
 
     def tombstones(self) -> pl.DataFrame:
         """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
@@ -123,7 +128,8 @@ class Checkpoint:
         result: list[pl.Series] = []
         order: list[npt.NDArray[np.int64]] = []
         for part, rows, positions in self._by_part(locators):
-            text = _part_stats(part, rows)
+            with reading(part.path):
+                text = _part_stats(part, rows)
             result.append(text)
             order.append(positions)
         if not result:
@@ -139,7 +145,8 @@ class Checkpoint:
         frames: list[pl.DataFrame] = []
         order: list[npt.NDArray[np.int64]] = []
         for part, rows, positions in self._by_part(locators):
-            typed = read_typed_stats(part, rows, leaves)
+            with reading(part.path):
+                typed = read_typed_stats(part, rows, leaves)
             if typed is None:
                 frames.append(parse_stats_columns(_part_stats(part, rows), leaves))
                 order.append(positions)
@@ -162,10 +169,8 @@ class Checkpoint:
             present = [name for name in _ADD_REST if part.has("add", name)]
             fields = ["path", "partitionValues", "size", "modificationTime", *present]
             for at, structs in part.take("add", fields, rows):
-                for index, value in zip(at, structs.to_pylist(), strict=True):
-                    body = plain(value) | {"dataChange": True}
-                    body.setdefault("partitionValues", {})
-                    found.append((int(positions[index]), msgspec.convert(body, AddFile, strict=False)))
+                with reading(part.path):
+                    found += zip(positions[at].tolist(), map(_add, structs.to_pylist()), strict=True)
         found.sort(key=lambda pair: pair[0])
         return [add for _, add in found]
 
@@ -206,6 +211,12 @@ class Checkpoint:
         for number in np.unique(numbers):
             low, high = np.searchsorted(numbers, [number, number + 1])
             yield self.parts[int(number)], rows[low:high], order[low:high]
+
+
+def _add(value: dict[str, Any]) -> AddFile:
+    body = plain(value) | {"dataChange": True}
+    body.setdefault("partitionValues", {})
+    return msgspec.convert(body, AddFile, strict=False)
 
 
 def _locators(part: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -272,7 +283,7 @@ def _state_actions(part: ParquetRows) -> list[Action]:
         for body in part.objects(kind):
             try:
                 action = decode_action({kind: body})
-            except msgspec.ValidationError as error:
+            except (*MALFORMED_JSON, TypeError) as error:
                 raise LogCorruptedError(
                     f"{part.path} holds a {kind} action that is not valid: {error}",
                     hint="Restore the checkpoint from a backup of _delta_log.",
