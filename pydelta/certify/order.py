@@ -7,7 +7,7 @@
     rw      the earlier one left a row as it was that the later one wrote: it did not see it
     rt      the earlier one was answered before the later one began
 
-A cycle means that there is no such order. After Elle (Kingsbury, Alvaro 2020); the log's versions are the version order.
+A cycle means that there is no such order. After Elle (Kingsbury, Alvaro 2020); versions of rows are those of the log.
 """
 
 from __future__ import annotations
