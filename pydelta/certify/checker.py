@@ -18,7 +18,7 @@ from pydelta.certify.rows import MAINTENANCE, Rows, effects, name_rows, states_o
 
 __all__ = ["check"]
 
-_OF_LOG: Final = frozenset({"", "conflict", "store"})
+_EXPECTED: Final = frozenset({"", "conflict", "store", "refused"})
 
 
 def check(history: History) -> list[Broken]:
@@ -86,7 +86,7 @@ class _Run:
             assert event.version is not None, "acknowledged"
             commit = self.at.get(event.version)
             op = event.step.op
-            if event.step.kind == "vacuum" or (commit is not None and commit.op == op):
+            if commit is not None and commit.op == op:
                 continue
             elsewhere = self.landed.get(op)
             if commit is None:
@@ -247,7 +247,7 @@ class _Run:
                 says = f"{name} reads other rows in version {read.version} than the log has: {difference}."
                 yield Broken(promise=promise, says=says, versions=(read.version,))
         for event in self.history.events:
-            if event.trouble not in _OF_LOG:
+            if event.trouble not in _EXPECTED:
                 yield Broken(promise="errors", says=f"{_name(event)} failed: {event.error}", ops=(event.step.op,))
 
     def _first_retained(self) -> int:
@@ -285,7 +285,7 @@ def _times(before: Commit, after: Commit) -> Iterator[Broken]:
         ("time in the history", before.time_ms, after.time_ms),
         ("in-commit timestamp", before.stamp_ms, after.stamp_ms),
     ):
-        if first is not None and then is not None and then <= first:
+        if first and then and then <= first:
             later = f"The {name} of version {after.version} ({then})"
             says = f"{later} is not after that of version {before.version} ({first})."
             yield Broken(promise="times", says=says, versions=(before.version, after.version))

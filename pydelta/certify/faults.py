@@ -35,15 +35,15 @@ class Faults:
     Args:
         faults: By call.
         calls: Calls that a process before this one has made.
-        dying: Told which call the process ends in.
+        happened: Told of each as it happens; a death is told before it.
     """
 
     def __init__(
-        self, faults: Sequence[Fault] = (), calls: int = 0, dying: Callable[[int], None] = lambda call: None
+        self, faults: Sequence[Fault] = (), calls: int = 0, happened: Callable[[Fault], None] = lambda fault: None
     ) -> None:
         self._at = {fault.call: fault for fault in faults}
         self._calls = calls
-        self._dying = dying
+        self._happened = happened
         self._lock = threading.Lock()
 
     def run(self, verb: str, path: str, call: Callable[[], Any]) -> Any:
@@ -57,23 +57,26 @@ class Faults:
         fault = self._at.get(number)
         if fault is None:
             return call()
+        if fault.kind != "die after":
+            self._happened(fault)
         if fault.kind == "delay":
             time.sleep(fault.ms / 1000)
             return call()
         if fault.kind == "fail":
             raise StorageError(f"{verb} of {path} failed: pydelta certify let it fail.", retryable=True)
         if fault.kind == "die":
-            self._die(number)
-        result = call()
+            _die()
+        call()
         if fault.kind == "die after":
-            self._die(number)
+            self._happened(fault)
+            _die()
         if verb == "put_if_absent":
             return PutOutcome.UNKNOWN
         raise StorageError(f"The reply to {verb} of {path} was lost: pydelta certify lost it.", retryable=True)
 
-    def _die(self, call: int) -> None:
-        self._dying(call)
-        os.kill(os.getpid(), signal.SIGKILL)
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _FaultyStore:
@@ -108,7 +111,7 @@ def with_faults(uri: str, options: Mapping[str, str], faults: Faults) -> dict[st
         options: The user's.
         faults: What goes wrong.
     """
-    global _ACTIVE  # noqa: PLW0603
+    global _ACTIVE
     _ACTIVE = faults
     key = _SETTING + scheme_of(uri)
     inner = {_INNER + scheme_of(uri): options[key]} if key in options else {}

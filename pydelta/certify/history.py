@@ -221,6 +221,9 @@ def rows_written(step: Step) -> tuple[Row, ...]:
 
 def acknowledged(events: Sequence[Event]) -> list[Event]:
     """Return the events of operations that were told that a version is theirs."""
+    others = ("read", "checkpoint", "vacuum")
     return [
-        event for event in events if event.outcome == "ok" and event.step.kind != "read" and event.version is not None
+        event
+        for event in events
+        if event.outcome == "ok" and event.step.kind not in others and event.version is not None
     ]

@@ -1,4 +1,4 @@
-"""Run one process of a plan: an order on standard input, a line per event on standard output.
+"""Run one process of a plan: an order on standard input, then until when; a line per event on standard output.
 
 What is invoked is said before it is done, so that an operation in which the process dies is known, too.
 """
@@ -6,6 +6,7 @@ What is invoked is said before it is done, so that an operation in which the pro
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Any, Protocol
 
@@ -30,7 +31,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         faults: What goes wrong.
         calls: Calls of the store that processes of this number have made before.
         attempt: Of the first step.
-        deadline_ns: When to begin no further step, by the clock of events.
         read_version: For a process that only reads this version, and ends.
     """
 
@@ -42,17 +42,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     calls: int = 0
     attempt: int = 1
-    deadline_ns: int = 0
     read_version: int | None = None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process says: which operation begins, what became of it, in which call of the store it dies."""
+    """What a process says: which operation begins, what became of it, what goes wrong with its store."""
 
     ready: bool = False
     invoke: Event | None = None
     event: Event | None = None
-    dies: int | None = None
+    fault: Fault | None = None
     rows: tuple[Row, ...] | None = None
     error: str = ""
 
@@ -65,9 +64,13 @@ class _Worker(Protocol):
     def close(self) -> None: ...
 
 
+_SAYING = threading.Lock()
+
+
 def _say(line: Line) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stdout.buffer.flush()
+    with _SAYING:
+        sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def _worker(order: Order) -> _Worker:
@@ -79,7 +82,7 @@ def _worker(order: Order) -> _Worker:
         from pydelta.certify.delta_rs import DeltaRsWorker
 
         return DeltaRsWorker(order.uri, order.options, order.process)
-    faults = Faults(order.faults, order.calls, lambda call: _say(Line(dies=call)))
+    faults = Faults(order.faults, order.calls, lambda fault: _say(Line(fault=fault)))
     return LocalWorker(order.uri, with_faults(order.uri, order.options, faults), order.process)
 
 
@@ -112,10 +115,10 @@ def main() -> None:
         _say(_read(worker, order.read_version))
         return
     _say(Line(ready=True))
-    sys.stdin.buffer.readline()  # all begin together
+    deadline_ns = int(sys.stdin.buffer.readline() or b"0")  # all begin together
     attempt = order.attempt
     for step in order.steps:
-        while time.monotonic_ns() < order.deadline_ns:
+        while time.monotonic_ns() < deadline_ns:
             event = _do(worker, step, order, attempt)
             _say(Line(event=event))
             again = step.kind == "stream" and event.outcome != "ok" and attempt < 5  # a stream runs its batch again
