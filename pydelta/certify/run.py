@@ -92,14 +92,13 @@ def check_place(uri: str, options: Mapping[str, str]) -> None:
 
 
 def run_plan(plan: Plan, request: Request) -> Ran:
-    """Run a plan.
+    """Run a plan, in a folder of its own below the place.
 
     Raises:
-        InvalidArgumentError: The place is not empty, or the plan's properties are not a table's.
+        DeltaError: The plan's properties are not a table's.
         DeltaEnvironmentError: A process did not start.
         StorageError: The store does not answer.
     """
-    check_place(request.uri, request.options)
     root = f"{normalize_uri(request.uri)}/certify-{plan.seed}-{uuid.uuid4().hex[:8]}"
     with _folder(request, root):
         race = _race(open_store(root, request.options))
