@@ -171,7 +171,9 @@ class Crew:
                 child.events.append(pending)
             if process.returncode == 0:
                 return None
-            if process.returncode != -signal.SIGKILL:
+            if process.returncode < 0 and process.returncode != -signal.SIGKILL and child.ready.is_set():
+                child.faults[f"{child.plan.engine} crashed ({signal.Signals(-process.returncode).name})"] += 1
+            elif process.returncode != -signal.SIGKILL:
                 child.crashed = _last_line(errors) or f"exit code {process.returncode}"
                 return None
             return _left(order, last, calls=calls, again=pending)

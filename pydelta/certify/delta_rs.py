@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from pydelta.certify.history import Row, Step
-from pydelta.certify.local_worker import Done, Failed, table_of, tuples_of
+from pydelta.certify.local_worker import Done, Failed, table_of, tuples_of, version_of
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, first_line
+from pydelta.log import DeltaLog
 from pydelta.redaction import hide_text
 from pydelta.storage.options import s3_options
 from pydelta.storage.uris import normalize_uri, scheme_of, split_location
@@ -70,6 +71,7 @@ class DeltaRsWorker:
         del process
         self._rs = import_deltalake()
         self._uri, self._options = _place(uri, options)
+        self._log = DeltaLog.for_table(uri, options=options)
 
     def _open(self) -> Any:
         return self._rs.DeltaTable(self._uri, storage_options=self._options)
@@ -97,7 +99,7 @@ class DeltaRsWorker:
             table.optimize.compact(commit_properties=named)
         elif step.kind == "merge":
             self._merge(table, step, named)
-        return Done(version=self._version_of(step.op))
+        return Done(version=version_of(self._log, step.op))
 
     def _merge(self, table: Any, step: Step, named: Any) -> None:
         source = table_of(Step(op=step.op, kind="append", key=step.key, rows=1))
@@ -106,11 +108,6 @@ class DeltaRsWorker:
         ).when_matched_update({"rev": f"'{step.op}'"})
         values = {"op": "s.op", "n": "s.n", "k": "s.k", "rev": f"'{step.op}'"}
         merging.when_not_matched_insert(values).execute()
-
-    def _version_of(self, op: str) -> int | None:
-        """The version that names an operation: delta-rs does not tell which one it committed."""
-        found = [record for record in self._open().history() if record.get("userMetadata") == op]
-        return found[0]["version"] if found else None
 
     def failure(self, error: Exception) -> Failed:
         """Judge an error: a conflict is known as one, of any other the outcome is not known."""

@@ -31,7 +31,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog
 
-__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "table_of", "tuples_of"]
+__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "table_of", "tuples_of", "version_of"]
 
 SCHEMA = pa.schema([("op", pa.string()), ("n", pa.int64()), ("k", pa.int64()), ("rev", pa.string())])
 
@@ -81,6 +81,15 @@ def failure_of(error: Exception) -> Failed:
     if isinstance(error, StorageError) and not isinstance(error, (UnsafeStoreError, ObjectNotFoundError)):
         return Failed(known=True, trouble="store", error=said)
     return Failed(known=isinstance(error, DeltaError), trouble="broken", error=said)
+
+
+def version_of(log: DeltaLog, op: str) -> int | None:
+    """Find the version that names an operation, for engines that do not tell which one they committed."""
+    for limit in (20, None):
+        for record in log.history(limit):
+            if record.commit_info is not None and record.commit_info.get("userMetadata") == op:
+                return record.version
+    return None
 
 
 class LocalWorker:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pydelta.certify.history import Row, Step, rows_written
-from pydelta.certify.local_worker import Done, Failed, failure_of
+from pydelta.certify.local_worker import Done, Failed, failure_of, version_of
 from pydelta.errors import DeltaError, first_line
 from pydelta.log import DeltaLog
 from pydelta.redaction import hide_text
@@ -45,7 +45,7 @@ class SparkWorker:
             return Done(version=version, rows=self.read(version))
         target = max(self._log.update().version - step.back, 0) if step.kind == "restore" else None
         self._spark.sql(self._statement(step, target)).collect()
-        return Done(version=self._version_of(step.op), target=target)
+        return Done(version=version_of(self._log, step.op), target=target)
 
     def read(self, version: int) -> tuple[Row, ...]:
         """Read a version."""
@@ -67,13 +67,6 @@ class SparkWorker:
             "vacuum": f"VACUUM {table}",
             "restore": f"RESTORE TABLE {table} TO VERSION AS OF {target}",
         }[step.kind]
-
-    def _version_of(self, op: str) -> int | None:
-        """The version that names an operation: SQL does not tell which one it committed."""
-        for record in self._log.history():
-            if record.commit_info is not None and record.commit_info.get("userMetadata") == op:
-                return record.version
-        return None
 
     def failure(self, error: Exception) -> Failed:
         """Judge an error: those of this engine say what they mean; of Spark's own the outcome is not known."""

@@ -5,6 +5,7 @@ What is invoked is said before it is done, so that an operation in which the pro
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -139,3 +140,4 @@ def _read(worker: Any, version: int) -> Line:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # threads of native libraries that are still there at an ordinary end can abort the process
