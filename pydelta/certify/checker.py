@@ -88,7 +88,7 @@ class _Run:
             op = event.step.op
             if commit is not None and commit.op == op:
                 continue
-            elsewhere = self.landed.get(op)
+            elsewhere = [commit.version for commit in self.commits if commit.op == op]
             if commit is None:
                 now = "there is no such version"
             else:
@@ -100,7 +100,7 @@ class _Run:
             yield Broken(
                 promise="durable",
                 says=f"{_name(event)} was told that version {event.version} is its commit, but {now}{more}.",
-                versions=(event.version, *(elsewhere or ())),
+                versions=(event.version, *elsewhere),
                 ops=(op, *others),
             )
         for op, versions in self.landed.items():
@@ -221,7 +221,9 @@ class _Run:
         if same:
             says = f"{_name(event)} was told that it sees version {version}, but it saw the rows of version {same[-1]}."
         else:
-            says = f"{_name(event)} saw rows of no version: beside version {version} {_difference(rows, state)}."
+            says = (
+                f"{_name(event)} saw rows of no version; compared with version {version}: {_difference(rows, state)}."
+            )
         wrong = {row[0] for row in (rows - state) + (state - rows)}
         yield Broken(promise="snapshot", says=says, versions=(version,), ops=(event.step.op, *sorted(wrong)[:5]))
 
@@ -301,6 +303,6 @@ def _list(versions: Sequence[int]) -> str:
 
 def _difference(rows: Rows, state: Rows) -> str:
     extra, lacking = rows - state, state - rows
-    parts = [f"{name_rows(extra)} too much"] if extra else []
-    parts += [f"{name_rows(lacking)} missing"] if lacking else []
-    return " and ".join(parts)
+    parts = [f"{name_rows(lacking)} missing"] if lacking else []
+    parts += [f"{name_rows(extra)} on top"] if extra else []
+    return ", and ".join(parts)

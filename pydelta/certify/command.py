@@ -146,7 +146,7 @@ def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int
         uri=wish.uri, options=wish.options, minutes=wish.minutes, keep=wish.keep, readers=readers, trino=trino
     )
     say(
-        f"Seed {plan.seed}: {plan.operations} operations of {len(plan.processes)} processes "
+        f"Seed {plan.seed}: {_size(plan)} "
         f"({', '.join(dict.fromkeys(process.engine for process in plan.processes))}), at most {wish.minutes:g} minutes"
     )
     return _judge(wish, plan, request, say)
@@ -182,7 +182,7 @@ def _judge(wish: Wish, plan: Plan, request: Request, say: Callable[[str], None])
         data.unlink()
     data, shown = write_report(report, wish.report)
     if report.smallest is not None:
-        say(f"The smallest: {report.smallest.operations} operations of {len(report.smallest.processes)} processes")
+        say(f"The smallest: {_size(report.smallest)}")
     for note in report.notes:
         say(f"Note: {note}")
     say(
@@ -214,6 +214,11 @@ def _shrunk(report: Report, request: Request, tries: int) -> Report:
     smallest, used = shrink(report.plan, breaks, tries=tries)
     found = smallest if smallest is not report.plan else None
     return msgspec.structs.replace(report, smallest=found, shrunk_in=used)
+
+
+def _size(plan: Plan) -> str:
+    counts = ((plan.operations, "operation", "operations"), (len(plan.processes), "process", "processes"))
+    return " of ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
 
 
 def _unsaid(ran: Ran) -> str:

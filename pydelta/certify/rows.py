@@ -94,7 +94,9 @@ class _Change:
 
     def _broken(self, says: str, rows: Iterable[Row] = ()) -> Broken:
         ops = {self.commit.op or "", *(row[0] for row in rows)} - {""}
-        return Broken(promise="effects", says=says, versions=(self.commit.version,), ops=tuple(sorted(ops)))
+        return Broken(
+            promise="effects", says=says[0].upper() + says[1:], versions=(self.commit.version,), ops=tuple(sorted(ops))
+        )
 
     def _who(self) -> str:
         return f"version {self.commit.version} ({self.commit.operation or 'a commit'} of {self.commit.op or 'nobody'})"
@@ -106,7 +108,7 @@ class _Change:
     def foreign(self) -> Effect:
         """A commit that no operation of the run made."""
         says = f"{self._who()} was made by nobody of this run: somebody else writes here, or the commit lost its name."
-        return Effect(version=self.commit.version, wrong=(self._broken(says[0].upper() + says[1:]),))
+        return Effect(version=self.commit.version, wrong=(self._broken(says),))
 
     def restore(self, states: Mapping[int, Rows], target: int | None) -> Effect:
         """A restore: the rows of its target, and of blind appends that it did not see."""
@@ -115,7 +117,7 @@ class _Change:
             if fits:
                 return Effect(version=self.commit.version, saw=frozenset(self.before))
             says = f"{self._who()} has rows that no version before it had."
-            return Effect(version=self.commit.version, wrong=(self._broken(says[0].upper() + says[1:]),))
+            return Effect(version=self.commit.version, wrong=(self._broken(says),))
         wanted = states.get(target, Counter())
         missed = frozenset((self.after - wanted) & self.before)
         unwanted = (self.after - wanted) - self.before

@@ -319,7 +319,7 @@ def a_read_shows_half_a_commit(s: Story):
     s.read("2-1", 1, both[:1])
 
 
-@wrong("snapshot", "2-1.0 too much")
+@wrong("snapshot", "2-1.0 on top")
 def a_read_shows_rows_that_were_never_committed(s: Story):
     s.append("1-1")
     s.event("append", "2-1", "failed", trouble="conflict")
