@@ -50,11 +50,12 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         calm = tuple(msgspec.structs.replace(process, faults=(), kills=()) for process in plan.processes)
         yield msgspec.structs.replace(plan, processes=calm)
     if len(plan.processes) > 1:
-        for left in _without(plan.processes, 2):
-            yield msgspec.structs.replace(plan, processes=left)
+        for pieces in sorted({2, len(plan.processes)}):
+            for left in _without(plan.processes, pieces):
+                yield msgspec.structs.replace(plan, processes=left)
     for place, process in enumerate(plan.processes):
-        for left in _parts(process):
-            processes = (*plan.processes[:place], left, *plan.processes[place + 1 :])
+        for part in _parts(process):
+            processes = (*plan.processes[:place], part, *plan.processes[place + 1 :])
             yield msgspec.structs.replace(plan, processes=processes)
 
 
