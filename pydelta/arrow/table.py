@@ -43,7 +43,7 @@ from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.readers import read_all
 
-__all__ = ["LocalTable", "open_table"]
+__all__ = ["ArrowRows", "LocalTable", "open_table"]
 
 _RULES: Final = (
     "delta.generationExpression",
@@ -141,7 +141,7 @@ class LocalTable:
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update())
             _refuse_rules(snapshot)
-            source = _Rows(self._log, snapshot, given)
+            source = ArrowRows(self._log, snapshot, given)
             options = WriteOptions(mode=WriteMode.APPEND)
             return write_table(self._log, source, options, ArrowEngine(self._log), self._log.settings)
 
@@ -237,7 +237,7 @@ def _refuse_rules(snapshot: Snapshot) -> None:
         raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
 
 
-class _Rows:
+class ArrowRows:
     """An Arrow table as a source of rows for ``write_table``."""
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:

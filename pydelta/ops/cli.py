@@ -12,6 +12,7 @@
     pydelta maintenance TABLE what it needs by its policy, and why
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
     pydelta doctor [URI]      this machine, a store, a job's log: what is wrong and what to do
+    pydelta certify URI       whether a store and engines keep a table's promises, by histories with faults
     pydelta sql               a SQL prompt over Spark, or a script
     pydelta serve             a server for JDBC, ODBC, beeline and Spark Connect
     pydelta ui                a page that shows tables, their commits, twins and streams
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.ops.certify import add_certify
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
 from pydelta.ops.maintenance import add_maintenance
 from pydelta.ops.ui import add_ui
@@ -548,6 +550,7 @@ def serve(
 
 add_ui(app, _inventory)
 add_maintenance(app)
+add_certify(app)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

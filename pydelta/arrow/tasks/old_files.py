@@ -225,9 +225,9 @@ def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> boo
         in_utc = int96 or given.tz is not None
         return in_utc == (target.tz is not None) and (given.unit == target.unit or target.unit == "us")
     if types.is_string(target):
-        return bool(types.is_string(given) or types.is_large_string(given))
+        return bool(types.is_string(given) or types.is_large_string(given) or types.is_string_view(given))
     if types.is_binary(target):
-        return bool(types.is_binary(given) or types.is_large_binary(given))
+        return bool(types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given))
     return bool(given.equals(target))
 
 

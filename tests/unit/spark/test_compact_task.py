@@ -144,6 +144,8 @@ NESTED_VALUE = {"a": 1, "t": MOMENT}
     [
         (pa.int64(), pa.array([1, None], pa.int64()), {}, [1, None]),
         (pa.string(), pa.array(["a"], pa.large_string()), {}, ["a"]),
+        (pa.string(), pa.array(["a", None], pa.string_view()), {}, ["a", None]),  # as delta-rs rewrites files
+        (pa.binary(), pa.array([b"a", None], pa.binary_view()), {}, [b"a", None]),
         (TIME, pa.array([MOMENT], TIME), {}, [MOMENT]),
         (TIME, pa.array([MOMENT], TIME), {"use_deprecated_int96_timestamps": True}, [MOMENT]),
         (TIME, pa.array([MOMENT], pa.timestamp("ms", "UTC")), {}, [MOMENT]),

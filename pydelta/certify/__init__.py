@@ -1,0 +1,11 @@
+"""Run seeded concurrent histories over a store and check that every promise of the table held: ``pydelta certify``.
+
+::
+
+    plan     seed -> steps of each process, faults, kills                      pure
+    run      plan -> child processes (worker) over the store -> events         engines: pydelta, delta-rs, Spark
+    collect  the log and the files as they are -> commits with their rows
+    check    history (events + commits) -> broken promises, each explained     pure
+    shrink   a plan that breaks one -> a smaller plan that still does
+    report   JSON that can be run again, and one page
+"""

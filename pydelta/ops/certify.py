@@ -1,0 +1,114 @@
+"""Read the options of ``pydelta certify``, and map what it finds to exit codes."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.ops.command_line import named_values, storage_options
+
+__all__ = ["add_certify"]
+
+_Many = list[str] | None
+_Uri = Annotated[
+    str | None,
+    typer.Argument(help="An empty or new folder: a local path, s3a://…; without one, --replay judges again."),
+]
+_With = Annotated[
+    str | None,
+    typer.Option("--with", metavar="ENGINES", help="Of spark, delta-rs (they write and read) and trino (reads): a,b."),
+]
+_Trino = Annotated[str | None, typer.Option("--trino", metavar="URL", help="Address of a Trino, for --with trino.")]
+_TrinoSchema = Annotated[
+    str, typer.Option("--trino-schema", metavar="CATALOG.SCHEMA", help="Where Trino registers the table to read it.")
+]
+_Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="After this no operation is begun.")]
+_Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="How many operations there are at most.")]
+_Processes = Annotated[int, typer.Option("--processes", min=1, max=64, help="How many processes of pydelta write.")]
+_Seed = Annotated[int | None, typer.Option("--seed", help="What the operations and faults are drawn from; by chance.")]
+_Properties = Annotated[
+    _Many, typer.Option("--property", metavar="NAME=VALUE", help="Of the table, such as delta.isolationLevel.")
+]
+_Retention = Annotated[
+    int, typer.Option("--retention", min=1, metavar="SECONDS", help="How long VACUUM keeps removed files.")
+]
+_Faults = Annotated[
+    bool, typer.Option("--faults/--no-faults", help="Lose replies, delay and fail calls of the store, kill processes.")
+]
+_Shrink = Annotated[
+    int, typer.Option("--shrink", min=0, metavar="RUNS", help="Runs to make a failing plan smaller; 0 for none.")
+]
+_Keep = Annotated[bool, typer.Option("--keep", help="Leave the table for a closer look.")]
+_Report = Annotated[Path, typer.Option("--report", metavar="FOLDER", help="Where the report is written.")]
+_Replay = Annotated[
+    str | None, typer.Option("--replay", metavar="FILE", help="A report: with a URI run its plan again.")
+]
+_Options = Annotated[
+    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
+]
+
+
+def add_certify(app: typer.Typer) -> None:
+    """Add the command to an application."""
+
+    @app.command()
+    def certify(
+        uri: _Uri = None,
+        with_: _With = None,
+        trino: _Trino = None,
+        trino_schema: _TrinoSchema = "delta.default",
+        minutes: _Minutes = 2.0,
+        operations: _Operations = 200,
+        processes: _Processes = 3,
+        seed: _Seed = None,
+        property_: _Properties = None,
+        retention: _Retention = 300,
+        faults: _Faults = True,
+        shrink: _Shrink = 20,
+        keep: _Keep = False,
+        report: _Report = Path(),
+        replay: _Replay = None,
+        option: _Options = None,
+    ) -> None:
+        """Try whether a store, its settings and engines keep a table's promises, by concurrent histories with faults.
+
+        Exit codes: 0 every promise held, 1 one was broken, 2 nothing can be said.
+        """
+        from pydelta.certify.command import Wish, recheck
+        from pydelta.certify.command import certify as run
+
+        try:
+            if uri is None and replay is None:
+                raise InvalidArgumentError(
+                    "Nothing was named to certify.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
+                )
+            if uri is None:
+                raise typer.Exit(recheck(replay or "", print))
+            wish = Wish(
+                uri=uri,
+                options=storage_options(option),
+                engines=tuple(name.strip() for name in (with_ or "").split(",") if name.strip()),
+                trino=trino,
+                trino_schema=trino_schema,
+                minutes=minutes,
+                operations=operations,
+                processes=processes,
+                seed=random.randrange(1_000_000) if seed is None else seed,
+                properties=named_values(property_, what="A property", hint="Write --property NAME=VALUE."),
+                retention_seconds=retention,
+                faults=faults,
+                shrink=shrink,
+                keep=keep,
+                report=report,
+            )
+            code = run(wish, replay, print)
+        except DeltaError as error:
+            print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+            raise typer.Exit(2) from None
+        if code:
+            raise typer.Exit(code)
