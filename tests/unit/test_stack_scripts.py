@@ -409,6 +409,14 @@ def test_the_store_is_the_one_that_the_data_is_in(project):
     assert words[-1] == "hdfs://namenode:8020/work/day.csv"
 
 
+def test_a_metastore_that_was_put_back_alone_has_its_store_in_env(project):
+    (project.folder / "day.csv").write_text("id\n1\n")
+    with (project.folder / ".env").open("a") as env:
+        env.write("STORE=hdfs\n")
+    words = project("scripts/stack-put", RAW_FILE="day.csv", VOLUMES="tried_postgres-data other_minio-data")[2]
+    assert words[-1] == "hdfs://namenode:8020/work/day.csv"
+
+
 def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():
     about_files = ("fs.", "s3.", "hive.config.resources=")
 
