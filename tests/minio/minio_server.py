@@ -124,6 +124,27 @@ class MinioServer:
             "fs.s3a.secret.key": secret,
         }
 
+    def ask(self, user: str, method: str, path: str) -> int:
+        """Send a request as a user, such as for a name that ends with a slash; the code of the answer."""
+        command = [
+            "curl",
+            "-sS",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--aws-sigv4",
+            "aws:amz:us-east-1:s3",
+            "-K",
+            "-",
+        ]
+        command += ["-I"] if method == "HEAD" else ["-X", method]
+        credentials = f'user = "{user}:{self.secrets[user]}"'
+        done = subprocess.run(
+            [*command, f"{self.endpoint}/{path}"], input=credentials, capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait()

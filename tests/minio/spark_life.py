@@ -15,6 +15,8 @@ from pathlib import Path
 import pydelta
 from pydelta.errors import DeltaError
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.serve.plans import _run
+from pydelta.spark.sql.dispatch import is_effect
 from pydelta.tables import DeltaTable
 
 
@@ -96,6 +98,12 @@ def main() -> None:
         "streamed": spark.table(f"{table}_streamed").count(),
         "vacuum": refused(lambda: spark.sql(f"VACUUM {table} RETAIN 0 HOURS")),
         "drop": refused(lambda: spark.sql(f"DROP TABLE {table}")),
+        "drop_database": refused(lambda: spark.sql(f"DROP DATABASE {database} CASCADE")),
+        "over_jdbc": refused(lambda: _run(spark, Jvm.of(spark).parse(f"DROP SCHEMA IF EXISTS {database} CASCADE"))),
+        "is_effect": [
+            is_effect(spark, Jvm.of(spark).parse(f"DROP DATABASE {name}"))
+            for name in (f"{database} CASCADE", f"spark_catalog.{database} CASCADE", database, "not_there CASCADE")
+        ],
         "rows_then": spark.table(table).count(),
         "history": DeltaTable.forName(spark, table).history().count(),
     }
@@ -112,9 +120,10 @@ def main() -> None:
         other.conf.set(name, value)
     other.sql(f"VACUUM {table} RETAIN 0 HOURS")
     found["rows_after_vacuum"] = other.table(table).count()
-    for name in (table, f"{table}_streamed"):
-        other.sql(f"DROP TABLE {name}")
+    other.sql(f"DROP TABLE {table}")
     found["tables"] = [row.tableName for row in other.sql(f"SHOW TABLES IN {database}").collect()]
+    other.sql(f"DROP DATABASE {database} CASCADE")
+    found["databases"] = [row.namespace for row in other.sql("SHOW DATABASES").collect()]
     print(json.dumps(found), flush=True)
     spark.stop()
 

@@ -1,4 +1,4 @@
-"""Run ALTER TABLE, COMMENT ON and DROP TABLE as Spark parsed them: change the log and the catalog entry."""
+"""Run ALTER TABLE, COMMENT ON, DROP TABLE and DROP DATABASE as Spark parsed them, in the log and the catalog."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from pydelta.commands.alter.requests import (
 )
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, error_context
+from pydelta.spark.catalog.databases import drop_managed_tables, is_on_objects
 from pydelta.spark.catalog.entries import drop_table, follow, rename_table, set_location
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, twin_refusal
 from pydelta.spark.engine import SparkEngine
@@ -33,7 +34,7 @@ from pydelta.spark.sql.nodes import Nodes, Target, text_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["alter", "drop", "no_partitions", "rename"]
+__all__ = ["alter", "drop", "drop_database", "drops_tables", "no_partitions", "rename"]
 
 
 def alter(nodes: Nodes, node: Any) -> DataFrame | None:
@@ -170,6 +171,20 @@ def drop(nodes: Nodes, node: Any) -> DataFrame | None:
         return None
     drop_table(nodes.spark, parts, if_exists=bool(node.ifExists()), purge=bool(node.purge()))
     return nodes.jvm.nothing()
+
+
+def drop_database(nodes: Nodes, node: Any) -> None:
+    """Drop the managed Delta tables of ``DROP DATABASE … CASCADE`` with their files; Spark does the rest."""
+    if drops_tables(nodes, node):
+        drop_managed_tables(nodes.spark, nodes.names(node.namespace().multipartIdentifier())[-1])
+
+
+def drops_tables(nodes: Nodes, node: Any) -> bool:
+    """Tell whether a ``DROP DATABASE`` drops tables that may have files in an object store."""
+    if not bool(node.cascade()) or str(node.namespace().nodeName()) != "UnresolvedNamespace":
+        return False
+    parts = nodes.names(node.namespace().multipartIdentifier())
+    return nodes.in_session_catalog((*parts, "any")) and is_on_objects(nodes.spark, parts[-1])
 
 
 def rename(nodes: Nodes, node: Any) -> DataFrame | None:

@@ -55,6 +55,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "CacheTableAsSelect": sql_create.cache_as_select,
     "CreateTempViewUsing": sql_create.create_view_using,
     "DropTable": sql_alter.drop,
+    "DropNamespace": sql_alter.drop_database,
     "RenameTable": sql_alter.rename,
     **dict.fromkeys(
         (
@@ -164,6 +165,8 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
         if not isinstance(provider, str):
             provider = Nodes(spark).optional(provider)
         return provider is None or str(provider).lower() == "delta"
+    if kind == "DropNamespace":
+        return sql_alter.drops_tables(Nodes(spark), node)
     return kind in _HANDLERS and RelationResolver(spark).concerns(node)
 
 

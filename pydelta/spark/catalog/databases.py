@@ -1,0 +1,51 @@
+"""Drop the managed tables of a database before the database itself, where a metastore may not delete their files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydelta.spark.catalog.entries import drop_table
+from pydelta.spark.catalog.file_rights import check_may_delete
+from pydelta.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.spark.jvm import Jvm
+from pydelta.storage.uris import scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["drop_managed_tables", "is_on_objects"]
+
+_WITH_DIRECTORIES = frozenset({"file", "hdfs", "viewfs"})
+
+
+def is_on_objects(spark: SparkSession, database: str) -> bool:
+    """Tell whether a database of the session catalog is there and has its place in an object store.
+
+    A metastore deletes there with a key of its own, and only says in its log that it may not.
+    """
+    catalog = Jvm.of(spark).session.sessionState().catalog()
+    if not bool(catalog.databaseExists(database)):
+        return False
+    location = str(catalog.getDatabaseMetadata(database).locationUri())
+    return scheme_of(location) not in _WITH_DIRECTORIES
+
+
+def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:
+    """Drop the Delta tables of a database whose files the catalog owns, with these files; none, or all of them.
+
+    Returns:
+        Their names.
+
+    Raises:
+        StoragePermissionError: The files of one are not this key's to delete. Nothing was dropped.
+    """
+    jvm = Jvm.of(spark)
+    identifiers = jvm.to_list(jvm.session.sessionState().catalog().listTables(database))
+    names = [(database, str(identifier.table())) for identifier in identifiers]
+    entries = {name: look_up(spark, name) for name in names}
+    managed = {name: entry for name, entry in entries.items() if isinstance(entry, DeltaEntry) and entry.managed}
+    for name, entry in managed.items():
+        check_may_delete(entry.location, jvm.store_options(), name=".".join(name))
+    for name in managed:
+        drop_table(spark, name, if_exists=True)
+    return [".".join(name) for name in managed]
