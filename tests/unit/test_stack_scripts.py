@@ -243,6 +243,17 @@ def test_the_status_page_is_told_of_the_services_of_profiles(project):
     assert "UI_SERVICES=\n" in none
 
 
+def test_the_first_start_has_the_keys_that_it_has_just_written(project):
+    (project.folder / ".env").unlink()
+    (project.folder / "scripts" / "stack-preflight").write_text("#!/bin/sh\n")
+    seen = dict(
+        line.split("=", 1) for line in env_of_compose(project, ["scripts/stack-up"]).splitlines() if "=" in line
+    )
+    found = settings(project)
+    assert (seen["STORE_SPARK_KEY"], seen["STORE_SPARK_SECRET"]) == ("spark", found["S3_SPARK_SECRET_KEY"])
+    assert seen["STORE_VACUUM_SECRET"] == found["STORE_VACUUM_SECRET"] == found["S3_VACUUM_SECRET_KEY"] != ""
+
+
 def backup_of(project, name="kept.tar.gz"):
     code, said, _ = project("make", "-s", "backup", f"FILE={name}")
     assert code == 0, said
