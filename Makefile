@@ -22,6 +22,7 @@ STORE ?=
 FILE ?=
 TO ?=
 TARGET ?=
+FROM ?= 0
 SEED ?=
 # make hands down the shell's own SECONDS, a clock: only one that was typed counts
 ifneq ($(origin SECONDS),command line)
@@ -170,6 +171,10 @@ mutants: $(VENV)/.dev ## Which changes of the code that rows depend on does no t
 fuzz: $(VENV)/.dev ## Feed the engine with what nobody should write (SECONDS=60 TARGET=commit SEED=7; FILE=… runs one kept input again)
 	@$(PY) -m tests.fuzz --seconds "$(SECONDS)" $(if $(TARGET),--target "$(TARGET)") $(if $(SEED),--seed "$(SEED)") \
 	$(if $(FILE),--replay "$(FILE)") $(ARGS)
+
+.PHONY: simulation
+simulation: $(VENV)/.dev ## Run the engine by seeds that decide clock, store and turns (SECONDS=60 FROM=1000; ARGS="--seeds 1 --show")
+	@$(PY) -m tests.simulation --seconds "$(SECONDS)" --from "$(FROM)" --seeds 1000000 $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
