@@ -71,6 +71,7 @@ Exit codes, of every command and job; ``exit_code`` is 1, 2 or 3:
 =  ================================================================================
 
 ``pydelta`` and ``catalog_sync`` say 2 for flags that they do not know, too, as command lines do; jobs say 1.
+``pydelta certify`` has codes of its own: 1 a promise was broken, 2 nothing can be said.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from pydelta.certify.checker import check
 from pydelta.certify.history import Plan, Process, Step
 from pydelta.certify.run import Request, run_plan
 
+pytestmark = pytest.mark.ci
+
 SETTING = "spark.pydelta.logStore.file"
 
 

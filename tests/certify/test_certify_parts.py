@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from pydelta.certify.delta_rs import import_deltalake
 from pydelta.certify.faults import Faults, open_faulty, with_faults
 from pydelta.certify.history import Fault, Plan, Step
 from pydelta.certify.plan import make_plan
+from pydelta.certify.promises import PROMISES
 from pydelta.certify.proxy import Proxy, endpoint_of, with_endpoint
 from pydelta.certify.shrinking import shrink
 from pydelta.certify.trino import TrinoReader
@@ -27,6 +29,11 @@ from pydelta.storage import PutOutcome
 
 def ops(plan: Plan) -> list[str]:
     return [step.op for process in plan.processes for step in process.steps]
+
+
+def test_the_guide_names_each_promise_and_its_cost():
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "certify.md").read_text()
+    assert [name for name, (text, cost) in PROMISES.items() if f"| {text} | {cost} |\n" not in guide] == []
 
 
 def test_a_plan_is_that_of_its_seed():
