@@ -116,7 +116,8 @@ def test_tests_and_benchmarks_import_only_what_their_extras_declare(folder, besi
         path for name in {folder, "tests"} for path in (ROOT / name).rglob("*.py")
     ]  # benchmarks use tests' servers
     helpers = {path.stem for path in files} | {path.parent.name for path in files if path.stem == "__init__"}
-    brought = {"boto3", "botocore", "cryptography", "werkzeug", "_pytest", "TCLIService"}  # by moto[server], pytest, pyhive
+    brought = {"boto3", "botocore", "cryptography", "werkzeug"}  # by moto[server]
+    brought |= {"_pytest", "TCLIService"}  # by pytest itself; by pyhive
     undeclared = {}
     for path in (ROOT / folder).rglob("*.py"):
         names = {name.split(".")[0] for name in _imports(path)}
