@@ -122,7 +122,7 @@ def _real_time(windows: Mapping[int, tuple[int, int | None]]) -> list[Edge]:
 
 
 def find_cycles(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Find a short cycle in each group of nodes that reach each other, through a change that was missed if there is one."""
+    """Find a short cycle in each group of nodes that reach each other, through a missed change if there is one."""
     out: dict[int, list[Edge]] = {}
     for edge in edges:
         if edge.first != edge.then:

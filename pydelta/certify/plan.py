@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pydelta.certify.history import Fault, Kind, Plan, Process, Step
+from pydelta.certify.history import Fault, FaultKind, Kind, Plan, Process, Step
 from pydelta.errors import InvalidArgumentError
 
 __all__ = ["KEYS", "kinds_without", "make_plan"]
@@ -25,6 +25,7 @@ _WEIGHTS: Final[Mapping[str, Mapping[Kind, int]]] = {
 }  # fmt: skip
 _CALLS_PER_OPERATION: Final = 12
 """About how often an operation calls the store; faults are spread over so many calls."""
+_FAULTS: Final[Mapping[FaultKind, int]] = {"delay": 5, "fail": 3, "lose": 4, "die": 1, "die after": 1}
 _FAULTS_PER_OPERATION: Final = 0.25
 _MOST_MS: Final = 250
 
@@ -109,7 +110,7 @@ def _faults(chance: random.Random, operations: int) -> tuple[Fault, ...]:
     count = min(round(operations * _FAULTS_PER_OPERATION), calls)
     found = []
     for call in sorted(chance.sample(range(calls), count)):
-        kind = chance.choices(("delay", "fail", "lose", "die", "die after"), (5, 3, 4, 1, 1))[0]
+        kind = chance.choices(list(_FAULTS), list(_FAULTS.values()))[0]
         ms = chance.randint(5, _MOST_MS) if kind == "delay" else 0
         found.append(Fault(call=call, kind=kind, ms=ms))
     return tuple(found)
