@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -211,12 +211,12 @@ def _begun(event: Event) -> int:
     return event.invoked_ns
 
 
-def _start(errors: object) -> subprocess.Popen[bytes]:
+def _start(errors: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "pydelta.certify.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=errors,  # type: ignore[call-overload]
+        stderr=errors,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
 
@@ -237,9 +237,9 @@ def _decoded(text: bytes) -> Line:
         return Line()
 
 
-def _last_line(errors: object) -> str:
-    errors.seek(0)  # type: ignore[attr-defined]
-    lines = errors.read().decode(errors="replace").strip().splitlines()  # type: ignore[attr-defined]
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
     return hide_text(lines[-1])[:500] if lines else ""
 
 

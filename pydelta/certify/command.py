@@ -16,7 +16,7 @@ import msgspec
 from pydelta.certify.checker import check
 from pydelta.certify.delta_rs import import_deltalake
 from pydelta.certify.history import Plan
-from pydelta.certify.plan import make_plan
+from pydelta.certify.plan import kinds_without, make_plan
 from pydelta.certify.promises import PROMISES
 from pydelta.certify.proxy import endpoint_of
 from pydelta.certify.report import Report, read_report, verdict_of, write_report
@@ -50,6 +50,7 @@ class Wish:
         operations: How many there are.
         processes: Of pydelta.
         seed: Of the plan.
+        without: Operations that are left out, ``optimize`` or ``delta-rs:optimize``.
         properties: Of the table.
         retention_seconds: How long VACUUM keeps removed files.
         faults: Whether stores fail and processes are killed.
@@ -67,6 +68,7 @@ class Wish:
     operations: int = 200
     processes: int = 3
     seed: int = 0
+    without: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     retention_seconds: int = 300
     faults: bool = True
@@ -138,9 +140,10 @@ def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int
             engines=["pydelta"] * wish.processes + writers,
             operations=wish.operations,
             properties=checked_properties(wish.properties),
-            retention_seconds=wish.retention_seconds,
             faults=wish.faults,
+            kinds=kinds_without(wish.without),
         )
+        plan = msgspec.structs.replace(plan, retention_seconds=wish.retention_seconds)
     readers = tuple(engine for engine in _WITH if engine in wish.engines)
     request = Request(
         uri=wish.uri, options=wish.options, minutes=wish.minutes, keep=wish.keep, readers=readers, trino=trino

@@ -1,4 +1,4 @@
-"""Do the operations of a plan with delta-rs (the package deltalake), and read with it."""
+"""Run the operations of a plan with delta-rs (the package deltalake), and read with it."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ __all__ = [
     "EngineRead",
     "Event",
     "Fault",
+    "FaultKind",
     "History",
     "LostFile",
     "Plan",
@@ -32,6 +33,7 @@ SETUP: Final = "setup"
 Kind: TypeAlias = Literal[
     "append", "stream", "delete", "update", "merge", "replace", "optimize", "vacuum", "restore", "checkpoint", "read"
 ]
+FaultKind: TypeAlias = Literal["delay", "fail", "lose", "die", "die after"]
 Outcome: TypeAlias = Literal["ok", "failed", "unknown"]
 Trouble: TypeAlias = Literal["", "conflict", "store", "refused", "broken"]
 
@@ -64,7 +66,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     call: int
-    kind: Literal["delay", "fail", "lose", "die", "die after"]
+    kind: FaultKind
     ms: int = 0
 
 

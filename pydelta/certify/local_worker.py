@@ -1,4 +1,4 @@
-"""Do the operations of a plan with this engine and no JVM: one log for the process, whose snapshots are kept."""
+"""Run the operations of a plan with this engine and no JVM: one log for the process, whose snapshots are kept."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ from pydelta.certify.rows import Effect, name_rows
 
 __all__ = ["Edge", "find_cycles", "isolation", "window_of"]
 
+_STARTS: Final = 50
+"""From how many commits of a group a cycle is looked for: a store that lies a lot makes groups of thousands."""
 _WORDS: Final = {
     "order": "comes before it in the log",
     "wr": "wrote what it took up",
@@ -120,7 +122,7 @@ def _real_time(windows: Mapping[int, tuple[int, int | None]]) -> list[Edge]:
 
 
 def find_cycles(edges: Sequence[Edge]) -> list[list[Edge]]:
-    """Find a shortest cycle in each group of nodes that reach each other."""
+    """Find a short cycle in each group of nodes that reach each other, through a missed change if there is one."""
     out: dict[int, list[Edge]] = {}
     for edge in edges:
         if edge.first != edge.then:
@@ -128,7 +130,9 @@ def find_cycles(edges: Sequence[Edge]) -> list[list[Edge]]:
     cycles = []
     for group in _components(out):
         if len(group) > 1:
-            found = [cycle for node in sorted(group) if (cycle := _shortest(node, group, out))]
+            telling = [node for node in sorted(group) if any(edge.kind == "rw" for edge in out.get(node, ()))]
+            starts = (telling or sorted(group))[:_STARTS]
+            found = [cycle for node in starts if (cycle := _shortest(node, group, out))]
             cycles.append(min(found, key=len))
     return cycles
 
@@ -142,9 +146,9 @@ def _shortest(start: int, group: frozenset[int], out: Mapping[int, list[Edge]]) 
         for edge in out.get(node, ()):
             if edge.then == start:
                 path = [edge]
-                while path[0].first != start:
-                    path.insert(0, came[path[0].first])
-                return path
+                while path[-1].first != start:
+                    path.append(came[path[-1].first])
+                return path[::-1]
             if edge.then in group and edge.then not in came:
                 came[edge.then] = edge
                 queue.append(edge.then)

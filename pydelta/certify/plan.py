@@ -6,9 +6,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pydelta.certify.history import Fault, Kind, Plan, Process, Step
+from pydelta.certify.history import Fault, FaultKind, Kind, Plan, Process, Step
+from pydelta.errors import InvalidArgumentError
 
-__all__ = ["ENGINES", "KEYS", "make_plan"]
+__all__ = ["KEYS", "kinds_without", "make_plan"]
 
 KEYS: Final = 5
 _WEIGHTS: Final[Mapping[str, Mapping[Kind, int]]] = {
@@ -22,11 +23,40 @@ _WEIGHTS: Final[Mapping[str, Mapping[Kind, int]]] = {
         "read": 5,
     },
 }  # fmt: skip
-ENGINES: Final = tuple(_WEIGHTS)
 _CALLS_PER_OPERATION: Final = 12
 """About how often an operation calls the store; faults are spread over so many calls."""
+_FAULTS: Final[Mapping[FaultKind, int]] = {"delay": 5, "fail": 3, "lose": 4, "die": 1, "die after": 1}
 _FAULTS_PER_OPERATION: Final = 0.25
 _MOST_MS: Final = 250
+
+
+def kinds_without(texts: Sequence[str]) -> dict[str, dict[Kind, int]]:
+    """Return what each engine does, and how often, without some of it.
+
+    Args:
+        texts: ``optimize`` for an operation of any engine, ``delta-rs:optimize`` for that of one.
+
+    Raises:
+        InvalidArgumentError: There is no such engine or operation, or nothing that writes is left.
+    """
+    left = {engine: dict(weights) for engine, weights in _WEIGHTS.items()}
+    for text in texts:
+        engine, colon, kind = text.rpartition(":")
+        places = [left[engine]] if engine in left else [] if colon else list(left.values())
+        if not any(kind in weights for weights in places):
+            known = "; ".join(f"{name}: {', '.join(weights)}" for name, weights in _WEIGHTS.items())
+            raise InvalidArgumentError(
+                f"There is no operation {text!r} to leave out.",
+                hint=f"Write OPERATION or ENGINE:OPERATION of: {known}.",
+            )
+        for weights in places:
+            weights.pop(kind, None)  # type: ignore[call-overload]
+    for engine, weights in left.items():
+        if not set(weights) & {"append", "stream"}:
+            raise InvalidArgumentError(
+                f"Nothing that {engine} does would write rows.", hint="Do not leave out append and stream."
+            )
+    return left
 
 
 def make_plan(
@@ -35,8 +65,8 @@ def make_plan(
     engines: Sequence[str],
     operations: int,
     properties: Mapping[str, str] | None = None,
-    retention_seconds: int = 300,
     faults: bool = True,
+    kinds: Mapping[str, Mapping[Kind, int]] = _WEIGHTS,
 ) -> Plan:
     """Make a plan; the same for the same arguments.
 
@@ -45,14 +75,14 @@ def make_plan(
         engines: One per process.
         operations: In all.
         properties: Of the table.
-        retention_seconds: How long VACUUM keeps removed files.
         faults: Whether stores fail and processes are killed.
+        kinds: What each engine does, and how often.
     """
     chance = random.Random(seed)
     processes = []
     for number, engine in enumerate(engines, start=1):
         count = operations // len(engines) + (number <= operations % len(engines))
-        steps = _steps(chance, number, engine, count)
+        steps = _steps(chance, number, kinds[engine], count)
         troubles = _faults(chance, count) if faults and engine == "pydelta" else ()
         kills = _kills(chance, steps) if faults and count > 1 else ()
         processes.append(Process(number=number, engine=engine, steps=steps, faults=troubles, kills=kills))
@@ -60,13 +90,11 @@ def make_plan(
         seed=seed,
         processes=tuple(processes),
         properties=dict(properties or {}),
-        retention_seconds=retention_seconds,
         proxy_faults=faults,
     )
 
 
-def _steps(chance: random.Random, process: int, engine: str, count: int) -> tuple[Step, ...]:
-    weights = _WEIGHTS[engine]
+def _steps(chance: random.Random, process: int, weights: Mapping[Kind, int], count: int) -> tuple[Step, ...]:
     kinds = chance.choices(list(weights), list(weights.values()), k=count)
     steps = []
     for number, kind in enumerate(kinds, start=1):
@@ -82,7 +110,7 @@ def _faults(chance: random.Random, operations: int) -> tuple[Fault, ...]:
     count = min(round(operations * _FAULTS_PER_OPERATION), calls)
     found = []
     for call in sorted(chance.sample(range(calls), count)):
-        kind = chance.choices(("delay", "fail", "lose", "die", "die after"), (5, 3, 4, 1, 1))[0]
+        kind = chance.choices(list(_FAULTS), list(_FAULTS.values()))[0]
         ms = chance.randint(5, _MOST_MS) if kind == "delay" else 0
         found.append(Fault(call=call, kind=kind, ms=ms))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Pass requests on to an S3 endpoint from a port of the loopback, and delay, refuse, cut or lose some of the replies.
+"""Send requests on to an S3 endpoint from a port of the loopback, and delay, refuse, cut or lose some of the replies.
 
 Requests go on as they came, with the Host they were signed for, so that signatures hold. Which one goes wrong is drawn
 from the seed, in the order in which they arrive.
@@ -68,8 +68,7 @@ class Proxy:
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self.faults: Counter[str] = Counter()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(self)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
@@ -121,66 +120,74 @@ class _Reply:
         self.status, self.reason, self.headers, self.body = status, reason, headers, body
 
 
-def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+class _Server(ThreadingHTTPServer):
+    """A server that knows whose requests it passes on."""
 
-        def handle_one_request(self) -> None:
-            try:
-                self.raw_requestline = self.rfile.readline(65537)
-                if not self.raw_requestline or not self.parse_request():
-                    self.close_connection = True
-                    return
-                self._pass_on()
-                self.wfile.flush()
-            except (OSError, http.client.HTTPException):
+    daemon_threads = True
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def handle_one_request(self) -> None:
+        try:
+            self.raw_requestline = self.rfile.readline(65537)
+            if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True
-
-        def _pass_on(self) -> None:
-            if self.headers.get("Expect", "").lower() == "100-continue":
-                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            trouble, seconds = proxy.draw()
-            if trouble == "cut request":
-                self._cut()
                 return
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if trouble == "refused":
-                self._answer(_Reply(503, "Slow Down", [("Content-Type", "application/xml")], _BUSY))
-                return
-            sent = [(name, value) for name, value in self.headers.items() if name.lower() != "expect"]
-            reply = proxy.forward(self.command, self.path, sent, body)
-            if trouble == "no reply":
-                self._cut()
-                return
-            if trouble == "slow reply":
-                time.sleep(seconds)
-            self._answer(reply, part=trouble == "cut reply")
-
-        def _answer(self, reply: _Reply, *, part: bool = False) -> None:
-            self.send_response_only(reply.status, reply.reason)
-            for name, value in reply.headers:
-                if name.lower() not in _HOP | {"content-length"}:
-                    self.send_header(name, value)
-            length = next((value for name, value in reply.headers if name.lower() == "content-length"), None)
-            known = length if self.command == "HEAD" else str(len(reply.body))
-            if known is not None and reply.status != http.client.NO_CONTENT:
-                self.send_header("Content-Length", known)
-            self.end_headers()
-            if self.command == "HEAD":
-                return
-            if part:
-                self.wfile.write(reply.body[: len(reply.body) // 2])
-                self.wfile.flush()
-                self._cut()
-                return
-            self.wfile.write(reply.body)
-
-        def _cut(self) -> None:
+            self._pass_on()
+            self.wfile.flush()
+        except (OSError, http.client.HTTPException):
             self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Say nothing: a request's line may be signed."""
+    def _pass_on(self) -> None:
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        trouble, seconds = self.server.proxy.draw()
+        if trouble == "cut request":
+            self._cut()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if trouble == "refused":
+            self._answer(_Reply(503, "Slow Down", [("Content-Type", "application/xml")], _BUSY))
+            return
+        sent = [(name, value) for name, value in self.headers.items() if name.lower() != "expect"]
+        reply = self.server.proxy.forward(self.command, self.path, sent, body)
+        if trouble == "no reply":
+            self._cut()
+            return
+        if trouble == "slow reply":
+            time.sleep(seconds)
+        self._answer(reply, part=trouble == "cut reply")
 
-    return Handler
+    def _answer(self, reply: _Reply, *, part: bool = False) -> None:
+        self.send_response_only(reply.status, reply.reason)
+        for name, value in reply.headers:
+            if name.lower() not in _HOP | {"content-length"}:
+                self.send_header(name, value)
+        length = next((value for name, value in reply.headers if name.lower() == "content-length"), None)
+        known = length if self.command == "HEAD" else str(len(reply.body))
+        if known is not None and reply.status != http.client.NO_CONTENT:
+            self.send_header("Content-Length", known)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if part:
+            self.wfile.write(reply.body[: len(reply.body) // 2])
+            self.wfile.flush()
+            self._cut()
+            return
+        self.wfile.write(reply.body)
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: a request's line may be signed."""

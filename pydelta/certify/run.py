@@ -215,8 +215,8 @@ class _Run:
             said = hide_text(f"{type(error).__name__}: {first_line(error)}")
             return EngineRead(engine=engine, version=version, error=said)
         order = Order(uri=self._table, options=self._options, process=0, engine=engine, read_version=version)
-        found, error = read_in_process(order)
-        return EngineRead(engine=engine, version=version, rows=found, error=error)
+        found, reason = read_in_process(order)
+        return EngineRead(engine=engine, version=version, rows=found, error=reason)
 
 
 def _own_read(store: Store, options: Mapping[str, str], version: int, *, how: str) -> EngineRead:

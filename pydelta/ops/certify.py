@@ -31,6 +31,9 @@ _Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="After this
 _Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="How many operations there are at most.")]
 _Processes = Annotated[int, typer.Option("--processes", min=1, max=64, help="How many processes of pydelta write.")]
 _Seed = Annotated[int | None, typer.Option("--seed", help="What the operations and faults are drawn from; by chance.")]
+_Without = Annotated[
+    str | None, typer.Option("--without", metavar="OPERATIONS", help="Left out: optimize, delta-rs:merge … a,b.")
+]
 _Properties = Annotated[
     _Many, typer.Option("--property", metavar="NAME=VALUE", help="Of the table, such as delta.isolationLevel.")
 ]
@@ -66,6 +69,7 @@ def add_certify(app: typer.Typer) -> None:
         operations: _Operations = 200,
         processes: _Processes = 3,
         seed: _Seed = None,
+        without: _Without = None,
         property_: _Properties = None,
         retention: _Retention = 300,
         faults: _Faults = True,
@@ -92,13 +96,14 @@ def add_certify(app: typer.Typer) -> None:
             wish = Wish(
                 uri=uri,
                 options=storage_options(option),
-                engines=tuple(name.strip() for name in (with_ or "").split(",") if name.strip()),
+                engines=_names(with_),
                 trino=trino,
                 trino_schema=trino_schema,
                 minutes=minutes,
                 operations=operations,
                 processes=processes,
                 seed=random.randrange(1_000_000) if seed is None else seed,
+                without=_names(without),
                 properties=named_values(property_, what="A property", hint="Write --property NAME=VALUE."),
                 retention_seconds=retention,
                 faults=faults,
@@ -112,3 +117,7 @@ def add_certify(app: typer.Typer) -> None:
             raise typer.Exit(2) from None
         if code:
             raise typer.Exit(code)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

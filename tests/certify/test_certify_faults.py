@@ -9,6 +9,7 @@ import pytest
 
 from pydelta.certify.checker import check
 from pydelta.certify.history import Plan, Process, Step
+from pydelta.certify.plan import make_plan
 from pydelta.certify.run import Request, run_plan
 
 pytestmark = pytest.mark.ci
@@ -76,3 +77,30 @@ def test_the_same_operations_over_a_store_that_keeps_its_promises_break_none(tmp
     done = {event.step.kind for event in ran.history.events if event.outcome == "ok"}
     assert done >= {"append", "stream", "delete", "vacuum", "read", "checkpoint"}
     assert list(tmp_path.iterdir()) == [], "nothing is left"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"delta.isolationLevel": "WriteSerializable"},
+        {"delta.enableDeletionVectors": "true", "delta.enableInCommitTimestamps": "true"},
+        {"delta.checkpointPolicy": "v2", "delta.enableRowTracking": "true"},
+    ],
+    ids=["write serializable", "deletion vectors", "v2 checkpoints"],
+)
+def test_tables_with_other_properties_are_judged_by_what_they_promise(tmp_path, properties):
+    what = make_plan(12, engines=["pydelta"] * 3, operations=60, properties=properties)
+    history = run_plan(what, Request(uri=str(tmp_path / "place"), minutes=10)).history
+    assert check(history) == []
+    assert history.level == properties.get("delta.isolationLevel", "Serializable")
+    assert len(history.commits) > 20
+
+
+@pytest.mark.spark
+def test_a_spark_session_writes_and_reads_beside_the_others(tmp_path):
+    what = make_plan(8, engines=["pydelta", "spark"], operations=24)
+    history = run_plan(what, Request(uri=str(tmp_path / "place"), minutes=20, readers=["spark"])).history
+    assert check(history) == []
+    done = {event.step.kind for event in history.events if event.engine == "spark" and event.outcome == "ok"}
+    assert {"append", "read"} <= done
+    assert [read.rows is not None for read in history.reads if read.engine == "spark"] == [True]

@@ -18,7 +18,7 @@ import pytest
 from pydelta.certify.delta_rs import import_deltalake
 from pydelta.certify.faults import Faults, open_faulty, with_faults
 from pydelta.certify.history import Fault, Plan, Step
-from pydelta.certify.plan import make_plan
+from pydelta.certify.plan import kinds_without, make_plan
 from pydelta.certify.promises import PROMISES
 from pydelta.certify.proxy import Proxy, endpoint_of, with_endpoint
 from pydelta.certify.shrinking import shrink
@@ -45,6 +45,15 @@ def test_a_plan_is_that_of_its_seed():
     assert {step.kind for step in one.processes[2].steps}.isdisjoint({"stream", "vacuum", "restore", "replace"})
     assert any(process.faults for process in one.processes[:2])
     assert not one.processes[2].faults, "only this engine's calls go through a store of ours"
+
+
+def test_operations_are_left_out_of_all_engines_or_of_one():
+    engines = ["pydelta", "delta-rs"]
+    kinds = kinds_without(["read", "delta-rs:optimize"])
+    one, other = make_plan(7, engines=engines, operations=300, kinds=kinds).processes
+    assert not {step.kind for process in (one, other) for step in process.steps} & {"read"}
+    assert "optimize" in {step.kind for step in one.steps}
+    assert "optimize" not in {step.kind for step in other.steps}
 
 
 def test_a_plan_without_faults_has_none():

@@ -109,7 +109,9 @@ def wish(server: S3Server, tmp_path: Path, **more) -> Wish:
 
 def test_s3_is_certified_through_the_proxy_and_with_delta_rs(s3, tmp_path):
     said: list[str] = []
-    code = run(wish(s3, tmp_path, engines=("delta-rs",), operations=30, processes=2, seed=2), None, said.append)
+    without = ("delta-rs:optimize",)  # beside another OPTIMIZE it doubles rows, up to delta-rs 1.6.6 at least
+    sizes = {"operations": 30, "processes": 2, "seed": 2}
+    code = run(wish(s3, tmp_path, engines=("delta-rs",), without=without, **sizes), None, said.append)
     assert code == 0, said
     (data,) = tmp_path.glob("*.json")
     report = read_report(str(data))
@@ -155,6 +157,9 @@ def test_a_place_that_holds_something_is_refused_and_left_alone(tmp_path, capsys
         ),
         (["PLACE", "--property", "delta.isolationLevl=Serializable"], "delta.isolationLevl"),
         (["PLACE", "--property", "delta.isolationLevel"], "A property has no value"),
+        (["PLACE", "--without", "duckdb:append"], "There is no operation 'duckdb:append'"),
+        (["PLACE", "--without", "delta-rs:vacuum"], "There is no operation 'delta-rs:vacuum'"),
+        (["PLACE", "--without", "append,stream"], "Nothing that pydelta does would write rows"),
         (["PLACE", "--replay", "NONE"], "cannot be read: No such file"),
         (["--replay", "BAD"], "is not a report of pydelta certify"),
         (["memory://x/y"], "memory:// is not shared by processes"),
