@@ -174,7 +174,7 @@ fuzz: $(VENV)/.dev ## Feed the engine with what nobody should write (SECONDS=60 
 
 .PHONY: simulation
 simulation: $(VENV)/.dev ## Run the engine by seeds that decide clock, store and turns (SECONDS=60 FROM=1000; ARGS="--seeds 1 --show")
-	@$(PY) -m tests.simulation --seconds "$(SECONDS)" --from "$(FROM)" --seeds 1000000 $(ARGS)
+	@$(PY) -m tests.simulation --seconds "$(SECONDS)" --from "$(FROM)" --seeds 1000000 --jobs "$(WORKERS)" $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports

@@ -154,7 +154,8 @@ def _explore(target: Target, job: dict[str, Any], progress: Progress) -> None:
     known: set[str] = set(job["known"])
     ends = time.monotonic() + job["seconds"]
     waiting = [*target.seeds(), *(Path(path).read_bytes() for path in job["inputs"])]
-    waiting.reverse()
+    first = waiting[:2]  # in a short time not all of them: they would leave none for changed ones
+    waiting = [*rng.sample(waiting, min(len(waiting), 5 + int(2 * job["seconds"]))), *first]
     while time.monotonic() < ends:
         data = waiting.pop() if waiting else mutator.change(_choose(rng, corpus or target.seeds()), corpus)
         before = len(reach.lines)

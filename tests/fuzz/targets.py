@@ -10,6 +10,7 @@ __all__ = ["TARGETS", "target_of"]
 
 TARGETS: Final = {
     "bitmap": "log",
+    "data": "log",
     "checkpoint": "log",
     "commit": "log",
     "hint": "log",

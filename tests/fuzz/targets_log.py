@@ -176,6 +176,23 @@ def _checkpoint(data: bytes) -> None:
     refuse_strays(named)
 
 
+def _data(data: bytes) -> None:
+    """A data file of a good table, and the same with a condition."""
+    good = table_objects()
+    (path,) = (path for path in good if path.startswith("p=a/"))
+    store = _store(**{**good, path: data})
+    for where in (None, "x > 2"):
+        with _ours():
+            LocalTable(DeltaLog(store)).scan(where)
+    with _ours():
+        LocalTable(DeltaLog(store)).delete("x = 1")
+    refuse_strays("")
+
+
+def _data_files() -> list[bytes]:
+    return [data for path, data in table_objects().items() if path.startswith("p=")]
+
+
 def _texts(data: bytes) -> str:
     """What a checkpoint says, so that it can be told which locations it names."""
     import io
@@ -311,6 +328,7 @@ LOG_TARGETS: Final = (
     _target("commit", _commit, commits, "json"),
     _target("table", _table, commits, "json"),
     _target("checkpoint", _checkpoint, checkpoints, "checkpoint"),
+    _target("data", _data, _data_files, "checkpoint"),
     _target("hint", _hint, _hints, "json"),
     _target("bitmap", _bitmap, _bitmaps, "bytes"),
     _target("vector", _descriptor, _descriptors, "json"),

@@ -148,17 +148,18 @@ def _overwrite_commit(log: DeltaLog, partition: str, value: int) -> None:
 
 
 def run_step(step: Step, world: World, newest: int) -> Done:
-    """Do one step in a process of its own that knows nothing yet, and say what it was told."""
-    store = SimStore(world)
+    """Do one step in the actor's process, which knows what it knew unless it died, and say what it was told."""
+    log = world.processes.setdefault(step.actor, DeltaLog(SimStore(world)))
     run, model, version = _operation(step, newest)
     done = Done(step, model, version)
-    _OWN.done, _OWN.store = done, store
+    _OWN.done, _OWN.store = done, log.store
     world.trace.append(f"{step}")
     try:
-        result = run(DeltaLog(store))
+        result = run(log)
         done.told = "done"
         done.version = result.version if isinstance(result, Committed) else None
     except SimulatedCrash:
+        del world.processes[step.actor]
         done.told = "unknown"
     except (CommitStateUnknownError, StorageError):
         done.told = "unknown"

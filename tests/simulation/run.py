@@ -115,7 +115,6 @@ _FILED: Final = frozenset({"manifests", "vacuum", "vacuum without retention"})
 _PROPERTIES: Final = {
     "delta_enableDeletionVectors": "true",
     "delta_isolationLevel": "Serializable",
-    "delta_checkpointInterval": "3",
     "delta_deletedFileRetentionDuration": "interval 1 hours",
     "delta_logRetentionDuration": "interval 2 hours",
 }
@@ -162,7 +161,9 @@ def _create(world: World) -> list[Done]:
     plan._OWN.done, plan._OWN.store = done, _Through(world)
     world.faults = False
     files = [ops.add_file(*each) for each in (("1", [1, 2, 3]), ("1", [2, 4]), ("2", [1, 4]))]
-    ops.create_table(DeltaLog(_Through(world)), files, **_PROPERTIES)
+    ops.create_table(
+        DeltaLog(_Through(world)), files, **_PROPERTIES, delta_checkpointInterval=str(world.rng.choice((2, 4, 8)))
+    )
     world.faults = True
     return [done]
 

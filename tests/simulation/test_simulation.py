@@ -78,8 +78,16 @@ def test_one_seed_is_one_run_and_another_is_another():
 def test_all_that_can_go_wrong_does_in_some_seed():
     """A world in which nothing ever dies, and no reply is lost, would keep every promise."""
     notes = " ".join(note for seed in range(40) for note in run_seed(str(seed)).trace)
-    for what in ("dies before", "dies after", "fails", "reply lost", "late", "already exists"):
-        assert f"-- {what}" in notes or f"{what}:" in notes or f"exists, {what}" in notes, what
+    for what in (
+        "-- dies before",
+        "-- dies after",
+        "-- fails",
+        ", reply lost",
+        "-- late",
+        "late: ",
+        "-- already exists",
+    ):
+        assert what in notes
 
 
 def test_every_kind_of_operation_is_drawn():

@@ -94,6 +94,9 @@ class World:
         seed: Where chance comes from.
         odds: What goes wrong.
         landed: Called for each object that appears under a new name, or replaces one: path, bytes, whether it replaced.
+
+    Attributes:
+        processes: What an actor that did not die knows from one round to the next.
     """
 
     def __init__(self, seed: str, odds: Odds, landed: Callable[[str, bytes, bool], None]) -> None:
@@ -106,6 +109,7 @@ class World:
         self._landed = landed
         self.memory = MemoryStore(f"memory://simulation{next(_NUMBERS)}/t")
         self._late: list[tuple[str, bytes]] = []
+        self.processes: dict[str, Any] = {}
 
     def uuid4(self) -> uuid.UUID:
         """Give the next id."""

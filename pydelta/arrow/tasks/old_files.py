@@ -134,7 +134,9 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
             start += batch.num_rows
     except pa.ArrowNotImplementedError as error:
         raise NeedsSpark(f"{file.path}: {_first_line(error)}") from error
-    except (pa.ArrowInvalid, EOFError) as error:
+    except StorageError:
+        raise
+    except (pa.ArrowInvalid, OSError, EOFError, UnicodeDecodeError) as error:  # Thrift's errors come as OSError
         raise StorageError(
             f"The data file {file.path} cannot be read: {_first_line(error)}",
             hint="It is damaged or was overwritten. Nothing was changed; restore the file, or delete its rows.",

@@ -13,9 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, ParseError, SchemaError
+from pydelta.arrow.table import LocalTable
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    LogCorruptedError,
+    ParseError,
+    SchemaError,
+    StorageError,
+)
 from pydelta.inventory.manifest import Manifest, decode_manifest
 from pydelta.inventory.rows import raw_frames
+from pydelta.log import DeltaLog
 from pydelta.log.checkpoint.parquet_rows import ParquetRows
 from pydelta.log.checksum import decode_checksum
 from pydelta.log.partition_spec import PartitionSpec
@@ -30,6 +39,7 @@ from pydelta.protocol.types import parse_schema, parse_type
 from pydelta.protocol.vectors import deleted_rows, inline_vector
 from pydelta.sql.parsing import is_ours, parse_statement
 from pydelta.storage import MemoryStore
+from pydelta.testing.tables import TableBuilder
 
 _NUMBERS = itertools.count()
 LONG = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}')
@@ -155,6 +165,20 @@ def test_texts_of_an_inventory_that_are_not_utf8_are_refused(tmp_path):
     good = raw.set_column(1, "key", pa.array(["k"])).replace_schema_metadata({b"\xff": b"\xff"})
     pq.write_table(good, tmp_path / "x")
     assert pl.concat(raw_frames(tmp_path / "x", manifest, source="x"))["key"].to_list() == ["k"]
+
+
+@pytest.mark.parametrize("place", ["footer", "page"])
+def test_a_data_file_that_is_damaged_anywhere_is_named(place):
+    store = MemoryStore(f"memory://hostile{next(_NUMBERS)}/t")
+    table = TableBuilder(store, columns={"x": "long"})
+    add = table.file(pa.table({"x": range(100)}))
+    table.commit(add)
+    data = bytearray(store.read(add.path))
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little") if place == "footer" else 4
+    data[start : start + 8] = b"\x0f" * 8
+    store.put(add.path, bytes(data))
+    with pytest.raises(StorageError, match=rf"The data file {add.path} cannot be read"):
+        LocalTable(DeltaLog(store)).scan()
 
 
 @pytest.mark.parametrize(
