@@ -4,45 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from missing import missing
-
-from catalog_sync.thrift.embedded import EmbeddedMetastore
 
 ROOT = Path(__file__).resolve().parents[2]
-PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
-
-
-@pytest.fixture(scope="module")
-def jars(tmp_path_factory):
-    """The jars that the stack's image has."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        missing("S3A IS NOT TESTED HERE: there is no mvn to fetch hadoop-aws with")
-    folder = tmp_path_factory.mktemp("jars")
-    project = folder / "pom.xml"
-    shutil.copy(ROOT / "images" / "spark" / "pom.xml", project)
-    command = [maven, "-q", "-B", "-f", project, f"{PLUGIN}:copy-dependencies", "-DincludeScope=runtime"]
-    done = subprocess.run([*command, f"-DoutputDirectory={folder}"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        missing(f"S3A IS NOT TESTED HERE: Maven does not give the jars of images/spark/pom.xml: {done.stdout[-300:]}")
-    return folder
-
-
-@pytest.fixture
-def metastore(minio, jars, tmp_path):
-    """A Hive Metastore whose databases are in the warehouse, with the metastore's own key."""
-    # with another pool it would need a jar that Spark does not have, once a database is dropped
-    settings = {"hive.metastore.warehouse.dir": "s3a://warehouse/", "datanucleus.connectionPoolingType": "none"}
-    with EmbeddedMetastore(tmp_path / "hms", settings=settings, hadoop=minio.options("metastore"), jars=jars) as server:
-        yield server.uri
 
 
 def test_a_table_s_whole_life_in_spark_with_the_key_of_spark(minio, jars, metastore, database, store, tmp_path):
