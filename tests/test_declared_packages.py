@@ -31,8 +31,9 @@ OPTIONAL = {
     "jinja2": "ui",
     "waitress": "ui",
     "prometheus_client": "ui",
+    "deltalake": "dev",
 }
-"""For a place or a service that not everybody has: without them an error says which extra to install."""
+"""For a place, a service or another engine that not everybody has: without them an error says what to install."""
 PROGRAMS = {
     "pydelta.ops.cli": (),
     "pydelta.tables": (),
@@ -115,7 +116,7 @@ def test_tests_and_benchmarks_import_only_what_their_extras_declare(folder, besi
     files = [
         path for name in {folder, "tests"} for path in (ROOT / name).rglob("*.py")
     ]  # benchmarks use tests' servers
-    helpers = {path.stem for path in files} | {path.parent.name for path in files if path.stem == "__init__"}
+    helpers = {path.stem for path in files} | {path.parent.name for path in files}
     brought = {"boto3", "botocore", "cryptography", "werkzeug"}  # by moto[server]
     brought |= {"_pytest", "TCLIService"}  # by pytest itself; by pyhive
     undeclared = {}
