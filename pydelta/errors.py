@@ -37,7 +37,8 @@
     │ │ ├ ProtocolChangedException
     │ │ ├ ConcurrentTransactionException
     │ │ └ ConcurrentWriteException      the version was taken again and again: retries exhausted
-    │ └ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    │ ├ CommitStateUnknownError         .txn_id: neither landed nor failed can be shown
+    │ └ CommittedError                  it landed; what was to follow in the same statement failed
     ├ StreamStoppedError                its kinds are in pydelta.commands.stream.errors
     ├ ChangeDataNotRecordedError        a version of the range asked for has no change data feed
     ├ UnsafeOperationError              e.g. removing rows from an append-only table
@@ -56,6 +57,7 @@ error                                 retryable  meaning
 ====================================  =========  ===========================================
 DeltaConcurrentModificationException  yes        nothing was written to the log; run it again
 CommitStateUnknownError               no         look for ``txn_id`` in the history first
+CommittedError                        no         it is done; look at the history before running it again
 StorageError                          varies     ``retryable`` says
 everything else                       no         the input or the table has to change first
 ====================================  =========  ===========================================
@@ -90,6 +92,7 @@ __all__ = [
     "ChangeDataNotRecordedError",
     "CommitError",
     "CommitStateUnknownError",
+    "CommittedError",
     "ConcurrentAppendException",
     "ConcurrentDeleteDeleteException",
     "ConcurrentDeleteReadException",
@@ -502,10 +505,7 @@ class ConcurrentWriteException(DeltaConcurrentModificationException):
 
 
 class CommitStateUnknownError(CommitError):
-    """The reply was lost and the log could not be read back: the commit may or may not have landed.
-
-    Do not clean up and do not retry blindly: look for ``txn_id`` in the table's history.
-    """
+    """It may or may not have landed: do not clean up or retry blindly, look for ``txn_id`` in the table's history."""
 
     code = "DELTA_COMMIT_STATE_UNKNOWN"
 
@@ -524,6 +524,17 @@ class CommitStateUnknownError(CommitError):
     @property
     def exit_code(self) -> int:
         """3: neither done nor to be done again."""
+        return 3
+
+
+class CommittedError(CommitError):
+    """The commit landed, and what was to follow it in the same statement failed."""
+
+    code = "DELTA_COMMITTED"
+
+    @property
+    def exit_code(self) -> int:
+        """3: done, and not to be done again."""
         return 3
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 from pyspark.errors import AnalysisException, ParseException
@@ -17,7 +18,7 @@ from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.conditions import Condition
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
+from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.paths import decode_log_path
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SparkEngine"]
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +293,18 @@ class SparkEngine:
 
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""
-        if snapshot.metadata is not None:
+        if snapshot.metadata is None:
+            return
+        try:
             refresh_caches(self._spark, snapshot.table_uri)
             follow_names(self._spark, snapshot)
+        except DeltaError:
+            raise
+        except Exception as error:  # noqa: BLE001  the commit stands, whatever became of Spark
+            _log.warning(
+                "Version %d was committed; Spark could not be told of it: %s",
+                snapshot.version, first_line(error) or type(error).__name__, extra={"table": snapshot.table_uri},
+            )  # fmt: skip
 
     def _scan(
         self,

@@ -44,6 +44,7 @@ from pydelta.txn.commit import Attempts, Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
 from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
+from pydelta.txn.landed import landed
 from pydelta.txn.matching import matcher_for
 from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Observer
 from pydelta.txn.prepare import Base, Intention, check_staged, row_id_high_water_mark
@@ -342,6 +343,7 @@ class OptimisticTransaction:
             raise
         self.state = TransactionState.COMMITTED
         self._observer.at(POST_COMMIT)
+        landed(self.snapshot.table_uri, published.landed.version)
         return self._finish(published)
 
     def _took_long(self) -> bool:

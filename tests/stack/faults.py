@@ -57,7 +57,7 @@ def begin(writer: int) -> tuple[int, str]:
 def write(writer: int) -> None:
     """Take one step after the other, noting each, until told to stop."""
     import pydelta
-    from pydelta.errors import CommitStateUnknownError
+    from pydelta.errors import CommitStateUnknownError, CommittedError
 
     spark = pydelta.session(f"faults-{writer}", conf=CONF)
     failures = 0
@@ -81,6 +81,9 @@ def write(writer: int) -> None:
                     spark.sql(f"DELETE FROM {TABLE} WHERE writer = {writer} AND step = {step - 2} AND n < {ROWS // 2}")
                 note(step, "done")
                 failures = 0
+            except CommittedError as error:
+                note(step, "done")
+                print(f"writer {writer}, step {step}: {error}", flush=True)
             except CommitStateUnknownError as error:
                 note(step, "unknown")
                 print(f"writer {writer}, step {step}: {error}", flush=True)

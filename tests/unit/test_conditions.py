@@ -22,6 +22,7 @@ REFERENCE = {
 """What the reference publishes: names, SQLSTATEs and names of parameters."""
 OURS = [
     "DELTA_CATALOG_SYNC",
+    "DELTA_COMMITTED",
     "DELTA_COMMIT_ERROR",
     "DELTA_COMMIT_STATE_UNKNOWN",
     "DELTA_CONCURRENT_MODIFICATION",

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pyspark.sql import SparkSession
 
-from pydelta.errors import CommitStateUnknownError, DeltaConcurrentModificationException, DeltaEnvironmentError
+from pydelta.errors import (
+    CommitStateUnknownError,
+    CommittedError,
+    DeltaConcurrentModificationException,
+    DeltaEnvironmentError,
+)
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.routing.datasource import DeltaDataSource
 from pydelta.spark.session.inside import inside
@@ -178,4 +183,4 @@ class Sessions:
 def _outcome_of(error: BaseException) -> Outcome:
     if isinstance(error, DeltaConcurrentModificationException):
         return "conflict"
-    return "unknown" if isinstance(error, CommitStateUnknownError) else "failed"
+    return "unknown" if isinstance(error, (CommitStateUnknownError, CommittedError)) else "failed"

@@ -28,6 +28,7 @@ from pydelta.spark.sql.own import run_own
 from pydelta.spark.sql.relations import RelationResolver
 from pydelta.spark.sql.scripts import late_plan, late_script
 from pydelta.sql import is_ours, parse_statement
+from pydelta.txn.landed import telling_what_landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +109,8 @@ def run_text(spark: SparkSession, text: str, *, spark_refuses: bool = False) -> 
     """
     if not is_ours(text, spark_refuses=spark_refuses):
         return None
-    return run_own(Nodes(spark), parse_statement(text))
+    with telling_what_landed():
+        return run_own(Nodes(spark), parse_statement(text))
 
 
 def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
@@ -128,7 +130,10 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
     if str(node.nodeName()) == "UnresolvedWith":
         node = _with_its_query(nodes, node)
     handler = _HANDLERS.get(str(node.nodeName()))
-    return None if handler is None else handler(nodes, node)
+    if handler is None:
+        return None
+    with telling_what_landed():
+        return handler(nodes, node)
 
 
 def script_plan(spark: SparkSession, script: Any, around: Callable[[], AbstractContextManager[None]]) -> Any:
