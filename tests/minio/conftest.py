@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from minio_server import MinioServer, NoServer
+from minio_server import PLACES, MinioServer, NoServer
 from missing import missing
 
 from catalog_sync.thrift.embedded import EmbeddedMetastore
@@ -27,11 +27,13 @@ def minio(tmp_path_factory):
         server = MinioServer(tmp_path_factory.mktemp("minio"))
     except NoServer as error:
         missing(f"RIGHTS ARE NOT TESTED HERE: {error}")
-    made = server.run("make-users")
-    assert made.returncode == 0, made.stderr + made.stdout
-    server.said = made.stdout
-    yield server
-    server.stop()
+    try:
+        made = [server.run("make-buckets", *PLACES), server.run("make-users")]
+        assert [done.returncode for done in made] == [0, 0], [done.stderr for done in made]
+        server.said = made[-1].stdout
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def _free_port() -> int:
 
 @dataclass
 class MinioServer:
-    """A server of its own, in a folder, with the places of a stack.
+    """A server of its own, in a folder.
 
     Args:
         folder: For its data and what it says.
@@ -84,8 +84,6 @@ class MinioServer:
                 [*command, str(self.folder / "data")], env=environment, stdout=said, stderr=subprocess.STDOUT
             )
         self._wait()
-        made = self.run("make-buckets", *PLACES)
-        assert made.returncode == 0, made.stderr
 
     def _wait(self) -> None:
         """Until it answers, however long that takes, or has ended."""
