@@ -256,7 +256,7 @@ class Mutator:
         import pyarrow.parquet as pq
 
         table = pq.read_table(io.BytesIO(data))
-        if table.num_rows > 1000:
+        if table.num_rows > 200:
             raise ValueError("too many rows")
         rng = self._rng
         choice = rng.randrange(6)

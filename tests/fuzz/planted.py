@@ -52,7 +52,7 @@ def _seeds() -> list[bytes]:
 
 
 PLANTED: Final = {
-    name: Target(name=name, run=run, seeds=_seeds, words=(b"@", b"["), cpu_seconds=1.0, memory_mb=256)
+    name: Target(name=name, run=run, seeds=_seeds, words=(b"@", b"["), cpu_seconds=0.3, memory_mb=256)
     for name, run in {
         "planted-crash": _crash,
         "planted-hang": _spin,

@@ -94,6 +94,7 @@ def _rows(start: int) -> pa.Table:
     )
 
 
+@lru_cache(maxsize=8)
 def others(pattern: str) -> list[bytes]:
     """Small files of the tables that other engines wrote; none where they are not at hand."""
     if not CONFORMANCE.is_dir():

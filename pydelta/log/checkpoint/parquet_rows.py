@@ -284,6 +284,8 @@ def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_dictionary(kind):
         return _is_text(kind.value_type)
+    if types.is_binary(kind) or types.is_large_binary(kind):  # of a writer that left the annotation out
+        return True
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
