@@ -130,6 +130,8 @@ class Crew:
                 if following is None:
                     return
                 order = following
+        except OSError as error:
+            child.crashed = child.crashed or f"it could not be started: {error}"
         finally:
             child.ready.set()
 

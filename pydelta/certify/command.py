@@ -181,8 +181,11 @@ def _judge(wish: Wish, plan: Plan, request: Request, say: Callable[[str], None])
         say(f"        and {len(broken) - 10} more")
     if verdict == "broken" and wish.shrink and plan.operations > 1:
         say(f"Looking for a smaller plan that still breaks one of them, in at most {wish.shrink} runs …")
-        report = _shrunk(report, request, wish.shrink)
-        data.unlink()
+        try:
+            report = _shrunk(report, request, wish.shrink)
+            data.unlink()
+        except KeyboardInterrupt:
+            say("Stopped looking: the verdict stands.")
     data, shown = write_report(report, wish.report)
     if report.smallest is not None:
         say(f"The smallest: {_size(report.smallest)}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, first_line
 from pydelta.ops.command_line import named_values, storage_options
+from pydelta.redaction import hide_text
 
 __all__ = ["add_certify"]
 
@@ -86,7 +89,7 @@ def add_certify(app: typer.Typer) -> None:
         from pydelta.certify.command import Wish, recheck
         from pydelta.certify.command import certify as run
 
-        try:
+        with _verdict():
             if uri is None and replay is None:
                 raise InvalidArgumentError(
                     "Nothing was named to certify.", hint="Name an empty folder: pydelta certify s3a://bucket/trial"
@@ -112,11 +115,28 @@ def add_certify(app: typer.Typer) -> None:
                 report=report,
             )
             code = run(wish, replay, print)
-        except DeltaError as error:
-            print(f"Error: {error}", file=sys.stderr)  # noqa: T201
-            raise typer.Exit(2) from None
         if code:
             raise typer.Exit(code)
+
+
+@contextmanager
+def _verdict() -> Iterator[None]:
+    """Let whatever ends a run early end the command with 2: 1 would say that a promise was broken."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except KeyboardInterrupt:
+        said = "Stopped before there was a verdict: nothing can be said."
+    except DeltaError as error:
+        said = f"Error: {error}"
+    except Exception as error:  # noqa: BLE001 - see above
+        what = f"{type(error).__name__}: {hide_text(first_line(error))}"
+        said = f"Error: pydelta certify itself failed, so that nothing can be said: {what}"
+    else:
+        return
+    print(said, file=sys.stderr)  # noqa: T201
+    raise typer.Exit(2)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from pydelta.certify.history import Commit, Event, History, Step
 from pydelta.certify.plan import make_plan
 from pydelta.certify.promises import Broken
 from pydelta.certify.report import Report, page, read_report, verdict_of
+from pydelta.certify.run import Ran
 from pydelta.ops.cli import main
 
 HERE = str(Path(__file__).parent)
@@ -174,6 +176,38 @@ def test_wrong_use_is_said_and_nothing_is_made(tmp_path, capsys, arguments, says
     assert says in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [(KeyboardInterrupt(), "Stopped before there was a verdict"), (ValueError("secret=x"), "itself failed")],
+)
+def test_what_ends_a_run_is_not_taken_for_a_broken_promise(tmp_path, capsys, monkeypatch, error, says):
+    def ends(plan, request):
+        raise error
+
+    monkeypatch.setattr("pydelta.certify.command.run_plan", ends)
+    code, _, err = command(capsys, str(tmp_path / "place"), "--report", str(tmp_path))
+    assert code == 2
+    assert says in err
+    assert "secret=x" not in err
+
+
+def test_a_search_for_a_smaller_plan_that_is_stopped_leaves_the_verdict(tmp_path, capsys, monkeypatch):
+    runs = []
+
+    def once(plan, request):
+        runs.append(plan)
+        if len(runs) > 1:
+            raise KeyboardInterrupt
+        race = History(race="two of 64 writers were told that they created the object")
+        return Ran(history=race, table="t", faults=Counter())
+
+    monkeypatch.setattr("pydelta.certify.command.run_plan", once)
+    code, out, _ = command(capsys, str(tmp_path / "place"), "--report", str(tmp_path))
+    assert (code, len(runs)) == (1, 2)
+    assert "Stopped looking: the verdict stands." in out
+    assert len(list(tmp_path.glob("*.json"))) == 1
 
 
 def test_a_run_without_a_write_says_nothing():
