@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 TABLE = "lake.stack_tests_faults"
 FOLDER = Path("/tmp/faults")
@@ -160,13 +161,24 @@ def check() -> list[str]:
     return found
 
 
+def drop(spark: Any) -> None:
+    """Remove the table, and what a run that was ended left of it where its entry has gone."""
+    from conftest import STORE_OPTIONS, WAREHOUSE
+
+    from pydelta.storage import open_store
+
+    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
+    store = open_store(f"{WAREHOUSE}/{TABLE.replace('.', '/')}", STORE_OPTIONS)
+    store.delete_many([info.path for info in store.list_all()])
+
+
 def work() -> int:
     """Keep both writers running until told to stop, then compare; returns the exit code."""
     import pydelta
 
     FOLDER.mkdir(parents=True)
     spark = pydelta.session("faults-begin", conf=CONF)
-    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
+    drop(spark)
     spark.sql(f"CREATE TABLE {TABLE} (writer INT, step INT, n BIGINT) USING DELTA")
     spark.stop()
     command = ["as-user", "spark", sys.executable, __file__, "write"]  # with the key that a user's applications have
@@ -181,6 +193,10 @@ def work() -> int:
         if process is not None:
             process.wait()
     found = check()
+    if not found:
+        spark = pydelta.session("faults-end", conf=CONF)
+        drop(spark)
+        spark.stop()
     print("\n".join(found) if found else "All that was acknowledged is there once, and nothing else.", flush=True)
     return 1 if found else 0
 
