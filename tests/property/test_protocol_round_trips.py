@@ -153,7 +153,8 @@ ACTIONS = st.one_of(
     ADDS,
     st.builds(lambda a, t: a.remove(deletion_timestamp=t), ADDS, st.integers(0, 2**50)),
     st.builds(
-        SetTransaction, app_id=STRINGS, version=st.integers(-(2**62), 2**62), last_updated=st.none() | st.integers(0, 2**63 - 1)
+        SetTransaction, app_id=STRINGS, version=st.integers(-(2**62), 2**62),
+        last_updated=st.none() | st.integers(0, 2**63 - 1),
     ),
     st.builds(
         Metadata, id=STRINGS, schema_string=STRINGS, configuration=st.dictionaries(STRINGS, STRINGS, max_size=2),

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 
@@ -51,17 +51,10 @@ def main() -> int:
 _Result = tuple[int, str, int, list[str]]
 
 
-def run_chunk(seeds: Sequence[int]) -> list[_Result]:
-    """Run some seeds; for each what was wrong, its versions and its trace."""
-    from tests.simulation.run import run_seed
-
-    logging.disable(logging.CRITICAL)
-    outcomes = [(seed, run_seed(str(seed))) for seed in seeds]
-    return [(seed, outcome.wrong, outcome.versions, outcome.trace) for seed, outcome in outcomes]
-
-
 def _results(seeds: range, jobs: int, ends: float | None) -> Iterator[_Result]:
     """What becomes of seeds, in chunks without a gap; no chunk begins after the end."""
+    from tests.simulation.run import run_chunk
+
     chunks = (seeds[start : start + _CHUNK] for start in itertools.count(0, _CHUNK))
     left = itertools.takewhile(lambda chunk: len(chunk) and (ends is None or time.monotonic() < ends), chunks)
     if jobs == 1:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from pydelta.testing.row_files import ROWS_TAG, Rows, rows_of
 from tests.simulation.plan import LOG_RETENTION_MS, RETENTION_MS, Done, Step, draw_plan, recorded, run_step
 from tests.simulation.world import Odds, World, replaced
 
-__all__ = ["Outcome", "run_seed", "shrink"]
+__all__ = ["Outcome", "run_chunk", "run_seed", "shrink"]
 
 
 @dataclass(slots=True)
@@ -314,3 +315,10 @@ def shrink(outcome: Outcome, *, odds: Odds | None = None, fault: str = "") -> Ou
             gone.add(number)
             best = tried
     return best
+
+
+def run_chunk(seeds: Sequence[int]) -> list[tuple[int, str, int, list[str]]]:
+    """Run some seeds in a process of a pool; for each what was wrong, its versions and its trace."""
+    logging.disable(logging.CRITICAL)
+    outcomes = [(seed, run_seed(str(seed))) for seed in seeds]
+    return [(seed, outcome.wrong, outcome.versions, outcome.trace) for seed, outcome in outcomes]

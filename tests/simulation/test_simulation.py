@@ -103,3 +103,10 @@ def test_the_command_prints_its_seeds_and_a_failure_can_be_seen_again():
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"seeds {0x1F2E3D4} to {0x1F2E3D4 + 2}: 3 in" in done.stdout
+
+
+def test_two_processes_share_the_seeds_of_a_call():
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "4", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "seeds 0 to 3: 4 in " in done.stdout
