@@ -183,7 +183,10 @@ def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
     """The batch without its metadata, its texts checked: Polars takes for granted that all of that is UTF-8."""
     batch.validate(full=True)
     columns = zip(batch.schema.names, batch.columns, strict=True)
-    return pl.DataFrame([pl.Series(name, pl.from_arrow(column)) for name, column in columns])
+    try:
+        return pl.DataFrame([pl.Series(name, pl.from_arrow(column)) for name, column in columns])
+    except pl.exceptions.PanicException as error:  # what Polars says of types that it does not know
+        raise ValueError(f"its columns are of types that cannot be read: {first_line(batch.schema)}") from error
 
 
 def _parquet_frames(path: Path, source: str) -> Iterator[pl.DataFrame]:

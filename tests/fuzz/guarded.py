@@ -117,5 +117,6 @@ def refuse_strays(named: str) -> None:
             raise Broken(f"it changed {[*store.writes, *store.deletes][0]}")
         for location in store.reads:
             tail = location.partition(":")[2].strip("/")
-            if tail.rpartition("/")[0].rstrip("/") not in plain:
+            key = tail.partition("/")[2]  # a path without a scheme is one of the table's own bucket
+            if tail.rpartition("/")[0].rstrip("/") not in plain and f"/{key}" not in plain:
                 raise Broken(f"it read {location}, which no path names")
