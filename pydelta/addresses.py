@@ -31,6 +31,7 @@ __all__ = [
     "Addresses",
     "check_exposed",
     "check_free",
+    "check_login",
     "check_private",
     "in_url",
 ]
@@ -42,6 +43,15 @@ OF_THE_ENVIRONMENT: Final = ("HIVE_SERVER2_THRIFT_BIND_HOST", "HIVE_SERVER2_THRI
 """Variables that Hive's server prefers to settings; ours says where it listens by options alone."""
 _MOST: Final = 65535
 _LOGINS: Final = ("LDAP", "KERBEROS", "CUSTOM", "PAM")
+_NEEDED: Final = {
+    "LDAP": ("hive.server2.authentication.ldap.url",),
+    "KERBEROS": (
+        "hive.server2.authentication.kerberos.principal",
+        "hive.server2.authentication.kerberos.keytab",
+    ),
+    "CUSTOM": ("hive.server2.custom.authentication.class",),
+    "PAM": ("hive.server2.authentication.pam.services",),
+}
 _ENCRYPTED: Final = "auth-conf"
 
 
@@ -172,6 +182,24 @@ def check_private(addresses: Addresses) -> None:
             f"--no-login would let in everybody who reaches {addresses.host}, but {reason}.",
             hint="Name one private address with --host, such as a container's whose ports are published on 127.0.0.1; "
             "or leave out --no-login and ask for a log-in.",
+        )
+
+
+def check_login(hadoop: Mapping[str, str]) -> None:
+    """Refuse a log-in of the Thrift server that could let nobody in.
+
+    Args:
+        hadoop: The settings ``hive.server2.*`` that hold.
+
+    Raises:
+        DeltaEnvironmentError: What is missing, by the names of the settings.
+    """
+    login = hadoop.get("hive.server2.authentication", "NONE").upper()
+    if lacking := [name for name in _NEEDED.get(login, ()) if not hadoop.get(name)]:
+        raise DeltaEnvironmentError(
+            f"hive.server2.authentication is {login}, and nobody could log in: {', '.join(lacking)} is not set.",
+            hint=" ".join(f"Set --conf spark.hadoop.{name}=…" for name in lacking)
+            + ", or put it into hive-site.xml of SPARK_CONF_DIR.",
         )
 
 

@@ -232,8 +232,13 @@ def _endpoint(lookup: HadoopOptions, settings: _S3Settings) -> tuple[str | None,
 
 def _with_scheme(text: str, *, tls: bool) -> str:
     url = text.rstrip("/") if "://" in text else f"{'https' if tls else 'http'}://{text.rstrip('/')}"
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+        usable = usable and parts.port != 0
+    except ValueError:  # brackets that are no address, a port that is no number
+        usable = False
+    if not usable:
         raise InvalidArgumentError(
             "fs.s3a.endpoint is not the address of an S3 service.",
             hint="Write it as host:port or http://host:port, without a user name, a password or a bucket.",

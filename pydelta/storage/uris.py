@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pydelta.errors import InvalidArgumentError
 
@@ -46,10 +46,10 @@ def normalize_uri(uri: str) -> str:
     scheme = match.group(1).lower()
     rest = uri[match.end() :]
     if scheme == "file":
-        parts = urlsplit(uri)
-        if parts.netloc not in ("", "localhost"):
+        host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
+        if host not in ("", "localhost"):
             raise InvalidArgumentError(
-                f"{uri!r} names a file on the host {parts.netloc!r}.", hint="Write local files as file:///path."
+                f"{uri!r} names a file on the host {host!r}.", hint="Write local files as file:///path."
             )
         return Path(os.path.abspath(unquote(re.sub(r"^//(localhost)?", "", rest) or "/"))).as_uri()
     return f"{scheme}:{rest.rstrip('/')}"

@@ -7,6 +7,7 @@ an empty store that notes its calls, so that nothing real can be reached.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote
@@ -111,12 +112,22 @@ def refuse_strays(named: str) -> None:
     Raises:
         Broken: Something outside was written or deleted, or was read though no absolute path names it.
     """
-    plain = named + unquote(named) + unquote(unquote(named))
+    plain = _single(named + unquote(named) + unquote(unquote(named)))
     for store in _OPENED:
         if store.writes or store.deletes:
             raise Broken(f"it changed {[*store.writes, *store.deletes][0]}")
         for location in store.reads:
-            tail = location.partition(":")[2].strip("/")
-            key = tail.partition("/")[2]  # a path without a scheme is one of the table's own bucket
-            if tail.rpartition("/")[0].rstrip("/") not in plain and f"/{key}" not in plain:
+            if not any(_names(plain, spelled) for spelled in (location, unquote(location))):
                 raise Broken(f"it read {location}, which no path names")
+
+
+def _names(plain: str, location: str) -> bool:
+    """Tell whether a place that was read stands in the text of its path."""
+    tail = _single(location.partition(":")[2]).strip("/")
+    key = tail.partition("/")[2]  # a path without a scheme is one of the table's own bucket
+    return tail.rpartition("/")[0].rstrip("/") in plain or f"/{key}" in plain
+
+
+def _single(text: str) -> str:
+    """Write one slash for several, since a path means the same with them."""
+    return re.sub("/+", "/", text)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pydelta.addresses import Addresses, check_exposed, check_free
+from pydelta.addresses import Addresses, check_exposed, check_free, check_login
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 
 ANYWHERE = Addresses(host="0.0.0.0", thrift=10000)
@@ -101,3 +101,23 @@ def test_settings_say_where_spark_s_servers_listen():
     assert found["spark.connect.grpc.binding.port"] == "3"
     assert found["spark.connect.grpc.binding.address"] == "127.0.0.2"  # its front is at port 2
     assert Addresses(thrift=1).settings().keys() & {"spark.connect.grpc.binding.port"} == set()
+
+
+@pytest.mark.parametrize(
+    ("login", "lacking"),
+    [
+        ("ldap", "hive.server2.authentication.ldap.url"),
+        ("KERBEROS", "hive.server2.authentication.kerberos.principal, hive.server2.authentication.kerberos.keytab"),
+        ("CUSTOM", "hive.server2.custom.authentication.class"),
+        ("PAM", "hive.server2.authentication.pam.services"),
+    ],
+)
+def test_a_log_in_that_lets_nobody_in_is_refused(login, lacking):
+    with pytest.raises(DeltaEnvironmentError, match=f"{login.upper()}, and nobody could log in: {lacking} is not set"):
+        check_login({"hive.server2.authentication": login})
+    check_login({"hive.server2.authentication": login, **dict.fromkeys(lacking.split(", "), "given")})
+
+
+def test_no_log_in_needs_nothing():
+    check_login({})
+    check_login({"hive.server2.authentication": "NONE"})

@@ -71,7 +71,9 @@ def test_the_region_is_read_from_an_endpoint_that_names_one():
     assert s3_options("bkt", {"fs.s3a.endpoint": "s3.us-gov-west-1.amazonaws.com"}, {}).get("region") == "us-gov-west-1"
 
 
-@pytest.mark.parametrize("text", ["http://", "http://user:hush@minio", "ftp://minio"])
+@pytest.mark.parametrize(
+    "text", ["http://", "http://user:hush@minio", "ftp://minio", "http://[hush", "minio:port", "http://h:99999"]
+)
 def test_an_endpoint_that_is_none_is_refused_without_repeating_it(text):
     with pytest.raises(InvalidArgumentError, match="endpoint") as caught:
         s3_options("b", {"fs.s3a.endpoint": text}, {})
