@@ -11,6 +11,7 @@ Python lets go is therefore let go some seconds later.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,41 +21,43 @@ __all__ = ["LateRelease", "release_late"]
 
 _LATER: Final = 10.0
 """Seconds; a busy machine takes tenths of one to read an answer that was sent."""
+_AT_ONCE: Final = float("-inf")
 
 
 class LateRelease:
-    """Stands before py4j's queue of objects to let go, and hands each on when it has waited. Takes no lock.
+    """Stands for py4j's queue of objects to let go, and gives each to py4j's worker when it has waited. Takes no lock.
 
     Args:
-        queue: py4j's own.
+        tasks: Those of py4j's own queue.
         now: A clock, in seconds.
     """
 
-    def __init__(self, queue: Any, now: Callable[[], float] = time.monotonic) -> None:
-        self._queue = queue
+    def __init__(self, tasks: deque[Any], now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._waiting: deque[tuple[float, Any]] = deque()
+        self._waiting: deque[tuple[float, Any]] = deque((now(), task) for task in reversed(tasks))
 
     def appendleft(self, task: Any) -> None:
-        """Take one more, and hand on those that have waited.
+        """Take one more.
 
         Args:
             task: The client and the number of an object; or py4j's word that its worker is to end, which does not wait.
         """
         if isinstance(task, str):
-            self._queue.appendleft(task)
-            return
-        now = self._now()
-        self._waiting.append((now, task))
-        while self._waiting:
-            try:
-                oldest = self._waiting.popleft()
-            except IndexError:  # another thread took it
-                return
-            if now - oldest[0] < _LATER:
-                self._waiting.appendleft(oldest)
-                return
-            self._queue.appendleft(oldest[1])
+            self._waiting.appendleft((_AT_ONCE, task))
+        else:
+            self._waiting.append((self._now(), task))
+
+    def pop(self) -> Any:
+        """Give the oldest; py4j's worker alone asks, again and again.
+
+        Raises:
+            IndexError: None has waited long enough; the worker asks again a tenth of a second later.
+        """
+        since, task = self._waiting.popleft()
+        if self._now() - since < _LATER:
+            self._waiting.appendleft((since, task))
+            raise IndexError
+        return task
 
 
 def release_late(gateway: Any) -> None:
@@ -65,5 +68,10 @@ def release_late(gateway: Any) -> None:
     """
     client = gateway._gateway_client
     queue = getattr(client, "finalizer_deque", None)
-    if queue is not None and not isinstance(queue, LateRelease):
-        client.finalizer_deque = LateRelease(queue)
+    if not isinstance(queue, deque):
+        return
+    late = LateRelease(queue)
+    for thread in threading.enumerate():
+        if getattr(thread, "deque", None) is queue:  # py4j's worker looks it up each time
+            thread.deque = late  # type: ignore[attr-defined]
+            client.finalizer_deque = late

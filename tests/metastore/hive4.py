@@ -98,7 +98,8 @@ def _fetch(folder: Path) -> Path:
     fetch(folder / "jars", *JARS)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        checks = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it since 3.11.4
+        packed.extractall(folder, **checks)
     archive.unlink()
     (home,) = folder.glob("apache-hive-metastore-*")
     return home
