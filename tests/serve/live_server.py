@@ -121,16 +121,24 @@ class LiveServer:
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("told ")]
 
-    def beeline(self, *statements):
+    def beeline(self, *statements, login=("-n", "carl"), host="127.0.0.1", url="", java_options=(), environment=None):
         """Run statements by Hive's own client over JDBC; lines of standard output and of standard error."""
         import pyspark
 
         jars = Path(pyspark.__file__).parent / "jars" / "*"
-        command = [java(), "-Xmx200m", "-XX:TieredStopAtLevel=1", "-cp", str(jars), "org.apache.hive.beeline.BeeLine"]
-        command += ["-u", f"jdbc:hive2://127.0.0.1:{self.thrift}", "-n", "carl", "--outputformat=csv2", "--silent=true"]
+        command = [java(), "-Xmx200m", "-XX:TieredStopAtLevel=1", *java_options, "-cp", str(jars)]
+        command += ["org.apache.hive.beeline.BeeLine", "-u", f"jdbc:hive2://{host}:{self.thrift}/{url}", *login]
+        command += ["--outputformat=csv2", "--silent=true"]
         for statement in statements:
             command += ["-e", statement]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.warehouse)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.warehouse,
+            env={**os.environ, **(environment or {})},
+        )
         return [PROMPT.sub("", line) for line in done.stdout.splitlines()], done.stderr
 
     def terminate(self):

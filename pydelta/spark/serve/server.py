@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pydelta.addresses import Addresses, check_exposed
+from pydelta.addresses import Addresses, check_exposed, check_login
 from pydelta.errors import DeltaEnvironmentError, first_line
 from pydelta.spark.jvm import Jvm, scala_object
 from pydelta.spark.serve.cancelling import Cancelling
@@ -72,6 +73,8 @@ class Server:
         hive = {f"hive.server2.{name}": str(value) for name, value in found.items()}
         check_exposed(self._addresses, hive, closed=self._closed)
         if self._addresses.thrift is not None:
+            check_login(hive)
+            self._tell_logins(hive)
             self._require(_THRIFT, "spark-hive-thriftserver", "--thrift")
         if self._addresses.connect is not None:
             self._require(_CONNECT, "spark-connect", "--connect")
@@ -146,6 +149,12 @@ class Server:
             raise DeltaEnvironmentError(
                 f"The {what} server did not start: {said}", hint="Check its settings; --verbose shows all that is said."
             ) from error
+
+    def _tell_logins(self, hive: Mapping[str, str]) -> None:
+        """Hand the settings of log-ins to those who check them: they read properties of the JVM, not the session's."""
+        for name, value in hive.items():
+            if name.startswith(("hive.server2.authentication", "hive.server2.custom.authentication")):
+                self._jvm.view.java.lang.System.setProperty(name, value)
 
     def _start_thrift(self) -> Any:
         module = scala_object(self._jvm.view.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
