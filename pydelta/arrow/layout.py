@@ -16,10 +16,12 @@ from pydelta.arrow.tasks.arrow import optional
 from pydelta.arrow.tasks.stats import IndexedLeaf
 from pydelta.arrow.tasks.write_files import CODEC_SUFFIXES, FileRecord, PartitionColumn, WriteTask
 from pydelta.commands.write.options import WriteOptions
+from pydelta.commands.write.plan import WritePlan
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.features import partition_columns_in_files
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.schema import (
@@ -64,12 +66,14 @@ class TableShape:
         schema: Logical schema.
         partition_columns: Logical names.
         properties: For column mapping, statistics, file size and codec.
+        partitions_in_files: Whether files hold the partition columns, too.
     """
 
     uri: str
     schema: StructType
     partition_columns: Sequence[str]
     properties: TableProperties
+    partitions_in_files: bool = False
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableShape:
@@ -79,6 +83,18 @@ class TableShape:
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
             properties=snapshot.properties,
+            partitions_in_files=partition_columns_in_files(snapshot.protocol, {}),
+        )
+
+    @classmethod
+    def planned(cls, uri: str, plan: WritePlan) -> TableShape:
+        """Take it from what a write will make of the table at ``uri``."""
+        return cls(
+            uri=uri,
+            schema=plan.schema,
+            partition_columns=plan.partition_columns,
+            properties=plan.properties,
+            partitions_in_files=plan.partitions_in_files,
         )
 
 
@@ -90,6 +106,7 @@ class Session:
         settings: Its settings.
         store_options: Settings of the table's store; may hold secrets.
         timestamp_type: ``spark.sql.parquet.outputTimestampType``.
+        time_zone: In which a partition value of the log is a time, where its text names no zone.
         codec: Taken where neither option nor property names one.
         footer: Key-value metadata of each file.
     """
@@ -97,6 +114,7 @@ class Session:
     settings: Settings
     store_options: Mapping[str, str]
     timestamp_type: str = "INT96"
+    time_zone: str = "UTC"
     codec: str | None = None
     footer: Mapping[str, str] = field(default_factory=dict)
 
@@ -127,8 +145,11 @@ def make_task(
     stored = without_void(StructType(tuple(f for f in schema.fields if f.name.lower() not in lower)))
     physical = logical_to_physical(stored, mode)
     keys = physical_partition_columns(schema, shape.partition_columns, mode)
-    types = [found.data_type for name in shape.partition_columns if (found := schema.field(name)) is not None]
-    file_schema = optional(to_arrow(physical), milliseconds=session.timestamp_type == "TIMESTAMP_MILLIS")
+    partitions = [found for name in shape.partition_columns if (found := schema.field(name)) is not None]
+    milliseconds = session.timestamp_type == "TIMESTAMP_MILLIS"
+    file_schema = optional(to_arrow(physical), milliseconds=milliseconds)
+    held = logical_to_physical(StructType(tuple(partitions if shape.partitions_in_files else ())), mode)
+    constants = optional(to_arrow(held), milliseconds=milliseconds)
     hidden = materialized_columns(properties) if row_tracking else ()
     for column in hidden:
         file_schema = file_schema.append(pa.field(column, pa.int64()))
@@ -137,12 +158,14 @@ def make_task(
         store_options=dict(session.store_options),
         file_schema=file_schema,
         partition_columns=tuple(
-            PartitionColumn(name=key, data_type=data_type) for key, data_type in zip(keys, types, strict=True)
+            PartitionColumn(name=key, data_type=item.data_type) for key, item in zip(keys, partitions, strict=True)
         ),
+        constants=constants,
+        time_zone=session.time_zone,
         indexed=_indexed(stored, physical, properties),
         codec=_codec(properties, options, session.codec),
         # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
-        int96=session.timestamp_type == "INT96" and not _has_ntz(file_schema),
+        int96=session.timestamp_type == "INT96" and not _has_ntz(file_schema) and not _has_ntz(constants),
         target_file_size_bytes=_target_size(properties, options, session.settings),
         max_records_per_file=options.max_records_per_file,
         max_open_files=session.settings.max_open_files,

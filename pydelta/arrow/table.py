@@ -262,12 +262,7 @@ class ArrowRows:
     def write(self, target: WriteTarget) -> RewriteOutput:
         """See ``RowSource.write``."""
         plan = target.plan
-        shape = TableShape(
-            uri=target.table_uri,
-            schema=plan.schema,
-            partition_columns=plan.partition_columns,
-            properties=plan.properties,
-        )
+        shape = TableShape.planned(target.table_uri, plan)
         session = Session(settings=target.settings, store_options=self._options)
         task = make_task(shape, target.options, session)
         data, partitions = written_columns(plan.schema, plan.partition_columns)

@@ -1,6 +1,6 @@
 """List the table features of the protocol, one row each: who has to know it, what turns it on, how it is dropped.
 
-Reader, writer, properties, ADD and DROP FEATURE and the page docs/reference/table-features.md are made from these rows.
+Reader, writer, properties, ADD and DROP FEATURE and the page docs/reference/protocol.md are made from these rows.
 Protocol: "Table Features", "Valid Feature Names in Table Features".
 """
 
@@ -207,13 +207,13 @@ _ALL: Final = (
     Feature(name="variantType", reads=True, writes=True, enabled_by=_type("variant")),
     Feature(name="variantType-preview", reads=True, writes=True),
     Feature(
-        name="variantShredding",
+        name="variantShredding",  # shredded files are read; what is written is not shredded, which every reader takes
         reads=True,
-        writes=False,
+        writes=True,
         requires=("variantType",),
         enabled_by=_set("delta.enableVariantShredding", "true"),
     ),
-    Feature(name="variantShredding-preview", reads=True, writes=False),
+    Feature(name="variantShredding-preview", reads=True, writes=True),
     Feature(name="allowColumnDefaults", reads=None, writes=True, enabled_by=_fields("CURRENT_DEFAULT")),
     Feature(
         name="icebergCompatV1",
@@ -229,7 +229,13 @@ _ALL: Final = (
         requires=("columnMapping",),
         enabled_by=_set("delta.enableIcebergCompatV2", "true"),
     ),
-    Feature(name="materializePartitionColumns", reads=None, writes=False),
+    Feature(
+        name="materializePartitionColumns",
+        reads=None,
+        writes=True,
+        enabled_by=_set("delta.enableMaterializePartitionColumnsFeature", "true"),
+        removal=Removal(properties=("delta.enableMaterializePartitionColumnsFeature",)),
+    ),
     Feature(
         name="checkpointProtection",
         reads=None,

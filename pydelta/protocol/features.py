@@ -19,6 +19,7 @@ __all__ = [
     "ensure_writable",
     "implied_features",
     "is_request",
+    "partition_columns_in_files",
     "required_protocol",
     "supports",
     "upgrade",
@@ -28,6 +29,7 @@ __all__ = [
 
 
 _MAX_READER, _MAX_WRITER = 3, 7
+_PARTITIONS_IN_FILES = "materializePartitionColumns"
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
@@ -43,6 +45,19 @@ def implied_features(protocol: Protocol) -> frozenset[str]:
 def supports(protocol: Protocol, feature: str) -> bool:
     """Tell whether the table supports a feature, listed or implied by its versions. It may still not be in use."""
     return feature in implied_features(protocol)
+
+
+def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping[str, str]) -> bool:
+    """Tell whether data files hold the partition columns, too ("Materialize Partition Columns").
+
+    Args:
+        protocol: Of the table; None where it is new.
+        configuration: Its properties; those of a new table may ask for the feature.
+    """
+    if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
+        return True
+    asked = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")
+    return any(configuration.get(name, "").strip().lower() in ("supported", "enabled", "true") for name in asked)
 
 
 def ensure_readable(protocol: Protocol, *, table: str | None = None) -> None:

@@ -233,16 +233,22 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     if isinstance(data_type, ArrayType):
-        element = pa.field("element", to_arrow_type(data_type.element_type), data_type.contains_null)
-        return pa.list_(element)
+        return pa.list_(_part("element", data_type.element_type, data_type.contains_null))
     if isinstance(data_type, MapType):
-        value = pa.field("value", to_arrow_type(data_type.value_type), data_type.value_contains_null)
-        return pa.map_(pa.field("key", to_arrow_type(data_type.key_type), False), value)
+        key = pa.field("key", to_arrow_type(data_type.key_type))
+        if pa.types.is_null(key.type):
+            raise _outside_protocol(str(data_type))
+        return pa.map_(key.with_nullable(False), _part("value", data_type.value_type, data_type.value_contains_null))
     if isinstance(data_type, StructType):
         return pa.struct(list(to_arrow(data_type)))
     if data_type.name not in _ARROW:
         raise _outside_protocol(data_type.name)
     return _ARROW[data_type.name]
+
+
+def _part(name: str, data_type: DataType, nullable: bool) -> pa.Field:
+    kind = to_arrow_type(data_type)
+    return pa.field(name, kind, nullable or pa.types.is_null(kind))
 
 
 def _outside_protocol(name: str) -> UnsupportedFeatureError:

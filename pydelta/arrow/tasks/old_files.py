@@ -45,6 +45,8 @@ _BUFFER_BYTES: Final = 8 << 20
 _OLD_CALENDARS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 _ONE_CALENDAR_SINCE: Final = (3, 1)
+_TRINO: Final = "parquet-mr-trino"
+"""What Trino's own writer calls itself; it has one calendar."""
 
 
 class NeedsSpark(Exception):
@@ -166,7 +168,8 @@ def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Reco
 def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> list[str | None]:
     """For each column of the table the file's column, None where the file has none."""
     own = parquet.schema_arrow
-    _refuse_old_calendar(file, parquet)
+    if any(map(_has_times, schema.types)):
+        _refuse_old_calendar(file, parquet)
     int96 = {
         parquet.schema.column(index).path.split(".")[0]
         for index in range(len(parquet.schema))
@@ -189,6 +192,13 @@ def _columns_of(file: OldFile, parquet: pq.ParquetFile, schema: pa.Schema) -> li
     return columns
 
 
+def _has_times(data_type: pa.DataType) -> bool:
+    """Whether a column, or something in one, is a date or a time."""
+    if pa.types.is_nested(data_type):
+        return any(_has_times(data_type.field(index).type) for index in range(data_type.num_fields))
+    return bool(pa.types.is_temporal(data_type))
+
+
 def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
     """Dates and times before 1900 may have been written in the Julian calendar, which Spark converts on reading."""
     metadata = parquet.metadata.metadata or {}
@@ -200,7 +210,7 @@ def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
         known = len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit()
         if not known or (int(parts[0]), int(parts[1])) < _ONE_CALENDAR_SINCE:
             raise NeedsSpark(f"{file.path}: written by Spark {'.'.join(parts)}")
-    elif "parquet-mr" in (parquet.metadata.created_by or ""):
+    elif "parquet-mr" in (parquet.metadata.created_by or "").replace(_TRINO, ""):
         raise NeedsSpark(f"{file.path}: written by {parquet.metadata.created_by}, which may use an old calendar")
 
 

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from pydelta.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
 from pydelta.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.arrow.tasks.stats import FileStatistics, IndexedLeaf
-from pydelta.errors import RowsDoNotAddUpError
-from pydelta.protocol.partitions import partition_dir
+from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
+from pydelta.protocol.partitions import parse_partition_value, partition_dir
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
 
@@ -89,6 +89,8 @@ class WriteTask:
         store_options: Settings of the store; they may hold secrets, so they never show in ``repr``.
         file_schema: Arrow schema of the files (physical names, field ids in the fields' metadata).
         partition_columns: In the table's order.
+        constants: Arrow schema of the partition columns that files hold, too, behind their own; of most tables none.
+        time_zone: In which a partition value is a time, where its text names no zone.
         indexed: Physical leaf paths (and their types) that get minimum, maximum and null count.
         codec: A key of ``CODEC_SUFFIXES``.
         int96: Write timestamps with a zone as INT96.
@@ -111,6 +113,8 @@ class WriteTask:
     store_options: Mapping[str, str] = field(repr=False)
     file_schema: pa.Schema
     partition_columns: tuple[PartitionColumn, ...] = ()
+    constants: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    time_zone: str = "UTC"
     indexed: tuple[IndexedLeaf, ...] = ()
     codec: str = "snappy"
     int96: bool = False
@@ -384,7 +388,27 @@ class TaskWriter:
         if task.prefix_length:
             folder = uuid.uuid4().hex[: task.prefix_length]
         path = "/".join(part for part in (task.folder, folder, name) if part)
-        return _File(task, self._open_store(), path, without_statistics)
+        return _File(task, self._open_store(), path, without_statistics, sink.values)
+
+
+def _constants(task: WriteTask, values: tuple[str | None, ...]) -> list[pa.Scalar]:
+    """The partition values of a file as it holds them.
+
+    Raises:
+        SchemaError: A value that its type has no room for.
+    """
+    found = []
+    for column, text, target in zip(task.partition_columns, values, task.constants, strict=False):
+        try:
+            value = parse_partition_value(text, column.data_type, time_zone=task.time_zone)
+            found.append(pa.scalar(value, target.type))
+        except (ValueError, OverflowError, pa.ArrowException) as error:
+            raise SchemaError(
+                f"The partition value {text!r} of {column.name!r} cannot be written into a file as {target.type}: "
+                f"{first_line(error)}",
+                hint="Drop the table feature materializePartitionColumns, or leave this partition as it is.",
+            ) from error
+    return found
 
 
 class _Sink:
@@ -410,19 +434,28 @@ class _Sink:
 class _File:
     """One Parquet file being written."""
 
-    def __init__(self, task: WriteTask, store: Store, path: str, without_statistics: set[str]) -> None:
+    def __init__(
+        self,
+        task: WriteTask,
+        store: Store,
+        path: str,
+        without_statistics: set[str],
+        partition_values: tuple[str | None, ...],
+    ) -> None:
         self._task = task
         self._path = path
         self.without_statistics = frozenset(without_statistics)
+        self._constants = _constants(task, partition_values)
+        schema = pa.schema([*task.file_schema, *task.constants])
         self._sink = cast(Any, store.open_writer(path))
         self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
         if without_statistics:
-            statistics = [leaf for leaf in leaf_names(task.file_schema) if leaf not in without_statistics]
+            statistics = [leaf for leaf in leaf_names(schema) if leaf not in without_statistics]
         try:
             self._writer = pq.ParquetWriter(
                 self._sink,
-                task.file_schema,
+                schema,
                 compression=CODEC_SUFFIXES[task.codec][0],
                 use_deprecated_int96_timestamps=task.int96,
                 write_statistics=statistics,
@@ -439,6 +472,8 @@ class _File:
 
     def write(self, table: pa.Table) -> None:
         self._statistics.add(table)
+        for column, value in zip(self._task.constants, self._constants, strict=True):
+            table = table.append_column(column, pa.repeat(value, table.num_rows))
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self, values: Mapping[str, str | None]) -> FileRecord:

@@ -39,7 +39,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.column_mapping import MODE, mapped_metadata, mode_of
 from pydelta.protocol.evolution import with_nullable_parts
-from pydelta.protocol.features import is_request
+from pydelta.protocol.features import is_request, partition_columns_in_files
 from pydelta.protocol.identity import check_identities, refuse_explicit
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import (
@@ -118,6 +118,7 @@ class WritePlan:
         configuration: Table properties after the commit.
         operation: Name for the history.
         parameters: Parameters for the history.
+        partitions_in_files: Whether data files hold the partition columns, too.
     """
 
     kind: WriteKind
@@ -127,6 +128,7 @@ class WritePlan:
     configuration: Mapping[str, str]
     operation: str
     parameters: Mapping[str, Any]
+    partitions_in_files: bool = False
 
     @property
     def properties(self) -> TableProperties:
@@ -207,6 +209,7 @@ def _plan(kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, option
         configuration=final.configuration,
         operation=operation,
         parameters=parameters,
+        partitions_in_files=partition_columns_in_files(snapshot.protocol, final.configuration),
     )
 
 

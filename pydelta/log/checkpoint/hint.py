@@ -13,9 +13,33 @@ from pydelta.errors import StorageError
 from pydelta.protocol.paths import LAST_CHECKPOINT, LOG_DIR
 from pydelta.storage.interface import Store
 
-__all__ = ["HINT_PATH", "CheckpointHint", "canonical_form", "decode_hint", "encode_hint", "hint_checksum", "read_hint"]
+__all__ = [
+    "HINT_PATH",
+    "CheckpointHint",
+    "V2File",
+    "canonical_form",
+    "decode_hint",
+    "encode_hint",
+    "hint_checksum",
+    "read_hint",
+]
 
 HINT_PATH: Final = f"{LOG_DIR}/{LAST_CHECKPOINT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class V2File:
+    """The main file of a V2 checkpoint, whose name others do not know otherwise.
+
+    Args:
+        name: In the log's directory.
+        size_in_bytes: Of this file.
+        modification_time_ms: Epoch milliseconds.
+    """
+
+    name: str
+    size_in_bytes: int
+    modification_time_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +52,7 @@ class CheckpointHint:
         parts: Number of parts of a multi-part checkpoint.
         size_in_bytes: Bytes of its files.
         num_of_add_files: Number of ``add`` actions in it.
+        v2: Its main file, where it is of the second kind; written for other engines, not read.
     """
 
     version: int
@@ -35,6 +60,7 @@ class CheckpointHint:
     parts: int | None = None
     size_in_bytes: int | None = None
     num_of_add_files: int | None = None
+    v2: V2File | None = None
 
 
 class _Number(str):
@@ -103,6 +129,12 @@ def encode_hint(hint: CheckpointHint) -> bytes:
         body["sizeInBytes"] = hint.size_in_bytes
     if hint.num_of_add_files is not None:
         body["numOfAddFiles"] = hint.num_of_add_files
+    if hint.v2 is not None:
+        body["v2Checkpoint"] = {
+            "path": hint.v2.name,
+            "sizeInBytes": hint.v2.size_in_bytes,
+            "modificationTime": hint.v2.modification_time_ms,
+        }
     body["checksum"] = hint_checksum(json.dumps(body))
     return json.dumps(body, separators=(",", ":")).encode()
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pydelta.errors import LogCorruptedError, StorageError
-from pydelta.log.checkpoint.hint import HINT_PATH, CheckpointHint, encode_hint, read_hint
+from pydelta.log.checkpoint.hint import HINT_PATH, CheckpointHint, V2File, encode_hint, read_hint
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
 from pydelta.log.replay import State, apply_actions
@@ -28,7 +28,14 @@ from pydelta.log.segment import CheckpointFiles, read_listing
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import action_to_dict
 from pydelta.protocol.features import supports
-from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR, checkpoint_file, v2_checkpoint_file
+from pydelta.protocol.paths import (
+    LOG_DIR,
+    SIDECAR_DIR,
+    LogFileKind,
+    checkpoint_file,
+    parse_log_name,
+    v2_checkpoint_file,
+)
 from pydelta.storage.interface import Store
 
 __all__ = ["CheckpointResult", "write_checkpoint"]
@@ -249,7 +256,8 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
     state: list[tuple[str, Mapping[str, Any]]] = [("checkpointMetadata", {"version": snapshot.version})]
     state += _state_rows(_unexpired(snapshot, snapshot.state, now_ms))
     state += [("sidecar", body) for body in sidecars]
-    main = pa.schema(list(STATE_TYPES.items()))
+    # The reference engine looks for the columns of files in the main file, too, though their rows are in the sidecars.
+    main = pa.schema(list((STATE_TYPES | rows.types()).items()))
     path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
     _write_file(store, path, main, iter([_state_table(state, main)]), tally)
     return CheckpointResult(
@@ -343,8 +351,20 @@ def _point_at(store: Store, result: CheckpointResult) -> None:
         size=result.num_actions,
         size_in_bytes=result.size_bytes,
         num_of_add_files=result.num_adds,
+        v2=_v2_file(store, result.name),
     )
     store.put(HINT_PATH, encode_hint(hint))
+
+
+def _v2_file(store: Store, path: str) -> V2File | None:
+    name = path.rpartition("/")[2]
+    parsed = parse_log_name(name)
+    if parsed is None or parsed.kind is not LogFileKind.CHECKPOINT_V2:
+        return None
+    info = store.head(path)
+    if info is None:  # another process has cleaned up behind a newer one
+        return None
+    return V2File(name=name, size_in_bytes=info.size, modification_time_ms=info.modification_time_ms)
 
 
 def _exists(store: Store, version: int) -> bool:

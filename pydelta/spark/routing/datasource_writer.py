@@ -93,12 +93,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         plan = plan_write(log.update(), self._schema, self._options, self._settings)
         _refuse_rules(plan, self._schema)
         self._task = make_task(
-            TableShape(
-                uri=log.uri,
-                schema=plan.schema,
-                partition_columns=plan.partition_columns,
-                properties=plan.properties,
-            ),
+            TableShape.planned(log.uri, plan),
             self._options,
             Session(settings=self._settings, store_options=self._options.storage),
         )

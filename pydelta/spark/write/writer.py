@@ -126,12 +126,7 @@ class DataFrameSource:
         written = write_files(
             self._spark,
             rows,
-            TableShape(
-                uri=target.table_uri,
-                schema=plan.schema,
-                partition_columns=plan.partition_columns,
-                properties=plan.properties,
-            ),
+            TableShape.planned(target.table_uri, plan),
             change_column=change_column,
             options=target.options,
             settings=target.settings,
@@ -304,6 +299,7 @@ def make_write_task(
     session = Session(
         settings=settings,
         store_options={**jvm.hadoop_options(), **stores, **options.storage},
+        time_zone=jvm.time_zone(),
         timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
         codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},

@@ -145,11 +145,24 @@ def test_a_table_with_the_v2_policy_gets_a_uuid_named_checkpoint_with_sidecars()
     assert result.name.count(".") == 3
     main = pq.read_table(pa.BufferReader(store.read(result.name)))
     assert main["checkpointMetadata"].to_pylist()[0] == {"version": 1, "tags": None}
-    assert "add" not in main.column_names
+    assert main["add"].null_count == main.num_rows
     snapshot = log_of(store).snapshot()
     assert snapshot.segment.checkpoint.name == result.name
     assert snapshot.files.core["path"].to_list() == [add(1).path]
     assert snapshot.tombstones()["path"].to_list() == [add(0).path]
+
+
+def test_the_main_file_of_a_v2_checkpoint_has_the_columns_of_files_though_no_rows_of_them():
+    store = new_store()
+    create(store, add(0), add(1), protocol=V2_PROTOCOL, checkpointPolicy="v2")
+    result = log_of(store).checkpoint()
+    main = pq.read_table(pa.BufferReader(store.read(result.name)))
+    assert {"add", "remove", "sidecar", "checkpointMetadata"} <= set(main.column_names)
+    assert main["add"].null_count == main["remove"].null_count == main.num_rows
+    named = json.loads(store.read(f"{LOG_DIR}/_last_checkpoint"))["v2Checkpoint"]
+    info = store.head(result.name)
+    assert f"{LOG_DIR}/{named['path']}" == result.name
+    assert (named["sizeInBytes"], named["modificationTime"]) == (info.size, info.modification_time_ms)
 
 
 def test_an_empty_table_with_the_v2_policy_has_one_empty_sidecar():

@@ -10,24 +10,70 @@ from pydelta.protocol.actions import Metadata
 from pydelta.protocol.feature_table import FEATURES, Feature
 from pydelta.protocol.schema import parse_schema
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "table-features.md"
-INTRODUCTION = """# Table features
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "reference" / "protocol.md"
+INTRODUCTION = """# Protocol
 
-What this engine does with each table feature of the Delta protocol. Made from `pydelta/protocol/feature_table.py`;
-a test compares the two.
+What this engine does with each table feature of the Delta protocol. Made from `pydelta/protocol/feature_table.py`; a
+test compares the two, and looks whether the file that is named as a feature's test speaks of it.
 
 - **Readers**: whether tables that list the feature for readers are read; "–" where only writers have to know it.
 - **Writers**: whether tables that list it are written to.
 - **Turned on by**: besides `delta.feature.<name> = supported`, or `DeltaTable.addFeatureSupport`.
 - **DROP FEATURE**: whether it can be taken out of the protocol again.
+- **Test**: below `tests/`, one of those that use it.
 
-| feature | readers | writers | turned on by | needs | DROP FEATURE |
-|---|---|---|---|---|---|
+What is refused is refused before anything is read or written, by the feature's name. So is every feature that is not
+listed here, such as `catalogManaged`: such a table is its catalog's to read and to commit to.
+[Who reads what](interop.md) compares rows with other engines.
+
+| feature | readers | writers | turned on by | needs | DROP FEATURE | test |
+|---|---|---|---|---|---|---|
 """
+TESTS = {
+    "appendOnly": "integration/spark/sql/test_sql_tables.py",
+    "invariants": "integration/spark/write/test_write_modes.py",
+    "checkConstraints": "unit/commands/test_alter_table.py",
+    "changeDataFeed": "integration/spark/sql/test_sql_own.py",
+    "generatedColumns": "integration/spark/write/test_write_modes.py",
+    "columnMapping": "integration/spark/scan/test_column_mapping.py",
+    "identityColumns": "integration/spark/change/test_identity_columns.py",
+    "deletionVectors": "integration/spark/change/test_delete_vectors.py",
+    "rowTracking": "integration/spark/scan/test_row_tracking.py",
+    "timestampNtz": "integration/spark/write/test_schema_rules.py",
+    "domainMetadata": "unit/txn/test_transaction.py",
+    "v2Checkpoint": "unit/log/test_log_checkpoint.py",
+    "clustering": "integration/spark/maintenance/test_clustered_tables.py",
+    "vacuumProtocolCheck": "integration/spark/sql/test_sql_own.py",
+    "inCommitTimestamp": "unit/txn/test_enablement_times.py",
+    "typeWidening": "integration/spark/write/test_schema_rules.py",
+    "variantType": "integration/spark/write/test_write_types.py",
+    "variantShredding": "integration/spark/write/test_shredded_variants.py",
+    "allowColumnDefaults": "integration/spark/write/test_write_modes.py",
+    "materializePartitionColumns": "integration/spark/write/test_partitions_in_files.py",
+    "checkpointProtection": "unit/commands/test_table_features.py",
+}
+WORDS = {
+    "checkConstraints": "delta.constraints",
+    "changeDataFeed": "enableChangeDataFeed",
+    "generatedColumns": "generationExpression",
+    "identityColumns": "identity",
+    "deletionVectors": "enableDeletionVectors",
+    "rowTracking": "enableRowTracking",
+    "timestampNtz": "timestamp_ntz",
+    "v2Checkpoint": "v2",
+    "clustering": "cluster",
+    "inCommitTimestamp": "InCommitTimestamp",
+    "variantType": "variant",
+    "variantShredding": "enableVariantShredding",
+    "allowColumnDefaults": "CURRENT_DEFAULT",
+}
+"""How a test speaks of a feature that it does not name."""
 
 
 def row(feature: Feature) -> str:
     reads = "–" if feature.reads is None else ("yes" if feature.reads else "refused")
+    test = TESTS.get(feature.name.removesuffix("-preview"))
     cells = (
         f"`{feature.name}`",
         reads,
@@ -35,6 +81,7 @@ def row(feature: Feature) -> str:
         feature.enabled_by.text if feature.enabled_by is not None else "",
         ", ".join(f"`{name}`" for name in feature.requires),
         "yes" if feature.removal is not None else "no",
+        f"`{test}`" if test else "",
     )
     return "| " + " | ".join(cells) + " |\n"
 
@@ -42,6 +89,14 @@ def row(feature: Feature) -> str:
 def test_the_page_says_what_the_table_says():
     expected = INTRODUCTION + "".join(row(feature) for feature in FEATURES.values())
     assert PAGE.read_text() == expected, f"write this to {PAGE}:\n{expected}"
+
+
+def test_what_is_written_has_a_test_that_speaks_of_it():
+    written = {feature.name.removesuffix("-preview") for feature in FEATURES.values() if feature.writes}
+    assert set(TESTS) == written
+    for name, test in TESTS.items():
+        text = (ROOT / "tests" / test).read_text()
+        assert WORDS.get(name, name).lower() in text.lower(), f"{test} does not speak of {name}"
 
 
 def test_what_a_feature_needs_is_a_feature():
@@ -71,6 +126,11 @@ CASES = {
     "variantShredding": ('"long"', "{}", {"delta.enableVariantShredding": "true"}),
     "allowColumnDefaults": ('"long"', '{"CURRENT_DEFAULT": "1"}', {}),
     "icebergCompatV1": ('"long"', "{}", {"delta.enableIcebergCompatV1": "true"}),
+    "materializePartitionColumns": (
+        '"long"',
+        "{}",
+        {"delta.enableMaterializePartitionColumnsFeature": "true"},
+    ),
     "icebergCompatV2": ('"long"', "{}", {"delta.enableIcebergCompatV2": "true"}),
 }
 

@@ -188,6 +188,18 @@ def with_metadata(columns, **texts):
     return table.replace_schema_metadata({name.replace("_", "."): text for name, text in texts.items()})
 
 
+DATED = pa.schema([("s", pa.struct([("days", pa.list_(pa.date32()))]))])
+DAY = {"s": pa.array([{"days": [dt.date(1500, 1, 1)]}], DATED.field("s").type)}
+
+
+def test_a_calendar_matters_to_dates_and_times_alone(tmp_path):
+    files = [
+        old(tmp_path, f"{version}.parquet", with_metadata({"id": [1]}, org_apache_spark_version=version))
+        for version in ("2.4.8", "odd")
+    ]
+    assert rows_of(tmp_path, compact(tmp_path, *files)) == [{"id": 1}, {"id": 1}]
+
+
 @pytest.mark.parametrize(
     ("schema", "content", "said"),
     [
@@ -199,9 +211,9 @@ def with_metadata(columns, **texts):
         (pa.schema([("c", pa.timestamp("us"))]), {"c": pa.array([MOMENT], TIME)}, "not timestamp[us]"),
         (pa.schema([("c", NESTED)]), {"c": [{"a": 1}]}, "is struct<a: int64>"),
         (pa.schema([("c", pa.decimal128(9, 2))]), {"c": pa.array([None], pa.decimal128(9, 3))}, "decimal128(9, 3)"),
-        (ID, with_metadata({"id": [1]}, org_apache_spark_legacyDateTime=""), "old calendar"),
-        (ID, with_metadata({"id": [1]}, org_apache_spark_version="2.4.8"), "written by Spark 2.4.8"),
-        (ID, with_metadata({"id": [1]}, org_apache_spark_version="odd"), "written by Spark odd"),
+        (DATED, with_metadata(DAY, org_apache_spark_legacyDateTime=""), "old calendar"),
+        (DATED, with_metadata(DAY, org_apache_spark_version="2.4.8"), "written by Spark 2.4.8"),
+        (DATED, with_metadata(DAY, org_apache_spark_version="odd"), "written by Spark odd"),
     ],
 )
 def test_what_only_spark_reads_surely_is_handed_back(tmp_path, schema, content, said):
