@@ -20,6 +20,7 @@ from typing import IO, Final
 import msgspec
 
 from pydelta.certify.history import Event, Plan, Process, Row
+from pydelta.certify.trino import TrinoTable
 from pydelta.certify.worker import Line, Order
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.redaction import hide_text
@@ -51,10 +52,11 @@ class Crew:
         plan: Who does what.
         uri: Of the table.
         options: Of the store, as the processes see it; they may hold secrets.
+        trino: The table, where processes of Trino write it.
     """
 
-    def __init__(self, plan: Plan, uri: str, options: Mapping[str, str]) -> None:
-        self._uri, self._options = uri, dict(options)
+    def __init__(self, plan: Plan, uri: str, options: Mapping[str, str], trino: TrinoTable | None = None) -> None:
+        self._uri, self._options, self._trino = uri, dict(options), trino
         self._children = [_Child(plan=process) for process in plan.processes]
         self._go = threading.Event()
         self._deadline_ns = 0
@@ -123,6 +125,7 @@ class Crew:
             engine=child.plan.engine,
             steps=child.plan.steps,
             faults=child.plan.faults,
+            trino=self._trino,
         )
         try:
             for _ in range(_LIVES):

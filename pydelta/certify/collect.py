@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pydelta.certify.history import Commit, LostFile, Row
-from pydelta.certify.local_worker import tuples_of
+from pydelta.certify.local_worker import op_of, tuples_of
 from pydelta.errors import DeltaError, ObjectNotFoundError, StorageError, first_line
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import read_deleted_rows
@@ -193,7 +193,7 @@ def _named(data: bytes | None, version: int) -> tuple[str | None, str]:
     try:
         for action in decode_commit(data or b"", source=commit_file(version)):
             if isinstance(action, CommitInfo):
-                return action.get("userMetadata"), action.operation or ""
+                return op_of(action), action.operation or ""
     except DeltaError:
         pass
     return None, ""

@@ -46,6 +46,7 @@ class Wish:
         engines: Beside pydelta.
         trino: Address of a Trino.
         trino_schema: ``catalog.schema`` in which it registers the table.
+        trino_writes: Whether it writes, too.
         minutes: After which no operation is begun.
         operations: How many there are.
         processes: Of pydelta.
@@ -64,6 +65,7 @@ class Wish:
     engines: tuple[str, ...] = ()
     trino: str | None = None
     trino_schema: str = "delta.default"
+    trino_writes: bool = False
     minutes: float = 2.0
     operations: int = 200
     processes: int = 3
@@ -99,6 +101,10 @@ def _refuse(wish: Wish) -> TrinoReader | None:
             "--with trino and --trino belong together, and only one of them is given.",
             hint="Write --with trino --trino http://127.0.0.1:8080.",
         )
+    if wish.trino_writes and wish.trino is None:
+        raise InvalidArgumentError(
+            "--trino-writes is given, and no Trino.", hint="Write --with trino --trino http://127.0.0.1:8080, too."
+        )
     if scheme_of(wish.uri) == "memory":
         raise InvalidArgumentError(
             "memory:// is not shared by processes, so that there is nothing to certify.",
@@ -133,8 +139,12 @@ def certify(wish: Wish, replayed: str | None, say: Callable[[str], None]) -> int
     if replayed is not None:
         before = read_report(replayed)
         plan = before.smallest or before.plan
+        if trino is None and any(process.engine == "trino" for process in plan.processes):
+            raise InvalidArgumentError(
+                "Trino writes in this plan, and none is named.", hint="Add --with trino --trino http://127.0.0.1:8080."
+            )
     else:
-        writers = [engine for engine in wish.engines if engine in _WRITERS]
+        writers = [engine for engine in wish.engines if engine in _WRITERS or (engine == "trino" and wish.trino_writes)]
         plan = make_plan(
             wish.seed,
             engines=["pydelta"] * wish.processes + writers,
@@ -241,6 +251,11 @@ def _notes(wish: Wish, plan: Plan, ran: Ran) -> list[str]:
     if left and not ran.history.race:
         notes.append(f"{left} of {plan.operations} operations were not begun: the time was up.")
     others = {process.engine for process in plan.processes} - {"pydelta"}
+    if plan.proxy_faults and "trino" in others:
+        others.remove("trino")
+        notes.append(
+            "Trino reaches the store by its own settings, so that it did not go wrong; its clients were killed."
+        )
     if plan.proxy_faults and others and endpoint_of(wish.uri, wish.options) is None:
         notes.append(
             f"The store of {' and '.join(sorted(others))} did not go wrong: the proxy that loses replies takes an S3 "

@@ -75,7 +75,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Args:
         number: Which.
-        engine: What it writes with: pydelta, delta-rs or spark.
+        engine: What it writes with: pydelta, delta-rs, spark or trino.
         steps: What it does, in order.
         faults: What goes wrong with its store.
         kills: Operations in which it is killed from outside, with milliseconds after they began.

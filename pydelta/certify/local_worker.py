@@ -30,8 +30,9 @@ from pydelta.errors import (
     first_line,
 )
 from pydelta.log import DeltaLog
+from pydelta.protocol.actions import CommitInfo
 
-__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "table_of", "tuples_of", "version_of"]
+__all__ = ["SCHEMA", "Done", "Failed", "LocalWorker", "failure_of", "op_of", "table_of", "tuples_of", "version_of"]
 
 SCHEMA = pa.schema([("op", pa.string()), ("n", pa.int64()), ("k", pa.int64()), ("rev", pa.string())])
 
@@ -87,9 +88,17 @@ def version_of(log: DeltaLog, op: str) -> int | None:
     """Find the version that names an operation, for engines that do not tell which one they committed."""
     for limit in (20, None):
         for record in log.history(limit):
-            if record.commit_info is not None and record.commit_info.get("userMetadata") == op:
+            if record.commit_info is not None and op_of(record.commit_info) == op:
                 return record.version
     return None
+
+
+def op_of(info: CommitInfo) -> str | None:
+    """Return the operation that a commit names: as its metadata, or behind the user's name where Trino made it."""
+    named = info.get("userMetadata")
+    if named is None and (user := info.get("userName")) and str(user).startswith("certify_"):
+        return str(user).partition("/")[2] or None
+    return None if named is None else str(named)
 
 
 class LocalWorker:

@@ -22,6 +22,7 @@ _WEIGHTS: Final[Mapping[str, Mapping[Kind, int]]] = {
         "append": 5, "delete": 3, "update": 3, "merge": 4, "replace": 1, "optimize": 2, "vacuum": 1, "restore": 1,
         "read": 5,
     },
+    "trino": {"append": 5, "delete": 3, "update": 3, "merge": 4, "optimize": 2, "read": 5},
 }  # fmt: skip
 _CALLS_PER_OPERATION: Final = 12
 """About how often an operation calls the store; faults are spread over so many calls."""

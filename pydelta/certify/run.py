@@ -19,7 +19,7 @@ from pydelta.certify.delta_rs import read_with_delta_rs
 from pydelta.certify.history import SETUP, EngineRead, Event, History, Plan, acknowledged
 from pydelta.certify.local_worker import tuples_of
 from pydelta.certify.proxy import Proxy, endpoint_of, with_endpoint
-from pydelta.certify.trino import TrinoReader
+from pydelta.certify.trino import TrinoReader, TrinoTable
 from pydelta.certify.worker import Order
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.errors import DeltaEnvironmentError, DeltaError, InvalidArgumentError, first_line
@@ -180,13 +180,25 @@ class _Run:
         return metadata.configuration.get("delta.isolationLevel", "Serializable")
 
     def _work(self) -> tuple[tuple[Event, ...], Counter[str]]:
+        if not any(process.engine == "trino" for process in self._plan.processes):
+            return self._crew(None)
+        assert self._request.trino is not None, "the command asks for its address"
+        table = self._request.trino.register(self._table)
+        try:
+            done = self._crew(table)
+            table.settle()
+            return done
+        finally:
+            table.forget()
+
+    def _crew(self, trino: TrinoTable | None) -> tuple[tuple[Event, ...], Counter[str]]:
         endpoint = endpoint_of(self._table, self._options) if self._plan.proxy_faults else None
         if endpoint is None:
-            crew = Crew(self._plan, self._table, self._options)
+            crew = Crew(self._plan, self._table, self._options, trino)
             crew.run(self._request.minutes * 60)
             return crew.events, crew.faults
         with Proxy(endpoint, self._plan.seed) as proxy:
-            crew = Crew(self._plan, self._table, with_endpoint(self._options, proxy.address))
+            crew = Crew(self._plan, self._table, with_endpoint(self._options, proxy.address), trino)
             crew.run(self._request.minutes * 60)
             return crew.events, crew.faults + proxy.faults
 

@@ -24,6 +24,10 @@ _CONF: Final = {
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 
 
+class _NotLookedUp(Exception):
+    """A statement has ended, and which version it made cannot be told."""
+
+
 class SparkWorker:
     """Runs operations on a table; arguments as of ``LocalWorker``."""
 
@@ -45,7 +49,10 @@ class SparkWorker:
             return Done(version=version, rows=self.read(version))
         target = max(self._log.update().version - step.back, 0) if step.kind == "restore" else None
         self._spark.sql(self._statement(step, target)).collect()
-        return Done(version=version_of(self._log, step.op), target=target)
+        try:
+            return Done(version=version_of(self._log, step.op), target=target)
+        except DeltaError as error:
+            raise _NotLookedUp(first_line(error)) from error
 
     def read(self, version: int) -> tuple[Row, ...]:
         """Read a version."""

@@ -16,6 +16,7 @@ import msgspec
 from pydelta.certify.faults import Faults, with_faults
 from pydelta.certify.history import Event, Fault, Row, Step
 from pydelta.certify.local_worker import Done, Failed, LocalWorker
+from pydelta.certify.trino import TrinoTable
 
 __all__ = ["Line", "Order", "main"]
 
@@ -33,6 +34,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         calls: Calls of the store that processes of this number have made before.
         attempt: Of the first step.
         read_version: For a process that only reads this version, and ends.
+        trino: The table, for a process of Trino.
     """
 
     uri: str
@@ -44,6 +46,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     attempt: int = 1
     read_version: int | None = None
+    trino: TrinoTable | None = None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,6 +86,11 @@ def _worker(order: Order) -> _Worker:
         from pydelta.certify.delta_rs import DeltaRsWorker
 
         return DeltaRsWorker(order.uri, order.options, order.process)
+    if order.engine == "trino":
+        from pydelta.certify.trino_worker import TrinoWorker
+
+        assert order.trino is not None, "it is registered before the processes begin"
+        return TrinoWorker(order.trino, order.uri, order.options)
     faults = Faults(order.faults, order.calls, lambda fault: _say(Line(fault=fault)))
     return LocalWorker(order.uri, with_faults(order.uri, order.options, faults), order.process)
 

@@ -24,11 +24,14 @@ _Uri = Annotated[
 ]
 _With = Annotated[
     str | None,
-    typer.Option("--with", metavar="ENGINES", help="Of spark, delta-rs (they write and read) and trino (reads): a,b."),
+    typer.Option("--with", metavar="ENGINES", help="Of spark, delta-rs (they write and read), trino (reads): a,b."),
 ]
 _Trino = Annotated[str | None, typer.Option("--trino", metavar="URL", help="Address of a Trino, for --with trino.")]
 _TrinoSchema = Annotated[
     str, typer.Option("--trino-schema", metavar="CATALOG.SCHEMA", help="Where Trino registers the table to read it.")
+]
+_TrinoWrites = Annotated[
+    bool, typer.Option("--trino-writes", help="Trino writes, too; its catalog may not be read-only then.")
 ]
 _Minutes = Annotated[float, typer.Option("--minutes", min=0.05, help="After this no operation is begun.")]
 _Operations = Annotated[int, typer.Option("--operations", "-n", min=1, help="How many operations there are at most.")]
@@ -68,6 +71,7 @@ def add_certify(app: typer.Typer) -> None:
         with_: _With = None,
         trino: _Trino = None,
         trino_schema: _TrinoSchema = "delta.default",
+        trino_writes: _TrinoWrites = False,
         minutes: _Minutes = 2.0,
         operations: _Operations = 200,
         processes: _Processes = 3,
@@ -102,6 +106,7 @@ def add_certify(app: typer.Typer) -> None:
                 engines=_names(with_),
                 trino=trino,
                 trino_schema=trino_schema,
+                trino_writes=trino_writes,
                 minutes=minutes,
                 operations=operations,
                 processes=processes,

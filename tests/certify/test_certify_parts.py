@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,11 +19,13 @@ import pytest
 from pydelta.certify.delta_rs import import_deltalake
 from pydelta.certify.faults import Faults, open_faulty, with_faults
 from pydelta.certify.history import Fault, Plan, Step
+from pydelta.certify.local_worker import version_of
 from pydelta.certify.plan import kinds_without, make_plan
 from pydelta.certify.promises import PROMISES
 from pydelta.certify.proxy import Proxy, endpoint_of, with_endpoint
 from pydelta.certify.shrinking import shrink
-from pydelta.certify.trino import TrinoReader
+from pydelta.certify.trino import TrinoError, TrinoReader, TrinoTable
+from pydelta.certify.trino_worker import TrinoWorker
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.storage import PutOutcome
 
@@ -247,12 +250,14 @@ class _Trino:
 
     def __init__(self, *, refuses: str = "") -> None:
         self.statements: list[str] = []
+        self.users: list[str] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 statement = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 outer.statements.append(statement)
+                outer.users.append(self.headers["X-Trino-User"])
                 if refuses and refuses in statement:
                     self._send({"error": {"errorName": "PERMISSION_DENIED", "message": "no"}})
                 else:
@@ -304,9 +309,58 @@ def test_a_trino_that_registers_nothing_says_what_its_catalog_needs():
         trino.stop()
 
 
-def test_the_address_of_a_trino_is_a_url():
+class _Log:
+    def __init__(self, *infos):
+        self.infos = infos
+
+    def history(self, limit):
+        return [
+            SimpleNamespace(version=len(self.infos) - 1 - at, commit_info=info)
+            for at, info in enumerate(reversed(self.infos))
+        ]
+
+
+def test_an_operation_of_trino_is_found_by_its_user_and_others_by_their_metadata():
+    log = _Log({"userName": "certify_ab/4-1"}, {"userMetadata": "2-7", "userName": "root"}, {"userName": "certify_ab/"})
+    assert version_of(log, "4-1") == 0
+    assert version_of(log, "2-7") == 1
+    assert version_of(log, "root") is None
+
+
+def test_trino_runs_each_operation_as_a_user_of_its_own(tmp_path):
+    trino = _Trino()
+    try:
+        table = TrinoReader(address=trino.address).register("s3a://bucket/t")
+        worker = TrinoWorker(table, str(tmp_path), {})
+        worker._log = _Log({"userName": f"{table.name}/4-1"}, {"userName": f"{table.name}/4-2"})
+        done = [
+            worker.run(Step(op=f"4-{number}", kind=kind, key=3, rows=2 if kind == "append" else 0))
+            for number, kind in enumerate(("append", "delete", "update", "merge", "optimize"), start=1)
+        ]
+        table.forget()
+    finally:
+        trino.stop()
+    assert [item.version for item in done] == [0, 1, None, None, None]
+    assert trino.users[1:6] == [f"{table.name}/4-{number}" for number in range(1, 6)]
+    insert, delete, update, merge, optimize = trino.statements[1:6]
+    assert insert.endswith("VALUES ('4-1', 0, 3, ''), ('4-1', 1, 3, '')")
+    assert delete == f"DELETE FROM {table.quoted} WHERE k = 3"
+    assert "SET rev = '4-3'" in update
+    assert "VALUES ('4-4', 0, s.k, '4-4')" in merge
+    assert optimize.endswith("EXECUTE optimize")
+
+
+def test_only_a_conflict_of_trinos_is_known_to_have_left_nothing():
+    worker = TrinoWorker(TrinoTable(address="http://h", catalog="c", schema="s", name="n"), "/nowhere", {})
+    assert worker.failure(TrinoError("TRANSACTION_CONFLICT", "lost")).known
+    assert not worker.failure(TrinoError("DELTA_LAKE_BAD_WRITE", "who knows")).known
+    assert not worker.failure(OSError("gone")).known
+
+
+@pytest.mark.parametrize("address", ["localhost", "http://[x", "http://host:port", "ftp://host"])
+def test_the_address_of_a_trino_is_a_url(address):
     with pytest.raises(InvalidArgumentError, match="is not the address of a Trino"):
-        TrinoReader(address="localhost")
+        TrinoReader(address=address)
 
 
 def test_delta_rs_that_is_not_installed_is_said(monkeypatch):
