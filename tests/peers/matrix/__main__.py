@@ -1,0 +1,96 @@
+"""Fill the matrix: ``python -m matrix --python PEER [--folder FOLDER] [--record]``.
+
+Tables are written by this engine, the reference engine and delta-rs, and read by them and DuckDB. ``--record`` keeps the
+answers in ``interop.json``, of which ``docs/reference/interop.md`` is made; without it they are compared with what is kept.
+``--trino FILE`` adds what Trino answered (``python -m matrix.trino``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from matrix.libraries import READERS, read, write_by_delta_rs
+from matrix.report import KEPT, PAGE, page
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """See above."""
+    parser = argparse.ArgumentParser(prog="python -m matrix", description="What each engine writes, read by all.")
+    parser.add_argument("--python", required=True, help="the interpreter of the reference engine's environment")
+    parser.add_argument("--folder", type=Path, help="where the tables stay; without it they are deleted")
+    parser.add_argument("--record", action="store_true", help="keep the answers, and make the page of them")
+    parser.add_argument("--trino", type=Path, help="what Trino answered, of a run over the same tables")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="interop-") as name:
+        folder = asked.folder or Path(name)
+        told = filled(folder, asked.python)
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"written": {}, "read": {}}
+    if asked.trino:
+        told["read"]["trino"] = json.loads(asked.trino.read_text())
+    elif "trino" in kept["read"]:
+        told["read"]["trino"] = kept["read"]["trino"]
+    if asked.record:
+        KEPT.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        PAGE.write_text(page(told))
+        return 0
+    changed = differing(told, kept)
+    print("\n".join(changed) if changed else f"{len(told['written']['ours'])} tables: every answer is as it is kept.")
+    return int(bool(changed))
+
+
+def filled(folder: Path, python: str) -> dict[str, Any]:
+    """Write and read; all answers by ``written`` → writer → name and ``read`` → reader → writer → name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"ours": _spark(sys.executable, "ours", "write", folder)}
+    written["reference"] = _spark(python, "reference", "write", folder)
+    (folder / "delta-rs").mkdir(exist_ok=True)
+    written["delta-rs"] = write_by_delta_rs(folder / "delta-rs")
+    reads = {"ours": _spark(sys.executable, "ours", "read", folder)}
+    reads["reference"] = _spark(python, "reference", "read", folder)
+    return {"written": written, "read": reads | {reader: read(reader, folder) for reader in READERS}}
+
+
+def differing(told: dict[str, Any], kept: dict[str, Any]) -> list[str]:
+    """Say which answers are others than those that are kept; words of an error may change, what happens may not."""
+    found = []
+    for writer, names in told["written"].items():
+        for name, words in names.items():
+            if bool(words) != bool(kept["written"].get(writer, {}).get(name, "never asked")):
+                found.append(f"{writer} writes {name}: {words or 'yes'}")
+    for reader, writers in told["read"].items():
+        for writer, names in writers.items():
+            for name, words in names.items():
+                before = kept["read"].get(reader, {}).get(writer, {}).get(name, "never asked")
+                if words.partition(":")[0] != before.partition(":")[0]:
+                    found.append(f"{reader} reads {name} by {writer}: {words}, and was: {before}")
+    return found
+
+
+def _spark(python: str, engine: str, action: str, folder: Path) -> Any:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
+    environment |= {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    out = folder / f"{engine}-{action}.json"
+    done = subprocess.run(
+        [python, str(HERE / "spark_side.py"), engine, action, str(folder), str(out)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    if done.returncode:
+        raise SystemExit(f"{engine} {action}: {done.stdout[-1000:]}{done.stderr[-3000:]}")
+    return json.loads(out.read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
