@@ -70,7 +70,7 @@ test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 
 ##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook: these, too)
+up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook,monitor: these, too)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/stack-up
 
 .PHONY: down
@@ -149,6 +149,11 @@ test-programs: $(VENV)/.dev $(PEER)/.installed ## Programs on the reference engi
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART) $(if $(RECORD),--record)
 	@$(if $(RECORD),cd tests/peers && $(CURDIR)/$(PY) -m differ.report)
+
+.PHONY: interop
+interop: $(VENV)/.bench $(PEER)/.installed ## What each engine writes, read by all, compared with what is kept (RECORD=1 keeps it, docs/reference/interop.md)
+	@scripts/check-java
+	@cd tests/peers && $(CURDIR)/$(PY) -m matrix --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session

@@ -49,11 +49,12 @@ class Service:
         try:
             parts = urlsplit(address)
             port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+            of_link = urlsplit(link).scheme
         except ValueError:
             port = None
         if not name or not address or port is None or not parts.hostname:
             raise InvalidArgumentError(f"{hide_text(text)!r} does not name a service.", hint=_FORMS)
-        if link and urlsplit(link).scheme not in ("http", "https"):
+        if link and of_link not in ("http", "https"):
             raise InvalidArgumentError(f"The link of {name} is not an address of a page.", hint=_FORMS)
         return cls(name=name, address=address, link=link or None)
 

@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from pydelta.commands.vacuum.list_rows import Inventory
 from pydelta.deadline import Deadline
@@ -129,9 +128,9 @@ class _Jobs:
 
     def lane(self, uri: str) -> _Lane:
         """The lane of a store: one that does not answer keeps no other waiting."""
-        parts = urlsplit(uri)
+        scheme, _, rest = uri.partition("://")
         with self.done:
-            return self.lanes.setdefault(f"{parts.scheme}://{parts.netloc}", _Lane())
+            return self.lanes.setdefault(f"{scheme}://{rest.partition('/')[0]}", _Lane())
 
     def start(self, job: _Job) -> None:
         """Start a job that is not running; the caller holds the lock."""

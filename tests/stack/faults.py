@@ -7,8 +7,8 @@
               until the file STOP is there
          ---> the rows in Spark, in Trino's delta, in Trino's hive, against both ledgers
 
-``faults.py work`` is called by ``scripts/test-stack-faults`` within the stack; ``faults.py done`` says how many steps
-each writer was told are done.
+``scripts/test-stack-faults`` calls ``faults.py work`` within the stack, and that ``begin``, ``write N``, ``check`` and
+``end``; ``faults.py done`` says how many steps each writer was told are done.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 TABLE = "lake.stack_tests_faults"
 FOLDER = Path("/tmp/faults")
 STOP = FOLDER / "stop"
 WRITERS, ROWS = 2, 100
 CONF = {
+    "spark.driver.memory": "512m",
     "spark.cores.max": "1",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "1",
@@ -161,27 +161,31 @@ def check() -> list[str]:
     return found
 
 
-def drop(spark: Any) -> None:
-    """Remove the table, and what a run that was ended left of it where its entry has gone."""
+def prepare(*, create: bool) -> None:
+    """Remove the table, with what a run that was ended left of it where its entry has gone; make it anew if asked."""
     from conftest import STORE_OPTIONS, WAREHOUSE
 
+    import pydelta
     from pydelta.storage import open_store
 
+    spark = pydelta.session("faults-prepare", conf=CONF)
     spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
     store = open_store(f"{WAREHOUSE}/{TABLE.replace('.', '/')}", STORE_OPTIONS)
     store.delete_many([info.path for info in store.list_all()])
+    if create:
+        spark.sql(f"CREATE TABLE {TABLE} (writer INT, step INT, n BIGINT) USING DELTA")
+    spark.stop()
 
 
 def work() -> int:
-    """Keep both writers running until told to stop, then compare; returns the exit code."""
-    import pydelta
+    """Keep both writers running until told to stop, then compare; returns the exit code.
 
+    Whatever takes a JVM is a process of its own, since the container holds two of them and not more.
+    """
     FOLDER.mkdir(parents=True)
-    spark = pydelta.session("faults-begin", conf=CONF)
-    drop(spark)
-    spark.sql(f"CREATE TABLE {TABLE} (writer INT, step INT, n BIGINT) USING DELTA")
-    spark.stop()
-    command = ["as-user", "spark", sys.executable, __file__, "write"]  # with the key that a user's applications have
+    here = [sys.executable, __file__]
+    subprocess.run([*here, "begin"], check=True)
+    command = ["as-user", "spark", *here, "write"]  # with the key that a user's applications have
     running: list[subprocess.Popen[bytes] | None] = [None] * WRITERS
     while not STOP.exists():
         for writer in range(WRITERS):
@@ -192,13 +196,10 @@ def work() -> int:
     for process in running:
         if process is not None:
             process.wait()
-    found = check()
-    if not found:
-        spark = pydelta.session("faults-end", conf=CONF)
-        drop(spark)
-        spark.stop()
-    print("\n".join(found) if found else "All that was acknowledged is there once, and nothing else.", flush=True)
-    return 1 if found else 0
+    code = subprocess.run([*here, "check"], check=False).returncode
+    if code == 0:
+        subprocess.run([*here, "end"], check=True)
+    return code
 
 
 def main(words: list[str]) -> int:
@@ -207,10 +208,16 @@ def main(words: list[str]) -> int:
         return work()
     if words[0] == "write":
         write(int(words[1]))
-        return 0
-    for writer in range(WRITERS):  # done
-        text = ledger(writer).read_text() if ledger(writer).exists() else ""
-        print(sum(said == "done" for said in steps(text).values()))
+    elif words[0] == "check":
+        found = check()
+        print("\n".join(found) if found else "All that was acknowledged is there once, and nothing else.", flush=True)
+        return 1 if found else 0
+    elif words[0] == "done":
+        for writer in range(WRITERS):
+            text = ledger(writer).read_text() if ledger(writer).exists() else ""
+            print(sum(said == "done" for said in steps(text).values()))
+    else:
+        prepare(create=words[0] == "begin")
     return 0
 
 
