@@ -22,6 +22,7 @@ from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.features import partition_columns_in_files
+from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.schema import (
@@ -67,6 +68,7 @@ class TableShape:
         partition_columns: Logical names.
         properties: For column mapping, statistics, file size and codec.
         partitions_in_files: Whether files hold the partition columns, too.
+        iceberg: Whether files have to suit Iceberg: timestamps as microseconds in 64 bits, whatever the session says.
     """
 
     uri: str
@@ -74,6 +76,7 @@ class TableShape:
     partition_columns: Sequence[str]
     properties: TableProperties
     partitions_in_files: bool = False
+    iceberg: bool = False
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableShape:
@@ -83,7 +86,8 @@ class TableShape:
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
             properties=snapshot.properties,
-            partitions_in_files=partition_columns_in_files(snapshot.protocol, {}),
+            partitions_in_files=partition_columns_in_files(snapshot.protocol, _configuration(snapshot)),
+            iceberg=compat_version(_configuration(snapshot)) > 0,
         )
 
     @classmethod
@@ -95,6 +99,7 @@ class TableShape:
             partition_columns=plan.partition_columns,
             properties=plan.properties,
             partitions_in_files=plan.partitions_in_files,
+            iceberg=compat_version(plan.configuration) > 0,
         )
 
 
@@ -146,7 +151,8 @@ def make_task(
     physical = logical_to_physical(stored, mode)
     keys = physical_partition_columns(schema, shape.partition_columns, mode)
     partitions = [found for name in shape.partition_columns if (found := schema.field(name)) is not None]
-    milliseconds = session.timestamp_type == "TIMESTAMP_MILLIS"
+    timestamp_type = "TIMESTAMP_MICROS" if shape.iceberg else session.timestamp_type
+    milliseconds = timestamp_type == "TIMESTAMP_MILLIS"
     file_schema = optional(to_arrow(physical), milliseconds=milliseconds)
     held = logical_to_physical(StructType(tuple(partitions if shape.partitions_in_files else ())), mode)
     constants = optional(to_arrow(held), milliseconds=milliseconds)
@@ -165,7 +171,7 @@ def make_task(
         indexed=_indexed(stored, physical, properties),
         codec=_codec(properties, options, session.codec),
         # Arrow's writer knows INT96 for all timestamps of a file or for none, and one without a zone is never INT96.
-        int96=session.timestamp_type == "INT96" and not _has_ntz(file_schema) and not _has_ntz(constants),
+        int96=timestamp_type == "INT96" and not _has_ntz(file_schema) and not _has_ntz(constants),
         target_file_size_bytes=_target_size(properties, options, session.settings),
         max_records_per_file=options.max_records_per_file,
         max_open_files=session.settings.max_open_files,
@@ -218,6 +224,10 @@ def change_of(record: Mapping[str, Any]) -> AddCDCFile:
         size=record["size"],
         data_change=False,
     )
+
+
+def _configuration(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.metadata.configuration if snapshot.metadata is not None else {}
 
 
 def _indexed(logical: StructType, physical: StructType, properties: TableProperties) -> tuple[IndexedLeaf, ...]:

@@ -37,6 +37,7 @@ from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
 from pydelta.protocol.actions import Protocol as ProtocolAction
 from pydelta.protocol.features import implied_features, required_protocol, upgrade
+from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
 from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
@@ -404,6 +405,9 @@ class _Clone:
         metadata = cloned_metadata(
             cloned.metadata, replaced=txn.snapshot.metadata, properties=self.properties, now_ms=now_ms
         )
+        version = compat_version(metadata.configuration)
+        if version != compat_version(cloned.metadata.configuration):
+            check_files_made_for(version, len(coming), table=self.target.uri)
         txn.update_metadata(metadata)
         existing = txn.snapshot.protocol
         protocol = cloned.protocol

@@ -28,6 +28,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.column_mapping import MODE
+from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
 from pydelta.protocol.partitions import (
     HIVE_NULL,
     hive_unescape,
@@ -169,6 +170,7 @@ def described(
     schema = stored_schema(merged_schema(footers.schema(log), partitions))
     definition = TableDefinition(schema=schema, partition_columns=partitions.names)
     metadata = new_metadata(definition, settings=_unmapped(settings or Settings()))
+    check_files_made_for(compat_version(metadata.configuration), len(files), table=log.uri)
     statistics: dict[str, str | None] = {}
     if collect_statistics:
         data = StructType(tuple(field for field in schema.fields if partitions.field(field.name) is None))

@@ -13,12 +13,13 @@ Protocol: "Column Mapping".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata
+from pydelta.protocol.iceberg_compat import NESTED_IDS, compat_version, nested_parts
 from pydelta.protocol.schema import FIELD_ID, PHYSICAL_NAME
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_schema
 
@@ -82,6 +83,9 @@ def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = F
         InvalidArgumentError: Not a mode.
         UnsupportedFeatureError: A change of mode that the files do not allow.
     """
+    compat = compat_version(metadata.configuration)
+    if compat and old is None and MODE not in metadata.configuration:  # it needs mapping, so a new table has it
+        metadata = metadata.replace(configuration={**metadata.configuration, MODE: "name"})
     mode = mode_of(metadata.configuration)
     schema = parse_schema(metadata.schema_string)
     if mode == "none":
@@ -95,7 +99,7 @@ def mapped_metadata(metadata: Metadata, old: Metadata | None, *, fresh: bool = F
         schema = without_mapping(schema)
     given = [int(text) for source in (metadata, old) if source and (text := source.configuration.get(MAX_COLUMN_ID))]
     highest = max([0, *given, *_ids(schema), *(_ids(parse_schema(old.schema_string)) if old is not None else ())])
-    counter = _Counter(highest, (lambda field: field.name) if upgraded else _new_name)
+    counter = _Counter(highest, (lambda field: field.name) if upgraded else _new_name, nested=compat == 2)
     schema = counter.struct(schema)
     configuration = {**metadata.configuration, MODE: mode, MAX_COLUMN_ID: str(counter.highest)}
     return metadata.replace(schema_string=schema.to_json(), configuration=configuration)
@@ -106,11 +110,12 @@ def _new_name(field: StructField) -> str:
 
 
 class _Counter:
-    """Gives ids, parents first."""
+    """Gives ids, parents first; with ``nested`` to elements, keys and values, too."""
 
-    def __init__(self, highest: int, name: Callable[[StructField], str]) -> None:
+    def __init__(self, highest: int, name: Callable[[StructField], str], *, nested: bool) -> None:
         self.highest = highest
         self._name = name
+        self._nested = nested
 
     def struct(self, struct: StructType) -> StructType:
         return StructType(tuple(self._field(field) for field in struct.fields))
@@ -122,7 +127,17 @@ class _Counter:
             metadata[FIELD_ID] = self.highest
         if PHYSICAL_NAME not in metadata:
             metadata[PHYSICAL_NAME] = self._name(field)
+        if self._nested and (parts := [*nested_parts(field.data_type, metadata[PHYSICAL_NAME])]):
+            metadata[NESTED_IDS] = self._nested_ids(parts, metadata.get(NESTED_IDS, {}))
         return field.replace(data_type=self._type(field.data_type), metadata=metadata)
+
+    def _nested_ids(self, parts: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
+        ids = {part: given[part] for part in parts if part in given}
+        for part in parts:
+            if part not in ids:
+                self.highest += 1
+                ids[part] = self.highest
+        return ids
 
     def _type(self, data_type: DataType) -> DataType:
         return _in_parts(data_type, self.struct)
@@ -145,6 +160,7 @@ def _ids(data_type: DataType) -> Iterator[int]:
         for field in data_type.fields:
             if FIELD_ID in field.metadata:
                 yield int(field.metadata[FIELD_ID])
+            yield from map(int, field.metadata.get(NESTED_IDS, {}).values())
             yield from _ids(field.data_type)
     elif isinstance(data_type, ArrayType):
         yield from _ids(data_type.element_type)
@@ -170,7 +186,7 @@ def without_mapping(schema: StructType) -> StructType:
     return plain(schema)
 
 
-_MARKS: Final = (FIELD_ID, PHYSICAL_NAME, "delta.columnMapping.nested.ids")
+_MARKS: Final = (FIELD_ID, PHYSICAL_NAME, NESTED_IDS)
 
 
 def _inherited(new: StructType, old: StructType) -> StructType:
@@ -179,7 +195,7 @@ def _inherited(new: StructType, old: StructType) -> StructType:
     for field in without_mapping(new).fields:
         there = old.field(field.name)
         if there is not None and _same_kind(field.data_type, there.data_type):
-            marks = {key: there.metadata[key] for key in (FIELD_ID, PHYSICAL_NAME) if key in there.metadata}
+            marks = {key: there.metadata[key] for key in _MARKS if key in there.metadata}
             inner = _inherited_type(field.data_type, there.data_type)
             field = field.replace(data_type=inner, metadata={**field.metadata, **marks})
         fields.append(field)

@@ -218,14 +218,14 @@ _ALL: Final = (
     Feature(
         name="icebergCompatV1",
         reads=None,
-        writes=False,
+        writes=True,
         requires=("columnMapping",),
         enabled_by=_set("delta.enableIcebergCompatV1", "true"),
     ),
     Feature(
         name="icebergCompatV2",
         reads=None,
-        writes=False,
+        writes=True,
         requires=("columnMapping",),
         enabled_by=_set("delta.enableIcebergCompatV2", "true"),
     ),

@@ -11,6 +11,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.protocol.actions import Metadata, Protocol
 from pydelta.protocol.feature_table import FEATURES
+from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.schema import parse_schema
 
 __all__ = [
@@ -48,12 +49,16 @@ def supports(protocol: Protocol, feature: str) -> bool:
 
 
 def partition_columns_in_files(protocol: Protocol | None, configuration: Mapping[str, str]) -> bool:
-    """Tell whether data files hold the partition columns, too ("Materialize Partition Columns").
+    """Tell whether data files hold the partition columns, too.
+
+    Protocol: "Materialize Partition Columns", "Iceberg Compatibility V1", "Iceberg Compatibility V2".
 
     Args:
         protocol: Of the table; None where it is new.
         configuration: Its properties; those of a new table may ask for the feature.
     """
+    if compat_version(configuration):
+        return True
     if protocol is not None and supports(protocol, _PARTITIONS_IN_FILES):
         return True
     asked = (f"delta.feature.{_PARTITIONS_IN_FILES}", "delta.enableMaterializePartitionColumnsFeature")

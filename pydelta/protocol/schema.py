@@ -13,6 +13,7 @@ import pyarrow as pa
 from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.protocol.evolution import can_store, can_widen, check_write_compatible, merge_schemas
+from pydelta.protocol.iceberg_compat import NESTED_IDS
 from pydelta.protocol.types import (
     ArrayType,
     DataType,
@@ -224,21 +225,27 @@ _PLANNED: Final[Mapping[str, str]] = {"geometry": "geospatial", "geography": "ge
 """Types that a version of the protocol to come has, by the table feature that brings them."""
 
 
-def to_arrow_type(data_type: DataType) -> pa.DataType:
+def to_arrow_type(data_type: DataType, ids: Mapping[str, int] | None = None, path: str = "") -> pa.DataType:
     """Return the Arrow type of a column.
+
+    Args:
+        data_type: Of the column.
+        ids: Field ids of its elements, keys and values, as ``delta.columnMapping.nested.ids`` names them.
+        path: Its physical name, with which those names begin.
 
     Raises:
         UnsupportedFeatureError: A type that the protocol does not define; it is named.
     """
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
+    ids = ids or {}
     if isinstance(data_type, ArrayType):
-        return pa.list_(_part("element", data_type.element_type, data_type.contains_null))
+        return pa.list_(_part("element", data_type.element_type, data_type.contains_null, ids, path))
     if isinstance(data_type, MapType):
-        key = pa.field("key", to_arrow_type(data_type.key_type))
+        key = _part("key", data_type.key_type, False, ids, path)
         if pa.types.is_null(key.type):
             raise _outside_protocol(str(data_type))
-        return pa.map_(key.with_nullable(False), _part("value", data_type.value_type, data_type.value_contains_null))
+        return pa.map_(key, _part("value", data_type.value_type, data_type.value_contains_null, ids, path))
     if isinstance(data_type, StructType):
         return pa.struct(list(to_arrow(data_type)))
     if data_type.name not in _ARROW:
@@ -246,9 +253,14 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
     return _ARROW[data_type.name]
 
 
-def _part(name: str, data_type: DataType, nullable: bool) -> pa.Field:
-    kind = to_arrow_type(data_type)
-    return pa.field(name, kind, nullable or pa.types.is_null(kind))
+def _part(name: str, data_type: DataType, nullable: bool, ids: Mapping[str, int], path: str) -> pa.Field:
+    there = f"{path}.{name}"
+    kind = to_arrow_type(data_type, ids, there)
+    return pa.field(name, kind, nullable or pa.types.is_null(kind), _field_id(ids.get(there)))
+
+
+def _field_id(identifier: int | None) -> dict[bytes, bytes] | None:
+    return {b"PARQUET:field_id": str(identifier).encode()} if identifier is not None else None
 
 
 def _outside_protocol(name: str) -> UnsupportedFeatureError:
@@ -276,9 +288,9 @@ def to_arrow(schema: StructType) -> pa.Schema:
     fields = []
     for field in schema.fields:
         identifier = field.metadata.get(_PARQUET_FIELD_ID)
-        metadata = {b"PARQUET:field_id": str(identifier).encode()} if identifier is not None else None
-        kind = to_arrow_type(field.data_type)
-        fields.append(pa.field(field.name, kind, field.nullable or pa.types.is_null(kind), metadata))
+        nested = field.metadata.get(NESTED_IDS) if identifier is not None else None
+        kind = to_arrow_type(field.data_type, nested, field.name)
+        fields.append(pa.field(field.name, kind, field.nullable or pa.types.is_null(kind), _field_id(identifier)))
     return pa.schema(fields)
 
 

@@ -32,7 +32,14 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol import features
-from pydelta.protocol.actions import Action, Metadata, Protocol, SetTransaction
+from pydelta.protocol.actions import Action, AddFile, Metadata, Protocol, SetTransaction
+from pydelta.protocol.iceberg_compat import (
+    check_added,
+    check_definition,
+    check_files_made_for,
+    compat_version,
+    with_compat_tag,
+)
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.protocol.row_tracking import with_materialized_names
 from pydelta.protocol.schema import parse_schema, physical_name
@@ -378,6 +385,7 @@ class OptimisticTransaction:
             )
         staged, metadata = self._with_row_tracking(staged, metadata)
         staged, protocol = self._with_protocol(staged, metadata)
+        staged = self._with_iceberg(staged, staged.metadata or metadata, protocol, operation)
         properties = TableProperties.parse(metadata.configuration)
         stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
         staged = self._with_enablement(staged, stamped=stamped)
@@ -442,6 +450,26 @@ class OptimisticTransaction:
                     condition=Condition.of("DELTA_ROW_ID_ASSIGNMENT_WITHOUT_STATS"),
                 )
         return staged, metadata
+
+    def _with_iceberg(self, staged: Staged, metadata: Metadata, protocol: Protocol, operation: Operation) -> Staged:
+        """The staged actions with the files' marks, where the table is to be compatible with Iceberg."""
+        before = self.snapshot.metadata if self.table_exists else None
+        if staged.metadata is not None:
+            check_definition(metadata, protocol, before)
+        version = compat_version(metadata.configuration)
+        if not version:
+            return staged
+        check_added(staged.adds, metadata.configuration)
+        was = compat_version(before.configuration) if before is not None else 0
+        if was != version and operation.name != "RESTORE":  # its files are as they were when it was on
+            gone = {action.path for action in staged.removes}
+            left = self.snapshot.files.core.filter(~pl.col("path").is_in(list(gone))).height if self.table_exists else 0
+            check_files_made_for(version, left, table=self.snapshot.table_uri)
+        marked = (
+            with_compat_tag(action, metadata.configuration) if isinstance(action, AddFile) else action
+            for action in staged.actions
+        )
+        return Staged.of(marked)
 
     def _with_protocol(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Protocol]:
         """The staged actions with the protocol that their metadata needs, and that protocol."""

@@ -88,7 +88,7 @@ def optional(schema: pa.Schema, *, milliseconds: bool = False) -> pa.Schema:
         if pa.types.is_struct(data_type):
             return pa.struct([of_field(data_type.field(index)) for index in range(data_type.num_fields)])
         if pa.types.is_map(data_type):
-            key = pa.field("key", of_type(data_type.key_type), nullable=False)
+            key = data_type.key_field.with_type(of_type(data_type.key_type)).with_nullable(False)
             return pa.map_(key, of_field(data_type.item_field))
         if _is_list(data_type):
             return pa.list_(of_field(data_type.value_field))

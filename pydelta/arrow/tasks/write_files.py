@@ -458,6 +458,7 @@ class _File:
                 schema,
                 compression=CODEC_SUFFIXES[task.codec][0],
                 use_deprecated_int96_timestamps=task.int96,
+                store_decimal_as_integer=True,
                 write_statistics=statistics,
                 store_schema=False,
             )

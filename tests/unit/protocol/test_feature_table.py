@@ -50,6 +50,8 @@ TESTS = {
     "variantType": "integration/spark/write/test_write_types.py",
     "variantShredding": "integration/spark/write/test_shredded_variants.py",
     "allowColumnDefaults": "integration/spark/write/test_write_modes.py",
+    "icebergCompatV1": "integration/spark/write/test_iceberg_compat_tables.py",
+    "icebergCompatV2": "integration/spark/write/test_iceberg_compat_tables.py",
     "materializePartitionColumns": "integration/spark/write/test_partitions_in_files.py",
     "checkpointProtection": "unit/commands/test_table_features.py",
 }

@@ -90,9 +90,9 @@ def test_unknown_features_are_all_named_and_the_writer_s_do_not_stop_a_reader():
         ensure_readable(reader, table="file:///t")
     assert caught.value.features == ("a", "b")
     assert "a, b" in str(caught.value)
-    writer = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("icebergCompatV2", "appendOnly"))
+    writer = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("icebergCompatV3", "appendOnly"))
     ensure_readable(writer)
-    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV2"):
+    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV3"):
         ensure_writable(writer)
 
 
