@@ -196,14 +196,14 @@ def check_files_made_for(version: int, others: int, *, table: str) -> None:
     """Check that no file is there that was written before the compatibility was turned on.
 
     Args:
-        version: Of the compatibility that is on.
+        version: Of the compatibility that is on; 0 for none.
         others: How many files were written without it.
         table: For the message.
 
     Raises:
         UnsupportedFeatureError: There is such a file.
     """
-    if others:
+    if version and others:
         raise UnsupportedFeatureError(
             f"icebergCompatV{version} cannot be turned on: {others} files of the table were not written for it.",
             features=(f"icebergCompatV{version}",),

@@ -155,6 +155,7 @@ def test_files_count_their_rows_and_have_no_vector():
 
 def test_older_files_are_refused_with_the_way_out():
     check_files_made_for(2, 0, table="t")
+    check_files_made_for(0, 3, table="t")
     with pytest.raises(UnsupportedFeatureError, match="3 files of the table") as caught:
         check_files_made_for(2, 3, table="t")
     assert "enableIcebergCompatV2" in caught.value.hint

@@ -72,6 +72,27 @@ def test_two_attempts_of_a_task_never_share_a_name(tmp_path):
     assert first[0].path != second[0].path
 
 
+@pytest.mark.parametrize(
+    ("precision", "stored"), [(1, "INT32"), (9, "INT32"), (10, "INT64"), (18, "INT64"), (19, "FIXED_LEN_BYTE_ARRAY")]
+)
+def test_short_decimals_are_whole_numbers_in_files_with_exact_bounds(tmp_path, precision, stored):
+    most = decimal.Decimal((0, (9,) * precision, -1))
+    values = pa.array([most, -most, None], pa.decimal128(precision, 1))
+    task = task_for(
+        tmp_path,
+        pa.schema([("d", values.type), ("s", pa.struct([("d", values.type)]))]),
+        indexed=((("d",), DecimalType(precision, 1)), (("s", "d"), DecimalType(precision, 1))),
+    )
+    nested = pa.array([{"d": most}, None, {"d": -most}], task.file_schema.field("s").type)
+    [record] = run_task(batches(values, nested, names=["d", "s"]), task, partition_id=0)
+    columns = pq.ParquetFile(tmp_path / record.path).schema
+    assert [columns.column(at).physical_type for at in range(2)] == [stored, stored]
+    assert read(tmp_path, record).column("d").to_pylist() == [most, -most, None]
+    stats = json.loads(record.stats, parse_float=decimal.Decimal)
+    assert stats["minValues"] == {"d": -most, "s": {"d": -most}}
+    assert stats["maxValues"] == {"d": most, "s": {"d": most}}
+
+
 def test_a_file_is_rolled_at_the_target_size(tmp_path):
     values = pa.array(range(200_000), pa.int64())
     task = task_for(tmp_path, target_file_size_bytes=200_000, codec="uncompressed")
