@@ -20,6 +20,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.callers import close_ended
 from pydelta.spark.java_names import JavaNames
 from pydelta.spark.returned import release_late
 
@@ -59,6 +60,7 @@ class Jvm:
         self.version = tuple(int(part) for part in spark.version.split(".")[:2])
         ensure_callback_server_started(self.gateway)
         release_late(self.gateway)
+        close_ended(self.gateway)
         self._partitions: OrderedDict[Any, Any] = OrderedDict()
         self._partitions_lock = threading.Lock()
 

@@ -1,0 +1,85 @@
+"""Threads of the JVM that call Python and end leave nothing behind."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pydelta.spark.callers import _field, close_ended
+from pydelta.spark.jvm import Jvm
+
+
+class Runnable:
+    """Code of Python that a thread of the JVM runs."""
+
+    def __init__(self, run):
+        self.run = run
+
+    class Java:
+        implements = ("java.lang.Runnable",)
+
+
+@pytest.fixture
+def jvm(spark):
+    return Jvm.of(spark)
+
+
+def served():
+    """Threads here that serve a thread of the JVM."""
+    return sum("(run)" in thread.name for thread in threading.enumerate())
+
+
+def settle(expected):
+    """Wait until the threads that are ending have ended."""
+    for thread in threading.enumerate():
+        if served() <= expected:
+            return
+        if "(run)" in thread.name:
+            thread.join(0.2)
+
+
+def test_threads_that_have_ended_leave_neither_sockets_nor_threads(jvm):
+    callers = close_ended(jvm.gateway)
+    callers.close_ended()
+    before, there = served(), len(_kept(jvm))
+    together = threading.Barrier(8)
+    pool = jvm.view.java.util.concurrent.Executors.newFixedThreadPool(8)
+    try:
+        waiting = [pool.submit(Runnable(lambda: together.wait(60) and None)) for _ in range(8)]
+        for one in waiting:
+            one.get()
+        assert served() >= 8
+        assert len(_kept(jvm)) >= 8
+        kept = served()
+        callers.close_ended()
+        assert served() >= 8  # they live
+    finally:
+        pool.shutdown()
+        pool.awaitTermination(60, jvm.view.java.util.concurrent.TimeUnit.SECONDS)
+    callers.close_ended()
+    settle(kept - 8)
+    assert served() <= max(kept - 8, before)
+    assert len(_kept(jvm)) <= there
+
+
+def test_a_thread_that_lives_calls_again_however_long_it_was_idle(jvm):
+    callers = close_ended(jvm.gateway)
+    called = []
+    pool = jvm.view.java.util.concurrent.Executors.newFixedThreadPool(1)
+    try:
+        pool.submit(Runnable(lambda: called.append(threading.get_ident()))).get()
+        callers.close_ended()
+        pool.submit(Runnable(lambda: called.append(threading.get_ident()))).get()
+    finally:
+        pool.shutdownNow()
+    assert len(called) == 2
+    assert called[0] == called[1]
+
+
+def _kept(jvm):
+    return list(_field(jvm.gateway.java_gateway_server.getCallbackClient(), "connections").toArray())
+
+
+def test_it_is_put_in_place_once(jvm):
+    assert close_ended(jvm.gateway) is close_ended(jvm.gateway)
