@@ -5,7 +5,7 @@ Protocol: "Protocol Evolution", "Table Features", "Valid Feature Names".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
@@ -30,6 +30,7 @@ __all__ = [
 
 
 _MAX_READER, _MAX_WRITER = 3, 7
+_CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
 
 
@@ -119,7 +120,7 @@ def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, tab
         raise UnsupportedFeatureError(
             f"This engine cannot {verb} the table: it does not support the table {plural} {', '.join(unknown)}.",
             features=unknown,
-            hint=f"Use an engine that supports {', '.join(unknown)}, or drop the {plural} with one that does.",
+            hint=_hint(unknown, plural),
             table=table,
             condition=Condition.of(
                 "DELTA_UNSUPPORTED_FEATURES_FOR_READ" if verb == "read" else "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
@@ -127,6 +128,13 @@ def _refuse_unknown(listed: Iterable[str], known: frozenset[str], verb: str, tab
                 unsupported=unknown,
             ),
         )
+
+
+def _hint(unknown: Sequence[str], plural: str) -> str:
+    """What to do about features that this engine does not know."""
+    if _CATALOG & set(unknown):
+        return "Its catalog says which commits there are, so it is not read by its path: use an engine of its own."
+    return f"Use an engine that supports {', '.join(unknown)}, or drop the {plural} with one that does."
 
 
 def needed_features(metadata: Metadata) -> frozenset[str]:

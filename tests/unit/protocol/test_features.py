@@ -185,3 +185,11 @@ def test_versions_are_raised_and_never_lowered(protocol, versions, expected):
 def test_versions_that_there_are_not(versions):
     with pytest.raises(InvalidArgumentError):
         at_least(_protocol(1, 2), reader=versions[0], writer=versions[1])
+
+
+@pytest.mark.parametrize("name", ["catalogManaged", "catalogOwned-preview"])
+def test_a_table_of_a_catalog_is_refused_with_the_reason(name):
+    listed = Protocol(min_reader_version=3, min_writer_version=7, reader_features=(name,), writer_features=(name,))
+    with pytest.raises(UnsupportedFeatureError, match=name) as caught:
+        ensure_readable(listed)
+    assert "catalog says which commits there are" in caught.value.hint
