@@ -6,7 +6,7 @@ No session is needed here, so the Python data source uses it too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from pydelta.commands.write.plan import WritePlan
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import Snapshot
-from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.features import partition_columns_in_files
 from pydelta.protocol.iceberg_compat import compat_version
 from pydelta.protocol.paths import encode_log_path
@@ -29,6 +29,7 @@ from pydelta.protocol.schema import (
     PrimitiveType,
     StructType,
     logical_to_physical,
+    parse_schema,
     physical_partition_columns,
     to_arrow,
     without_void,
@@ -88,6 +89,15 @@ class TableShape:
             properties=snapshot.properties,
             partitions_in_files=partition_columns_in_files(snapshot.protocol, _configuration(snapshot)),
             iceberg=compat_version(_configuration(snapshot)) > 0,
+        )
+
+    def defined_by(self, metadata: Metadata) -> TableShape:
+        """Return the shape of the same table's files once it is defined otherwise."""
+        return replace(
+            self,
+            schema=parse_schema(metadata.schema_string),
+            partition_columns=metadata.partition_columns,
+            properties=TableProperties.parse(metadata.configuration),
         )
 
     @classmethod

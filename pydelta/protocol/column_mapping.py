@@ -56,7 +56,7 @@ def check_mode_change(old: str, new: str) -> None:
         return
     hint = "A table with rows can only be changed from none to name."
     if new == "none":
-        hint = "Its files use other column names than the table. Copy the rows to a new table without column mapping."
+        hint = "Its files use other column names than the table: ALTER TABLE … SET TBLPROPERTIES writes them anew."
     elif old == "none":
         hint = f"Its files have no column ids. Set {MODE} to name, or make a new table in mode id."
     raise UnsupportedFeatureError(

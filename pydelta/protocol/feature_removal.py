@@ -63,7 +63,7 @@ def mapped_columns(state: TableState) -> tuple[str, str] | None:
         return None
     return (
         f"delta.columnMapping.mode is {mode}, and the columns have other names in the files than in the table",
-        "Write the table's rows to a new table without column mapping, or overwrite it with overwriteSchema.",
+        "Take it off in a Spark session: ALTER TABLE … SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none').",
     )
 
 

@@ -20,7 +20,7 @@ from pydelta.commands.optimize.plan import Layout
 from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, first_line
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
@@ -33,7 +33,7 @@ from pydelta.spark.change.shown import shown
 from pydelta.spark.change.update import write_updated
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.maintenance.optimize import compact_files, lay_out_files
+from pydelta.spark.maintenance.optimize import compact_files, lay_out_files, rewrite_files_as
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.scan.deleted_rows import collect_rows
@@ -261,6 +261,10 @@ class SparkEngine:
     ) -> RewriteOutput:
         """See ``RearrangingEngine.lay_out``."""
         return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
+
+    def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
+        """See ``RewritingEngine.rewrite_as``."""
+        return rewrite_files_as(self._spark, snapshot, metadata)
 
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
         """See ``SchemaEngine.check_condition``."""

@@ -479,8 +479,9 @@ class DeltaTable:
         Protocol: "Table Features", "Checkpoint Protection".
         """
         with user_errors(self._log):
-            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory))
-            SparkEngine(self._spark).committed(self._log.update())
+            engine = SparkEngine(self._spark)
+            drop_feature(self._log, featureName, truncate_history=bool(truncateHistory), engine=engine)
+            engine.committed(self._log.update())
 
     def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
         with user_errors(self._log):

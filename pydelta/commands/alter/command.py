@@ -24,6 +24,7 @@ from pydelta.commands.alter.requests import (
     SyncIdentity,
 )
 from pydelta.commands.alter.track_rows import row_ids_for_all
+from pydelta.commands.alter.unmap import RewritingEngine, run_without_mapping
 from pydelta.conditions import Condition
 from pydelta.errors import (
     ConstraintViolatedError,
@@ -45,7 +46,7 @@ __all__ = ["AlterResult", "SchemaEngine", "alter_table"]
 _ATTEMPTS: Final = 10
 
 
-class SchemaEngine(Protocol):
+class SchemaEngine(RewritingEngine, Protocol):
     """Understands SQL expressions and reads rows."""
 
     def check_condition(self, snapshot: Snapshot, expression: str) -> None:
@@ -118,7 +119,7 @@ def alter_table(
             try:
                 return _attempt(log, change, engine, user_metadata, begin)
             except DeltaConcurrentModificationException:
-                if attempt == _ATTEMPTS:
+                if attempt == _ATTEMPTS or plan_alter(log.update(), change).rewrites:  # not a table's rows again
                     raise
         raise AssertionError("unreachable")
 
@@ -148,6 +149,12 @@ def _attempt(
         txn.read_whole_table(exactly=True)
         for rule in plan.must_hold:
             _check_rows(snapshot, rule, engine)
+    if plan.rewrites:
+        if plan.protocol is not None:
+            txn.update_protocol(plan.protocol)
+        committed = run_without_mapping(log, txn, plan, _need(engine), user_metadata)
+        _need(engine).committed(committed.snapshot)
+        return AlterResult(version=committed.version, snapshot=committed.snapshot, committed=committed)
     actions: list[Action] = [] if plan.clustering is None else [plan.clustering]
     actions += _tracked(log, txn, plan)
     txn.update_metadata(plan.metadata)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydelta.commands.alter.command import SchemaEngine, alter_table
+from pydelta.commands.alter.requests import UnsetProperties
 from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
 from pydelta.log import DeltaLog, Snapshot
@@ -29,6 +31,7 @@ from pydelta.protocol.actions import (
     action_to_dict,
     encode_json,
 )
+from pydelta.protocol.column_mapping import MODE
 from pydelta.protocol.feature_removal import Removal, TableState
 from pydelta.protocol.feature_table import FEATURES
 from pydelta.protocol.features import (
@@ -117,7 +120,12 @@ def _change_protocol(txn: OptimisticTransaction, wanted: Protocol, operation: Op
 
 
 def drop_feature(
-    log: DeltaLog, name: str, *, truncate_history: bool = False, now_ms: int | None = None
+    log: DeltaLog,
+    name: str,
+    *,
+    truncate_history: bool = False,
+    now_ms: int | None = None,
+    engine: SchemaEngine | None = None,
 ) -> FeatureResult:
     """Take a feature out of the table's protocol.
 
@@ -127,6 +135,8 @@ def drop_feature(
         truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
             that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
         now_ms: The clock, epoch milliseconds; None for now.
+        engine: Writes the files of a table with column mapping anew, which dropping ``columnMapping`` takes; None
+            where it cannot.
 
     Raises:
         UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
@@ -139,6 +149,9 @@ def drop_feature(
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with error_context(table=log.uri):
         txn = _start(log)
+        if name == "columnMapping" and engine is not None and txn.snapshot.column_mapping_mode != "none":
+            alter_table(log, UnsetProperties(names=(MODE,)), engine=engine)
+            txn = _start(log)
         removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
         if name == _PROTECTION:
             _require_nothing_protected(log, txn.snapshot, truncate_history=truncate_history, now_ms=now)

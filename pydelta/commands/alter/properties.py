@@ -6,6 +6,7 @@ Protocol: "Change Metadata", "Table Features", "CHECK Constraints", "Clustered T
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pydelta.commands.alter.clustering import (
@@ -26,6 +27,7 @@ from pydelta.commands.alter.requests import (
     SetProperties,
     UnsetProperties,
 )
+from pydelta.commands.alter.unmap import plan_without_mapping
 from pydelta.commands.change_feed import refuse_reserved_names
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
@@ -69,6 +71,8 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     description = given.get(_COMMENT, metadata.description)
     configuration = {**metadata.configuration, **{k: v for k, v in given.items() if not is_request(k)}}
     if MODE in given:
+        if mode_of(given) == "none" and snapshot.column_mapping_mode != "none":
+            return _without_mapping(snapshot, configuration, given, description)
         check_mode_change(snapshot.column_mapping_mode, mode_of(given))
     made = metadata.replace(configuration=configuration, description=description)
     before = metadata
@@ -130,12 +134,21 @@ def unset_properties(snapshot: Snapshot, change: UnsetProperties) -> Plan:
                 hint="Leave it out.",
                 condition=Condition.of("DELTA_CANNOT_MODIFY_TABLE_PROPERTY", prop=name),
             )
-        if name == MODE:
-            check_mode_change(snapshot.column_mapping_mode, "none")
     left = {key: value for key, value in metadata.configuration.items() if key not in names}
     description = None if _COMMENT in names else metadata.description
+    if MODE in names and snapshot.column_mapping_mode != "none":
+        return _without_mapping(snapshot, left, {}, description)
     made = metadata.replace(configuration=left, description=description)
     return Plan(metadata=made, operation=operation, changed=made != metadata)
+
+
+def _without_mapping(
+    snapshot: Snapshot, configuration: Mapping[str, str], given: Mapping[str, str], description: str | None
+) -> Plan:
+    """Take column mapping off, with what else the statement says of the properties."""
+    plan = plan_without_mapping(snapshot, configuration)
+    protocol = _requested(_protocol(snapshot), given)
+    return replace(plan, metadata=plan.metadata.replace(description=description), protocol=protocol)
 
 
 def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:

@@ -228,6 +228,7 @@ class Plan:
         clustering: The domain that says what rows are ordered by, where that changes.
         must_hold: What the rows that are there must satisfy.
         changed: Whether anything is another than before.
+        rewrites: Whether the definition takes that every file is written anew.
     """
 
     metadata: Metadata
@@ -236,3 +237,4 @@ class Plan:
     clustering: DomainMetadata | None = None
     must_hold: tuple[MustHold, ...] = ()
     changed: bool = True
+    rewrites: bool = False

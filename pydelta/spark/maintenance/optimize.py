@@ -28,7 +28,7 @@ from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.log import Snapshot
-from pydelta.protocol.actions import AddFile
+from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.names import quoted
 from pydelta.protocol.paths import is_absolute_path
 from pydelta.protocol.row_tracking import materialized_columns
@@ -43,7 +43,7 @@ from pydelta.spark.write.writer import StagedPaths, clean_up, make_write_task, r
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["compact_files", "lay_out_files"]
+__all__ = ["compact_files", "lay_out_files", "rewrite_files_as"]
 
 _logger = logging.getLogger(__name__)
 
@@ -179,6 +179,14 @@ def lay_out_files(
         rows = rows.repartitionByRange(tasks, *order)
     rows = rows.sortWithinPartitions(*order).drop(_KEY_COLUMN, FILE_ROW_COLUMN)
     return _write(spark, snapshot, rows, target_bytes=_ANY_SIZE)
+
+
+def rewrite_files_as(spark: SparkSession, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:
+    """See ``RewritingEngine.rewrite_as``. Rows go from a scan's task into its files, without a shuffle."""
+    tracked = Extra.TRACKING if materialized_columns(snapshot.properties) else Extra.NONE
+    rows = scan_dataframe(spark, snapshot, pinned=True, extra=tracked)
+    shape = TableShape.of(snapshot).defined_by(metadata)
+    return write_files(spark, rows, shape, options=WriteOptions(mode=WriteMode.APPEND))
 
 
 def _of_file(rows: DataFrame, values: Sequence[Any], kind: str) -> Column:

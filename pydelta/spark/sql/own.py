@@ -118,9 +118,10 @@ class _Run:
     def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
         log = self._log(statement.table, "ALTER TABLE DROP FEATURE")
         with error_context(table=log.uri):
-            drop_feature(log, statement.feature, truncate_history=statement.truncate_history)
+            engine = SparkEngine(self._spark)
+            drop_feature(log, statement.feature, truncate_history=statement.truncate_history, engine=engine)
             snapshot = log.update()
-            SparkEngine(self._spark).committed(snapshot)
+            engine.committed(snapshot)
         follow(self._spark, statement.table, snapshot)
         return self._nodes.jvm.nothing()
 

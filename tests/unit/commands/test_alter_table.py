@@ -455,14 +455,12 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     (SetProperties(properties={"delta.appendOnly": "ja"}), InvalidArgumentError, "true or false"),
     (SetProperties(properties={"delta.constraints.c": "id > 0"}), InvalidArgumentError, "ADD CONSTRAINT c"),
     (SetProperties(properties={"delta.columnMapping.mode": "id"}), UnsupportedFeatureError, "from 'name' to 'id'"),
-    (SetProperties(properties={"delta.columnMapping.mode": "none"}), UnsupportedFeatureError, "new table"),
     (
         SetProperties(properties={"delta.columnMapping.maxColumnId": "99"}),
         InvalidArgumentError,
         "managed by",
     ),
     (SetProperties(properties={"delta.feature.nope": "supported"}), UnsupportedFeatureError, "nope"),
-    (UnsetProperties(names=("delta.columnMapping.mode",)), UnsupportedFeatureError, "new table"),
     (AddConstraint(name="c", expression="id > 0"), InvalidArgumentError, "Spark session"),
 ]
 
@@ -475,6 +473,24 @@ def test_what_is_refused(change: Change, error: type[DeltaError], message: str) 
         alter_table(log, change)
     assert caught.value.hint
     assert log.update().version == version
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetProperties(properties={"delta.columnMapping.mode": "none"}),
+        UnsetProperties(names=("delta.columnMapping.mode",)),
+    ],
+)
+def test_mapping_that_was_turned_on_later_is_taken_off_without_a_look_at_the_files(change: Change) -> None:
+    log = mapped()
+    before = log.update()
+    after = done(log, change).snapshot
+    assert last_operation(log)[0] == "REMOVE COLUMN MAPPING"
+    assert after.metadata is not None
+    assert "columnMapping.physicalName" not in after.metadata.schema_string
+    assert not {"delta.columnMapping.maxColumnId"} & after.metadata.configuration.keys()
+    assert (after.column_mapping_mode, after.num_files) == ("none", before.num_files)
 
 
 UNMAPPED: list[Change] = [

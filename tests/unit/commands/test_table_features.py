@@ -70,8 +70,8 @@ def test_a_feature_is_added_once_and_turns_nothing_on():
     assert add_feature(log, "deletionVectors").version is None
     with pytest.raises(UnsupportedFeatureError, match="flyingCarpets"):
         add_feature(log, "flyingCarpets")
-    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV2"):
-        add_feature(log, "icebergCompatV2")
+    with pytest.raises(UnsupportedFeatureError, match="collations"):
+        add_feature(log, "collations")
 
 
 def test_a_dropped_feature_does_not_come_back_with_the_metadata():
