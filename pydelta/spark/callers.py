@@ -107,7 +107,7 @@ class Callers:
         lock.lock()
         try:
             for connection in list(connections.toArray()):
-                socket = connection.getSocket() if connection.isInitiatedFromClient() else None
+                socket = connection.getSocket()
                 if socket is not None and socket.getLocalPort() in ports and connections.remove(connection):
                     connection.shutdown()
                     closed += 1
