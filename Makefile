@@ -54,9 +54,9 @@ else
 endif
 
 .PHONY: test
-test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in the cases that run something new (SERVERS=1: servers, too; ARGS=… goes to pytest)
+test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in the cases that run something new (SERVERS=all, or serve,kafka: servers, too; ARGS=… goes to pytest)
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(SERVERS),,--no-servers) $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(filter all,$(SERVERS)),,--servers $(or $(SERVERS),none)) $(ARGS)
 
 .PHONY: test-servers
 test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve

@@ -64,7 +64,9 @@ def _folder(nodeid: str) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection", "which tests run (tests/selection)")
     group.addoption("--selected", action="store_true", help="leave out cases that run no branch which others do not")
-    group.addoption("--no-servers", action="store_true", help=f"leave out the folders {', '.join(sorted(SERVERS))}")
+    group.addoption(
+        "--servers", metavar="A,B", help=f"of the folders {', '.join(sorted(SERVERS))} run these alone; none: no such tests"
+    )
     group.addoption("--and-part", metavar="K/N", help="with --selected: and the K-th of N parts of those left out")
 
 
@@ -75,8 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = LeftOut.read(part)
         left += [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
         left += [item for item in items if item.get_closest_marker("in_turn") and not is_its_turn(item.nodeid, part)]
-    if config.getoption("--no-servers"):
-        left += [item for item in items if _folder(item.nodeid) in SERVERS]
+    unasked = _unasked_servers(config)
+    left += [item for item in items if _folder(item.nodeid) in unasked]
     out = set(left)
     config.hook.pytest_deselected(items=list(out))
     items[:] = [item for item in items if item not in out]
@@ -88,9 +90,20 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         part = config.getoption("--and-part")
         more = f", but for part {part} of them" if part else ", and tests marked ci and in_turn"
         told.append(f"cases of a test that run no branch which others do not: left out{more}; make test-whole runs all")
-    if config.getoption("--no-servers"):
-        told.append(f"tests of servers are left out ({', '.join(sorted(SERVERS))}); make test-servers runs them")
+    if unasked := _unasked_servers(config):
+        told.append(f"tests of servers are left out ({', '.join(sorted(unasked))}); make test-servers runs them")
     return told
+
+
+def _unasked_servers(config: pytest.Config) -> frozenset[str]:
+    """Find the folders of servers that ``--servers`` does not name."""
+    asked = config.getoption("--servers")
+    if asked is None:
+        return frozenset()
+    names = frozenset(asked.split(",")) - {"none", ""}
+    if unknown := names - SERVERS:
+        raise pytest.UsageError(f"--servers: no folder {', '.join(sorted(unknown))}; there are {', '.join(sorted(SERVERS))}")
+    return SERVERS - names
 
 
 KEPT: set[str] = set()

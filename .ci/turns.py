@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Tell which tests with servers, and which of the stack's further parts, a commit's run takes: its own ones first, then others by turns.
+
+Prints two lines: rooms of tests with servers, joined by commas; further parts of the stack in the order in which they are tried, as long
+as there is time. What a commit "changed" is what the commits of the four hours before it changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+# What begins the names of files that a part is about. Each part has its own tests below them, too.
+ROOMS: Mapping[str, tuple[str, ...]] = {
+    "hdfs": ("tests/hdfs/", "pydelta/storage/hdfs"),
+    "kafka": ("tests/kafka/", "pydelta/spark/ingest/", "pydelta/spark/stream/", "jobs/ingest_stream", "jobs/stream_copy"),
+    "metastore": ("tests/metastore/", "catalog_sync/", "pydelta/metastore/", "pydelta/spark/catalog/", "pydelta/manifests/"),
+    "minio": ("tests/minio/", "images/minio/", "pydelta/storage/", "pydelta/inventory/", "jobs/schedule"),
+    "serve": ("tests/serve/", "pydelta/serve/", "pydelta/spark/serve/", "pydelta/spark/routing/", "pydelta/table/remote"),
+}
+STACK: Mapping[str, tuple[str, ...]] = {
+    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/spark/ingest/", "jobs/ingest_stream"),
+    "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/", "pydelta/serve/"),
+    "presto": ("images/presto/", "scripts/test-stack-presto", "scripts/stack-presto", "tests/stack/test_presto"),
+    "notebook": ("images/notebook/", "scripts/test-stack-notebook", "scripts/test-stack-history", "tests/stack/test_history"),
+    "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
+    "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
+    "versity": ("images/versity/",),
+    "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
+    "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
+}
+
+
+def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number: int) -> tuple[list[str], list[str]]:
+    """Sort parts: those that a change concerns, and the others, each from the one whose turn it is.
+
+    Args:
+        parts: For each part, what begins the names of its files.
+        changed: Names of files.
+        number: Of the commit; any number that differs from commit to commit.
+
+    Returns:
+        The parts concerned, and the others.
+    """
+    names = list(parts)
+    first = number % len(names)
+    ordered = names[first:] + names[:first]
+    files = list(changed)
+    concerned = [name for name in ordered if any(file.startswith(parts[name]) for file in files)]
+    return concerned, [name for name in ordered if name not in concerned]
+
+
+def rooms_of(changed: Sequence[str], number: int, least: int = 2) -> list[str]:
+    """Choose rooms of tests with servers: those concerned, and others by turns until there are ``least``."""
+    concerned, others = in_turn(ROOMS, changed, number)
+    return sorted(concerned + others[: max(0, least - len(concerned))])
+
+
+def main() -> None:
+    """See above."""
+    number = int(_git("rev-parse", "HEAD")[:7], 16)
+    since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
+    changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
+    concerned, others = in_turn(STACK, changed, number)
+    print(",".join(rooms_of(changed, number)))
+    print(*concerned, *others)
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Which parts of the tests a run of CI takes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("ci_turns", ROOT / ".ci" / "turns.py")
+turns = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(turns)
+
+
+def test_a_room_whose_files_changed_runs_and_others_fill_up_by_turns():
+    assert "kafka" in turns.rooms_of(["jobs/ingest_stream.py"], 0)
+    assert [len(turns.rooms_of(["jobs/ingest_stream.py"], number)) for number in range(9)] == [2] * 9
+    everything = [names[0] for names in turns.ROOMS.values()]
+    assert turns.rooms_of(everything, 3) == sorted(turns.ROOMS)
+
+
+def test_each_room_and_each_part_has_its_turn():
+    rooms = [turns.rooms_of([], number) for number in range(len(turns.ROOMS))]
+    assert set().union(*rooms) == set(turns.ROOMS)
+    first = {turns.in_turn(turns.STACK, [], number)[1][0] for number in range(len(turns.STACK))}
+    assert first == set(turns.STACK)
+
+
+def test_what_a_change_concerns_comes_first():
+    concerned, others = turns.in_turn(turns.STACK, ["images/presto/Dockerfile", "README.md"], 5)
+    assert concerned == ["presto"]
+    assert sorted([*concerned, *others]) == sorted(turns.STACK)
+
+
+@pytest.mark.parametrize("parts", [turns.ROOMS, turns.STACK])
+def test_what_a_part_is_about_is_there(parts):
+    missing = [begin for begins in parts.values() for begin in begins if not list(ROOT.glob(f"{begin.rstrip('/')}*"))]
+    assert not missing
+
+
+def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
+    from tests.conftest import SERVERS
+
+    assert set(turns.ROOMS) == SERVERS
+    script = (ROOT / ".ci" / "run").read_text()
+    cases = script.partition("case $turn in hdfs | versity) wanted")[2].partition("case $turn in\n")[2]
+    unknown = [name for name in turns.STACK if name not in cases]
+    assert not unknown
