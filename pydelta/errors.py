@@ -440,6 +440,7 @@ class DeltaConcurrentModificationException(CommitError):
 
     code = "DELTA_CONCURRENT_MODIFICATION"
     retryable = True
+    winner_only_rearranged = False  # whether the winner only moved rows to other files
 
     def __init__(
         self,

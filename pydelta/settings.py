@@ -33,9 +33,9 @@ from pydelta.reference_settings import check_reference_settings, reference_setti
 __all__ = ["Settings", "TableProperties", "parse_bool", "parse_bytes", "parse_duration_ms", "parse_interval_ms"]
 
 
-def _bytes_or_none(text: str, *, name: str) -> int:
-    """Parse bytes as ``parse_bytes`` does; 0 is allowed, too."""
-    return 0 if text.strip() == "0" else parse_bytes(text, name=name)
+def _or_none(parse: Callable[..., int]) -> Callable[..., int]:
+    """A parser that takes what ``parse`` takes, and 0."""
+    return lambda text, *, name: 0 if text.strip() == "0" else parse(text, name=name)
 
 
 def _on_or_auto(text: str, *, name: str) -> bool:
@@ -277,6 +277,9 @@ _DEFAULTS_PREFIXES: Final = ("spark.databricks.delta.properties.defaults.", "spa
 _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "enabled": ("enabled", parse_bool),
     "log.maxSnapshotChain": ("max_snapshot_chain", parse_positive_int),
+    "change.maxRetries": ("change_max_retries", _or_none(parse_positive_int)),
+    "change.retryOn": ("change_retry_on", choice("rearranged", "any")),
+    "optimize.giveWay": ("optimize_give_way_ms", _or_none(parse_duration_ms)),
     "commit.maxAttempts": ("commit_max_attempts", parse_positive_int),
     "commit.backoff": ("commit_backoff_ms", parse_positive_int),
     "storage.probe": ("probe_store", parse_bool),
@@ -303,7 +306,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "autoCompact.minNumFiles": ("auto_compact_min_files", parse_positive_int),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
-    "local.maxBytes": ("local_max_bytes", _bytes_or_none),
+    "local.maxBytes": ("local_max_bytes", _or_none(parse_bytes)),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
@@ -327,6 +330,10 @@ class Settings:
     Args:
         enabled: Whether a session that a builder makes is enabled by itself; see ``spark.session.wishes``.
         max_snapshot_chain: Commits applied on top of each other before a snapshot is rebuilt from a checkpoint.
+        change_max_retries: How often a DELETE, UPDATE or MERGE is run again by itself after a conflict.
+        change_retry_on: Which conflicts these are: ``rearranged``, where the winner only moved rows to other files, or
+            ``any`` over rows.
+        optimize_give_way_ms: How long OPTIMIZE waits for changes that are run again.
         commit_max_attempts: Races a commit may lose before it gives up.
         commit_backoff_ms: Upper end of the first jittered pause between attempts.
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
@@ -363,6 +370,9 @@ class Settings:
 
     enabled: bool | None = None
     max_snapshot_chain: int = 50
+    change_max_retries: int = 10
+    change_retry_on: str = "rearranged"
+    optimize_give_way_ms: int = 60_000
     commit_max_attempts: int = 200
     commit_backoff_ms: int = 20
     probe_store: bool = True

@@ -104,6 +104,19 @@ class SparkEngine:
         self._spark = spark
         self._alias = alias
         self._here = Here(spark)
+        self._moment: Moment | None = None
+        self._same_moment = False
+
+    def bind_again(self) -> None:
+        """See ``RepeatingEngine.bind_again``."""
+        self._same_moment = True
+
+    def _next_moment(self) -> Moment:
+        """The moment of the command that begins; that of the one before if it is run again."""
+        if self._moment is None or not self._same_moment:
+            self._moment = Moment(self._spark)
+        self._same_moment = False
+        return self._moment
 
     def ways(self) -> Mapping[str, str]:
         """See ``TellingEngine.ways``."""
@@ -127,7 +140,7 @@ class SparkEngine:
         """See ``Engine.bind_condition``."""
         self._here = Here(self._spark)
         rows = self._scan(snapshot, None)
-        return self._bind(snapshot, condition, SparkBinding(Moment(self._spark), rows, TableColumns(rows)))
+        return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, TableColumns(rows)))
 
     def _bind(self, snapshot: Snapshot, condition: Any, binding: SparkBinding) -> BoundCondition:
         if isinstance(condition, str):
@@ -214,7 +227,7 @@ class SparkEngine:
         """See ``UpdatingEngine.bind_update``."""
         self._here = Here(self._spark)
         rows = self._scan(snapshot, None)
-        binding = SparkBinding(Moment(self._spark), rows, TableColumns(rows))
+        binding = SparkBinding(self._next_moment(), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
         clause = SetClause(qualifiers=qualifiers)
         values = bind_assignments(snapshot.schema, assignments, rows, clause, moment=binding.moment)

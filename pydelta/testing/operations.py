@@ -273,7 +273,7 @@ def optimize(partition: str | None = None) -> LogOperation:
         return run_optimize(
             log,
             cast(RearrangingEngine, LogEngine()),
-            Settings(),
+            Settings(optimize_give_way_ms=0),
             OptimizeRequest(condition=condition),
             begin=lambda log: start_transaction(log, observer=observer, backoff=NO_PAUSE),
         ).committed

@@ -233,6 +233,10 @@ class LogUpsert:
         self.schema: StructType = snapshot.schema
         self.source_ms = 0
 
+    def source_reads_table(self) -> bool:
+        """See ``Merging.source_reads_table``."""
+        return False
+
     def count_source(self) -> int:
         """See ``Merging.count_source``."""
         return 1

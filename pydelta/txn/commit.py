@@ -160,7 +160,9 @@ class _Race:
                 reconciled = reconcile(reads=reads, staged=intention.staged, winner=winner, rows_of=rows_of)
         conflict = find_conflict(reads=reads, staged=intention.staged, winner=reconciled.winner, level=intention.level)
         if conflict is not None:
-            raise conflict.error(table=self.store.root)
+            error = conflict.error(table=self.store.root)
+            error.winner_only_rearranged = winner.only_rearranges
+            raise error
         rebased = rebase(intention.staged, reads, reconciled, store=self.store)
         self._reads = rebased.reads
         self.intention = replace(intention, staged=rebased.staged)

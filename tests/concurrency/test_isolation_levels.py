@@ -128,6 +128,18 @@ CASES = {
         write_serializable=None,
         error=ConcurrentDeleteReadException,
     ),
+    "an UPDATE statement and a compaction of its files": Case(
+        one=update_value(1, 100),
+        two=compact("1"),
+        serializable=rows(("1", 100), ("1", 2), ("2", 3)),
+        write_serializable=rows(("1", 100), ("1", 2), ("2", 3)),
+    ),
+    "a MERGE statement and a compaction of its files": Case(
+        one=upsert_value(1, 100, "3"),
+        two=compact("1"),
+        serializable=rows(("1", 100), ("1", 2), ("2", 3)),
+        write_serializable=rows(("1", 100), ("1", 2), ("2", 3)),
+    ),
     "a compaction and rows appended meanwhile": Case(
         one=compact("1"),
         two=append("1", [8]),

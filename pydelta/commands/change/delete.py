@@ -19,9 +19,10 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydelta.commands.change.again import Statement
 from pydelta.commands.change.candidates import (
     counted,
     existing_table,
@@ -61,6 +62,7 @@ class DeletePlan:
     condition: BoundCondition | None
     always: Sequence[str] = ()
     truncates: bool = False
+    told: Mapping[str, int | str] = field(default_factory=dict)
 
     @property
     def predicates(self) -> list[str]:
@@ -150,8 +152,35 @@ def delete(
     Protocol: "Add File and Remove File", "Append-only Tables".
     """
     started = time.monotonic()
-    txn = start_transaction(log)
-    snapshot = existing_table(txn.snapshot)
+    statement = Statement(log, engine)
+
+    def attempt() -> DeleteResult:
+        txn = start_transaction(log)
+        statement.begins_on(existing_table(txn.snapshot))
+        return _delete_once(txn, engine, condition, wanted, started, settings)
+
+    wanted = _Wanted(always=always, truncates=truncates, statement=statement)
+    return statement.run(attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What a DELETE says beside its condition."""
+
+    always: Sequence[str]
+    truncates: bool
+    statement: Statement
+
+
+def _delete_once(
+    txn: OptimisticTransaction,
+    engine: Engine,
+    condition: Any,
+    wanted: _Wanted,
+    started: float,
+    settings: Settings | None,
+) -> DeleteResult:
+    snapshot = txn.snapshot
     refuse_append_only(snapshot, "no row can be deleted from it")
     if landed_before(txn, settings):
         return DeleteResult(
@@ -168,7 +197,12 @@ def delete(
             skipped=True,
         )
     bound = None if condition is None else engine.bind_condition(snapshot, condition)
-    plan = replace(plan_delete(bound, partition_columns=snapshot.partition_columns), always=always, truncates=truncates)
+    plan = replace(
+        plan_delete(bound, partition_columns=snapshot.partition_columns),
+        always=wanted.always,
+        truncates=wanted.truncates,
+        told=wanted.statement.metrics,
+    )
     if plan.scope is DeleteScope.ROWS and writes_vectors(snapshot):
         return _hide_rows(txn, engine, plan, started, settings)
     if plan.scope is DeleteScope.ROWS:
@@ -345,9 +379,9 @@ def _commit(
 def _operation(plan: DeletePlan, metrics: Mapping[str, int | str]) -> Operation:
     if plan.truncates:
         kept = {name: metrics[name] for name in ("numRemovedFiles", "executionTimeMs")}
-        return Operation(name="TRUNCATE", parameters={}, metrics=kept)
+        return Operation(name="TRUNCATE", parameters={}, metrics={**kept, **plan.told})
     predicate = encode_json(plan.predicates)
-    return Operation(name="DELETE", parameters={"predicate": predicate}, metrics=metrics)
+    return Operation(name="DELETE", parameters={"predicate": predicate}, metrics={**metrics, **plan.told})
 
 
 def _elapsed_ms(started: float) -> int:

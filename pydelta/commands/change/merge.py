@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
+from pydelta.commands.change.again import Statement
 from pydelta.commands.change.candidates import existing_table, hide, read_candidates
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
@@ -174,6 +175,9 @@ class Merging(Protocol):
             copy_others: See above.
         """
 
+    def source_reads_table(self) -> bool:
+        """Tell whether the source reads the table that is merged into."""
+
     def close(self) -> None:
         """Let go of what was kept."""
 
@@ -213,7 +217,7 @@ def merge(
     Args:
         log: The table.
         engine: Discards files, refreshes caches.
-        begin: Binds source, condition and clauses to the snapshot.
+        begin: Binds source, condition and clauses to the snapshot; once per attempt, with one clock and one source.
         clauses: For the history and for what may be left out.
         settings: The session's.
         begin_transaction: Starts a transaction. Another one begins when a writer that won has given out the identity
@@ -232,24 +236,28 @@ def merge(
     """
     started = time.monotonic()
     check_clauses(clauses)
-    for attempt in range(1, settings.commit_max_attempts + 1):
-        txn = begin_transaction(log)
-        try:
-            return _merge_once(txn, engine, begin, clauses, settings, started)
-        except MetadataChangedException:
-            if attempt == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
-                raise  # else: once more, with fresh identity values
-    raise AssertionError("unreachable")
+    statement, bound = Statement(log, engine), list[Merging]()
+
+    def kept(snapshot: Snapshot) -> Merging:
+        bound[:] = [begin(snapshot)]
+        return bound[0]
+
+    def attempt() -> MergeResult:
+        for number in range(1, settings.commit_max_attempts + 1):
+            txn = begin_transaction(log)
+            statement.begins_on(existing_table(txn.snapshot))
+            try:
+                return _merge_once(_Merge(txn, engine, clauses, settings, started, statement), kept)
+            except MetadataChangedException:
+                if number == settings.commit_max_attempts or not lost_identity_race(log, txn.snapshot.metadata):
+                    raise  # else: once more, with fresh identity values
+        raise AssertionError("unreachable")
+
+    return statement.run(attempt, is_fixed=lambda: not any(merging.source_reads_table() for merging in bound))
 
 
-def _merge_once(
-    txn: OptimisticTransaction,
-    engine: Engine,
-    begin: Callable[[Snapshot], Merging],
-    clauses: Sequence[MergeClause],
-    settings: Settings,
-    started: float,
-) -> MergeResult:
+def _merge_once(run: _Merge, begin: Callable[[Snapshot], Merging]) -> MergeResult:
+    txn, clauses = run.txn, run.clauses
     snapshot = existing_table(txn.snapshot)
     changes_rows = any(clause.on is not ClauseOn.NOT_MATCHED for clause in clauses)
     if snapshot.properties.append_only and changes_rows:
@@ -261,7 +269,7 @@ def _merge_once(
                 "DELTA_CANNOT_MODIFY_APPEND_ONLY", table_name=snapshot.table_uri, config="delta.appendOnly"
             ),
         )
-    if landed_before(txn, settings):
+    if landed_before(txn, run.settings):
         return MergeResult(
             num_source_rows=0,
             num_inserted_rows=0,
@@ -270,13 +278,13 @@ def _merge_once(
             num_copied_rows=0,
             num_touched_files=0,
             num_candidate_files=0,
-            execution_time_ms=_elapsed_ms(started),
+            execution_time_ms=_elapsed_ms(run.started),
             version=None,
             skipped=True,
         )
     merging = begin(snapshot)
     try:
-        return _Merge(txn, engine, merging, clauses, settings, started).run()
+        return run.run(merging)
     finally:
         merging.close()
 
@@ -287,13 +295,15 @@ class _Merge:
 
     txn: OptimisticTransaction
     engine: Engine
-    merging: Merging
     clauses: Sequence[MergeClause]
     settings: Settings
     started: float
+    statement: Statement
+    merging: Merging = field(init=False)
 
-    def run(self) -> MergeResult:
-        txn, merging, snapshot = self.txn, self.merging, self.txn.snapshot
+    def run(self, merging: Merging) -> MergeResult:
+        self.merging = merging
+        txn, snapshot = self.txn, self.txn.snapshot
         source_rows = merging.count_source()
         vectors = writes_vectors(snapshot)
         inserts = any(clause.on is ClauseOn.NOT_MATCHED for clause in self.clauses)
@@ -326,6 +336,7 @@ class _Merge:
                     "scanTimeMs": scanned,
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
+                    **self.statement.metrics,
                 }
                 committed = self._commit([*going, *written.files], metrics, written)
         except DeltaError:
@@ -386,7 +397,7 @@ class _Merge:
         matches: MergeMatches,
         *,
         vectors: bool,
-    ) -> dict[str, int]:
+    ) -> dict[str, int | str]:
         counts = hidden.metrics if vectors else vectors_of_rewritten(adds)
         return {
             "numTargetRowsUpdated": matches.updated,
@@ -405,7 +416,7 @@ class _Merge:
             "numTargetDeletionVectorsUpdated": counts["numDeletionVectorsUpdated"],
         }
 
-    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], written: RewriteOutput) -> Committed:
+    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int | str], written: RewriteOutput) -> Committed:
         metadata = self.txn.snapshot.metadata
         assert metadata is not None
         if self.merging.schema != self.txn.snapshot.schema:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
+from pydelta.commands.change.again import Statement
 from pydelta.commands.change.candidates import Touched, counted, existing_table, find_rows, hide, refuse_append_only
 from pydelta.commands.change.hidden_rows import VectorOutput, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import RowCounts
@@ -142,12 +143,29 @@ def update(
     Protocol: "Add File and Remove File", "Add CDC File".
     """
     started = time.monotonic()
-    txn = begin(log)
-    snapshot = existing_table(txn.snapshot)
-    refuse_append_only(snapshot, "no row of it can be updated")
-    if landed_before(txn, settings):
-        return _unchanged(None, started, skipped=True)
-    bound = engine.bind_update(snapshot, condition, assignments)
+    statement = Statement(log, engine)
+
+    def attempt() -> UpdateResult:
+        txn = begin(log)
+        statement.begins_on(existing_table(txn.snapshot))
+        refuse_append_only(txn.snapshot, "no row of it can be updated")
+        if landed_before(txn, settings):
+            return _unchanged(None, started, skipped=True)
+        bound = engine.bind_update(txn.snapshot, condition, assignments)
+        return _update_once(txn, engine, bound, started, settings, statement)
+
+    return statement.run(attempt)
+
+
+def _update_once(
+    txn: OptimisticTransaction,
+    engine: UpdatingEngine,
+    bound: BoundUpdate,
+    started: float,
+    settings: Settings | None,
+    statement: Statement,
+) -> UpdateResult:
+    log, snapshot = txn.log, txn.snapshot
     vectors = bound.condition is not None and writes_vectors(snapshot)
     if vectors:
         txn.rows_stand_alone()
@@ -172,6 +190,7 @@ def update(
             "rewriteTimeMs": _elapsed_ms(started) - scanned,
             "executionTimeMs": _elapsed_ms(started),
             **ways_of(engine),
+            **statement.metrics,
         }
         committed = txn.commit([*going, *written.files], _operation(bound.condition, metrics))
     except Exception:

@@ -8,6 +8,7 @@
     every file action says dataChange=false; without work there is no commit
 
 Only the files that are rewritten count as read: appends never conflict, and a concurrent delete of one of them does.
+Changes that were lost to a compaction and are run again go first (``give_way``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pydelta.commands.alter.clustering import (
     path_text,
 )
 from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.give_way import changes_under_way, give_way
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
 from pydelta.conditions import Condition
@@ -100,6 +102,7 @@ def optimize(
     Protocol: "Add File and Remove File" (``dataChange``), "Clustered Table".
     """
     with error_context(table=log.uri):
+        give_way(log.store, most_ms=settings.optimize_give_way_ms)
         txn = begin(log)
         layout = _layout(txn.snapshot, request.zorder_by, condition=request.condition, full=request.full)
         limits = SizeLimits(
@@ -146,6 +149,8 @@ def compact_after_write(
     snapshot = committed.snapshot
     wanted = settings.auto_compact if settings.auto_compact is not None else snapshot.properties.auto_compact
     if not wanted or not adds or clustering_paths(snapshot):
+        return None
+    if changes_under_way(log.store, now_ms=_now_ms()):
         return None
     target = settings.auto_compact_max_file_bytes
     limits = SizeLimits(

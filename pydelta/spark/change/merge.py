@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -45,6 +45,7 @@ from pydelta.spark.change.shown import shown
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.own_settings import exact_filters
+from pydelta.spark.scan.refresh import reads_table
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.assignment import telling_overflow
@@ -67,6 +68,21 @@ _GENERATION: Final = "delta.generationExpression"
 _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
+@dataclass(slots=True)
+class Kept:
+    """What all attempts of one merge have in common.
+
+    Args:
+        moment: Clock, zone, user.
+        source: The source's rows as they were read, numbered.
+        rows: How many there are, once they were counted.
+    """
+
+    moment: Moment | None = None
+    source: DataFrame | None = None
+    rows: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeStatement:
     """A merge as the user wrote it.
@@ -76,12 +92,14 @@ class MergeStatement:
         clauses: In their order.
         alias: Name by which conditions and values may qualify the table.
         evolve: Whether clauses may add columns and fields that the source has.
+        kept: For its attempts: a merge that is run again has the clock and the source rows of the first time.
     """
 
     condition: Any
     clauses: Sequence[MergeClause]
     alias: str | None = None
     evolve: bool = False
+    kept: Kept = field(default_factory=Kept, repr=False, compare=False)
 
 
 class SparkMerge:
@@ -105,9 +123,10 @@ class SparkMerge:
         self._jvm = Jvm.of(spark)
         self._snapshot = snapshot
         self._alias = statement.alias or _TARGET_ALIAS
-        moment = Moment(spark)
+        kept = self._kept = statement.kept
+        moment = kept.moment = kept.moment or Moment(spark)
         self.schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
-        plan = source._jdf.queryExecution().analyzed()
+        plan = self._plan = source._jdf.queryExecution().analyzed()
         named = str(plan.nodeName()) == "SubqueryAlias"
         self._source_alias = str(plan.alias()) if named else _SOURCE_ALIAS
         self._table = self._scanned(None).alias(self._alias)
@@ -129,9 +148,10 @@ class SparkMerge:
             alias=self._alias,
         )
         started = time.monotonic()
-        self._source = self._numbered(moment.source(source))  # only now is the source run
+        if kept.source is None:
+            kept.source = self._numbered(moment.source(source))  # only now is the source run
+        self._source = kept.source
         self.source_ms = int((time.monotonic() - started) * 1000)
-        self._count: int | None = None
         self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
 
@@ -152,9 +172,13 @@ class SparkMerge:
 
     def count_source(self) -> int:
         """See ``Merging.count_source``."""
-        if self._count is None:
-            self._count = self._source.count()
-        return self._count
+        if self._kept.rows is None:
+            self._kept.rows = self._source.count()
+        return self._kept.rows
+
+    def source_reads_table(self) -> bool:
+        """See ``Merging.source_reads_table``; what was made of rows before the merge is not looked into."""
+        return reads_table(self._jvm, self._plan, self._snapshot.table_uri)
 
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""

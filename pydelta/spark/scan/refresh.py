@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "transform", "with_newest"]
+__all__ = ["ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "reads_table", "transform", "with_newest"]
 
 ANSWERED: Final = "pydelta.answered"
 """Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
@@ -96,6 +96,28 @@ def _index_of(node: Any, name: str | None = None) -> DeltaFileIndex | None:
     if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
         return None
     return find_index(relation.location())
+
+
+def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
+    """Tell whether an analysed plan reads a table, in its subqueries too, or was answered by its statistics.
+
+    Args:
+        jvm: The session's bindings.
+        plan: The plan.
+        location: Root URI of the table.
+    """
+    found: set[str] = set()
+
+    def look(node: Any, name: str) -> None:
+        answered = node.getTagValue(jvm.tag(ANSWERED)) if name == "Project" else None
+        if answered is not None and answered.isDefined():
+            transform(answered.get(), look)
+        index = _index_of(node, name)
+        if index is not None:
+            found.add(index.files.identity.location)
+
+    transform(plan, look)
+    return location in found
 
 
 def is_table_scan(jvm: Jvm, plan: Any) -> bool:

@@ -1,0 +1,137 @@
+"""Run a DELETE, UPDATE or MERGE again by itself when another writer only rearranged the rows that it had read.
+
+::
+
+    attempt --> committed ------------------------------------------------------------> its result
+        `-----> a winner conflicts --> it only rearranged rows, tries are left --------> announce it, run again
+                                  `-> anything else -----------------------------------> the conflict is raised
+
+Each attempt is a transaction of its own over the newest version, so what it commits is what the statement does to that
+version: isolation is that of a statement which was sent later. What belongs to the statement stays with it: its clock
+and zone, the source of a MERGE as it was read first. See ADR 0011 and 0030.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+from pydelta.commands.give_way import announced
+from pydelta.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    DeltaConcurrentModificationException,
+)
+from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.identity import only_marks_moved
+
+__all__ = ["ANY", "REARRANGED", "RepeatingEngine", "Statement", "runs_again"]
+
+_logger: Final = logging.getLogger(__name__)
+_R = TypeVar("_R")
+
+REARRANGED: Final = "rearranged"
+"""Run again if the winner only moved rows to other files."""
+ANY: Final = "any"
+"""Run again after any conflict over rows."""
+_OVER_ROWS: Final = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
+
+
+@runtime_checkable
+class RepeatingEngine(Protocol):
+    """An engine that can resolve a statement a second time as it did the first time."""
+
+    def bind_again(self) -> None:
+        """Let what is resolved next have the clock and the zone of what was resolved last."""
+
+
+def runs_again(lost: DeltaConcurrentModificationException, *, retry_on: str, retries: int, most: int) -> bool:
+    """Tell whether a statement that lost is run again. Pure.
+
+    Args:
+        lost: The conflict.
+        retry_on: ``REARRANGED`` or ``ANY``.
+        retries: How often it was run again already.
+        most: How often it may be.
+
+    Returns:
+        False after a conflict over the table's definition or over an application's versions, whatever the settings.
+    """
+    if retries >= most or not isinstance(lost, _OVER_ROWS):
+        return False
+    return retry_on == ANY or lost.winner_only_rearranged
+
+
+class Statement:
+    """One statement of a user, over all of its attempts.
+
+    Args:
+        log: The table.
+        engine: Told when the statement is run again.
+    """
+
+    def __init__(self, log: DeltaLog, engine: object) -> None:
+        self._log = log
+        self._engine = engine
+        self._first: Snapshot | None = None
+        self._lost: DeltaConcurrentModificationException | None = None
+        self.retries = 0
+
+    @property
+    def metrics(self) -> Mapping[str, int | str]:
+        """What the history says of it; nothing of a statement that was run once."""
+        if self._lost is None:
+            return {}
+        reason = f"version {self._lost.winning_version}: {self._lost.winning_operation or 'another writer'}"
+        return {"numRetries": self.retries, "retryReason": reason}
+
+    def begins_on(self, snapshot: Snapshot) -> None:
+        """Note what an attempt reads.
+
+        Raises:
+            DeltaConcurrentModificationException: The conflict of the attempt before: the table's definition has changed
+                since, and the user wrote the statement for the one before.
+        """
+        if self._first is None:
+            self._first = snapshot
+        elif self._lost is not None and not _same_definition(self._first, snapshot):
+            raise self._lost
+
+    def run(self, attempt: Callable[[], _R], *, is_fixed: Callable[[], bool] = lambda: True) -> _R:
+        """Run attempts until one ends otherwise than by a conflict after which the statement runs again.
+
+        Args:
+            attempt: Begins a transaction of its own each time.
+            is_fixed: Whether what the statement brings along is no part of the table: what was read of it before a
+                winner changed rows must not be written behind that winner.
+
+        Raises:
+            DeltaConcurrentModificationException: Another kind of conflict, or one attempt too many.
+        """
+        settings = self._log.settings
+        with contextlib.ExitStack() as until_done:
+            while True:
+                try:
+                    return attempt()
+                except DeltaConcurrentModificationException as lost:
+                    again = runs_again(
+                        lost, retry_on=settings.change_retry_on, retries=self.retries, most=settings.change_max_retries
+                    )
+                    if not again or lost is self._lost or not is_fixed():
+                        raise
+                    _logger.info("run again: %s", lost.message, extra={"table": self._log.uri})
+                    if not self.retries:
+                        until_done.enter_context(announced(self._log.store))
+                    self.retries, self._lost = self.retries + 1, lost
+                    if isinstance(self._engine, RepeatingEngine):
+                        self._engine.bind_again()
+
+
+def _same_definition(first: Snapshot, now: Snapshot) -> bool:
+    """Whether two snapshots have one definition; values that an identity column has given out are no part of it."""
+    if first.metadata is None or now.metadata is None or first.protocol != now.protocol:
+        return False
+    return first.metadata == now.metadata or only_marks_moved(first.metadata, now.metadata)
