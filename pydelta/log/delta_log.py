@@ -26,6 +26,7 @@ from pydelta.log.history import (
     CommitRecord,
     CommitTimes,
     TimeQuery,
+    commit_times,
     find_version,
     monotonised_times_ms,
     read_commit_info,
@@ -335,14 +336,9 @@ class DeltaLog:
 
     def _times(self) -> CommitTimes:
         current = self._current if self._current is not None and self._current.version >= 0 else self.update()
-        if current.version < 0 or not current.in_commit_timestamps_enabled:
+        if current.protocol is None or current.metadata is None:
             return CommitTimes()
-        properties = current.properties
-        return CommitTimes(
-            in_commit=True,
-            enablement_version=properties.in_commit_timestamp_enablement_version,
-            enablement_timestamp_ms=properties.in_commit_timestamp_enablement_timestamp_ms,
-        )
+        return commit_times(current.protocol, current.metadata)
 
     def history(self, limit: int | None = None) -> list[CommitRecord]:
         """Return records of the commits in the log, newest first; at most ``limit``.
