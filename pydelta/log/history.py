@@ -69,7 +69,7 @@ class CommitTimes:
 
 
 def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
-    """Read the ``commitInfo`` of a commit file; the other lines are not decoded, and of a large file only the first read.
+    """Read the ``commitInfo`` of a commit file; of a large one only its first part is read where that holds it.
 
     Raises:
         LogCorruptedError: The line is not JSON; names file and line.
