@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydelta.ops.cli import main
+from pydelta.ops.entry import main
 
 if __name__ == "__main__":
     main()

@@ -20,7 +20,6 @@ from typing import IO, Any, Final, NamedTuple
 from rich import box
 from rich.console import Console, Group
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
@@ -114,6 +113,8 @@ class Terminal:
         Yields:
             To be told (description, total or None while it is not known, done so far, counts), again and again.
         """
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         one = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         columns = (
             SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=10),

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import quote
 
+import polars as pl
+
 from pydelta.commands.convert import ParquetFolder
 from pydelta.commands.create import refuse_foreign_files
 from pydelta.commands.vacuum.clone_notes import note_clone
@@ -33,6 +35,7 @@ from pydelta.errors import (
 )
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.columns import canonical_path
+from pydelta.log.runs import AddRun, joined, loose_adds, num_bytes, removes_of, runs_of
 from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata
 from pydelta.protocol.actions import Protocol as ProtocolAction
@@ -306,7 +309,7 @@ class _Cloned:
             version=snapshot.version,
             metadata=snapshot.metadata,
             protocol=snapshot.protocol,
-            adds=snapshot.files.adds(snapshot.files.core),
+            adds=snapshot.files.add_actions(snapshot.files.core),
             domains=tuple(snapshot.domain_metadata.values()),
         )
 
@@ -316,7 +319,7 @@ class _Cloned:
 
     @property
     def size_bytes(self) -> int:
-        return sum(add.size for add in self.adds)
+        return num_bytes(self.adds)
 
 
 @dataclass(slots=True)
@@ -332,15 +335,17 @@ class _Clone:
 
     def run(self, *, shallow: bool) -> CloneResult:
         wanted = self.cloned.adds
-        there: list[AddFile] = []
+        there: Sequence[AddFile] = ()
         if self.txn.table_exists:
             self.txn.read_whole_table(exactly=True)
-            there = self.txn.snapshot.files.adds(self.txn.snapshot.files.core)
+            there = self.txn.snapshot.files.add_actions(self.txn.snapshot.files.core)
         written: list[str] = []
+        coming: Sequence[AddFile]
+        leaving: Sequence[AddFile]
+        copied: Sequence[AddFile] = ()
         try:
             if shallow:
                 coming, leaving = self._shared(wanted, there)
-                copied: list[AddFile] = []
             else:
                 coming, leaving = self._copied(wanted, there, written)
                 copied = coming
@@ -354,9 +359,14 @@ class _Clone:
                     error.add_note(f"{len(written)} copied files are left behind")
             raise
 
-    def _shared(self, wanted: Sequence[AddFile], there: Sequence[AddFile]) -> tuple[list[AddFile], list[AddFile]]:
+    def _shared(
+        self, wanted: Sequence[AddFile], there: Sequence[AddFile]
+    ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         root = self.target.uri
-        new = {_identity(add, root): add for add in (absolute_add(add, self.source.uri) for add in wanted)}
+        shared = absolute_adds(wanted, self.source.uri)
+        if not there:
+            return shared, ()
+        new = {_identity(add, root): add for add in shared}
         old = {_identity(add, root): add for add in there}
         return [new[key] for key in new.keys() - old.keys()], [old[key] for key in old.keys() - new.keys()]
 
@@ -419,12 +429,13 @@ class _Clone:
             "sourceNumOfFiles": len(cloned.adds),
             "numRemovedFiles": len(leaving),
             "numCopiedFiles": len(copied),
-            "removedFilesSize": sum(add.size for add in leaving),
-            "copiedFilesSize": sum(add.size for add in copied),
+            "removedFilesSize": num_bytes(leaving),
+            "copiedFilesSize": num_bytes(copied),
         }
         parameters = {"source": f"{cloned.provider}.`{self.source.uri}`", "sourceVersion": cloned.version}
-        actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
-        actions += [*coming, *_domains(cloned.domains, txn.snapshot)]
+        actions: Sequence[Action] = joined(
+            removes_of(leaving, deletion_timestamp=now_ms), coming, _domains(cloned.domains, txn.snapshot)
+        )
         operation = Operation(name="CLONE", parameters=parameters, metrics=metrics)
         committed = txn.commit(actions, operation, blind_append=False)  # the rows are another table's
         return CloneResult(
@@ -500,6 +511,18 @@ def absolute_add(add: AddFile, root: str) -> AddFile:
                 cardinality=vector.cardinality,
             )
     return add.replace(path=_absolute(add.path, root), deletion_vector=vector, data_change=True)
+
+
+def absolute_adds(adds: Sequence[AddFile], root: str) -> Sequence[AddFile]:
+    """Make ``absolute_add`` of all of some files; those in runs by columns."""
+    runs: list[AddRun] = []
+    for run in runs_of(adds):
+        paths = run.frame["path"]
+        own = paths.str.contains("^/|^[A-Za-z][A-Za-z0-9+.-]*:")  # as ``is_absolute_path``
+        below = _absolute("", root) + paths
+        frame = run.frame.with_columns(path=pl.select(pl.when(own).then(paths).otherwise(below)).to_series())
+        runs.append(AddRun(frame, run.names, data_change=True))
+    return joined([absolute_add(add, root) for add in loose_adds(adds)], *runs)
 
 
 def _absolute(path: str, root: str) -> str:

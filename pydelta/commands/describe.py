@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydelta.log import CommitRecord, Snapshot
 from pydelta.protocol.features import implied_features
+
+if TYPE_CHECKING:
+    from pydelta.log import CommitRecord, Snapshot
 
 __all__ = ["DETAIL_COLUMNS", "HISTORY_COLUMNS", "describe_detail", "describe_history"]
 

@@ -19,6 +19,7 @@ from pydelta.commands.vacuum.marks import find_running
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsafeOperationError, VersionNotFoundError
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.runs import changing, joined, loose_adds, num_bytes, removes_of
 from pydelta.protocol.actions import Action, AddFile, Metadata
 from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.identity import HIGH_WATER_MARK, with_marks_of
@@ -116,22 +117,23 @@ def restore(
     plan = plan_restore(current=current.files.core, target=target.files.core)
     if plan.leaving.height:
         _refuse_append_only(current)
-    returning, leaving = target.files.adds(plan.returning), current.files.adds(plan.leaving)
+    returning, leaving = target.files.add_actions(plan.returning), current.files.add_actions(plan.leaving)
     if returning:
         txn.bring_back()
         _refuse_vacuumed(log, current, plan.returning)
-        _refuse_missing(log, returning, version=target.version)
+        _refuse_missing(log, plan.returning, returning, version=target.version)
     now_ms = time.time_ns() // 1_000_000
     if target.metadata is not None and current.metadata is not None:
         stamped = current.in_commit_timestamps_enabled
         txn.update_metadata(restored_metadata(target.metadata, current.metadata, stamped=stamped))
     if target.protocol is not None and current.protocol is not None:
         txn.update_protocol(upgrade(current.protocol, implied_features(target.protocol)))
-    actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in leaving]
-    actions += [add.replace(data_change=True) for add in returning]
     clustering = restored_clustering(current, target)
-    if clustering is not None:
-        actions.append(clustering)
+    actions: Sequence[Action] = joined(
+        removes_of(leaving, deletion_timestamp=now_ms),
+        changing(returning, True),
+        () if clustering is None else (clustering,),
+    )
     metrics = _metrics(target, leaving=leaving, returning=returning)
     asked = {"version": version, "timestamp": timestamp_ms}
     committed = txn.commit(actions, Operation(name="RESTORE", parameters=asked, metrics=dict(metrics)))
@@ -144,8 +146,8 @@ def _metrics(after: Snapshot, *, leaving: Sequence[AddFile] = (), returning: Seq
         "numOfFilesAfterRestore": after.num_files,
         "numRemovedFiles": len(leaving),
         "numRestoredFiles": len(returning),
-        "removedFilesSize": sum(add.size for add in leaving),
-        "restoredFilesSize": sum(add.size for add in returning),
+        "removedFilesSize": num_bytes(leaving),
+        "restoredFilesSize": num_bytes(returning),
     }
 
 
@@ -235,10 +237,10 @@ def _refuse_vacuumed(log: DeltaLog, current: Snapshot, returning: pl.DataFrame) 
         )
 
 
-def _refuse_missing(log: DeltaLog, adds: Sequence[AddFile], *, version: int) -> None:
+def _refuse_missing(log: DeltaLog, returning: pl.DataFrame, adds: Sequence[AddFile], *, version: int) -> None:
     """Look every returning file up; in parallel, since each look-up is a round trip on an object store."""
-    vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
-    paths = [add.path for add in adds]
+    vectors = [add.deletion_vector for add in loose_adds(adds) if add.deletion_vector is not None]
+    paths = returning["path"].to_list()
     paths += dict.fromkeys(path for vector in vectors if (path := vector_path(vector)) is not None)
     with ThreadPoolExecutor(max_workers=16) as pool:
         missing = [path for path, exists in zip(paths, pool.map(log.file_exists, paths), strict=True) if not exists]

@@ -26,6 +26,7 @@ from pydelta.log.history import (
     CommitRecord,
     CommitTimes,
     TimeQuery,
+    commit_times,
     find_version,
     monotonised_times_ms,
     read_commit_info,
@@ -33,6 +34,7 @@ from pydelta.log.history import (
 )
 from pydelta.log.load import LogReader
 from pydelta.log.replay import apply_actions, partition_spec, read_commit
+from pydelta.log.runs import objects_of
 from pydelta.log.segment import CommitFile, Listing, LogSegment
 from pydelta.log.snapshot import Snapshot, VersionCommit
 from pydelta.log.sums import change_of
@@ -218,7 +220,7 @@ class DeltaLog:
             if snapshot.version >= 0 and spec.physical_names != snapshot.files.spec.physical_names:
                 return None
         delta = build_delta(actions, version=version, partition_names=spec.physical_names, root=self.uri)
-        own = next((action for action in actions if isinstance(action, CommitInfo)), None)
+        own = next((action for action in objects_of(actions) if isinstance(action, CommitInfo)), None)
         time_ms = info.modification_time_ms
         sums, change = snapshot.sums(), change_of(actions)
         times = (*(snapshot.segment.commit_times_ms if snapshot.segment else ()), (version, time_ms))
@@ -335,14 +337,9 @@ class DeltaLog:
 
     def _times(self) -> CommitTimes:
         current = self._current if self._current is not None and self._current.version >= 0 else self.update()
-        if current.version < 0 or not current.in_commit_timestamps_enabled:
+        if current.protocol is None or current.metadata is None:
             return CommitTimes()
-        properties = current.properties
-        return CommitTimes(
-            in_commit=True,
-            enablement_version=properties.in_commit_timestamp_enablement_version,
-            enablement_timestamp_ms=properties.in_commit_timestamp_enablement_timestamp_ms,
-        )
+        return commit_times(current.protocol, current.metadata)
 
     def history(self, limit: int | None = None) -> list[CommitRecord]:
         """Return records of the commits in the log, newest first; at most ``limit``.
@@ -398,7 +395,7 @@ class DeltaLog:
         found = read_commit_info(self.store, info)
         return found.in_commit_timestamp if found else None
 
-    def actions(self, version: int) -> tuple[Action, ...]:
+    def actions(self, version: int) -> Sequence[Action]:
         """Return the lines of one commit.
 
         Raises:
@@ -417,7 +414,7 @@ class DeltaLog:
                     condition=Condition.of("DELTA_VERSION_NOT_FOUND", userVersion=version),
                 ) from None
 
-    def changes(self, base: int, head: int) -> Iterator[tuple[int, tuple[Action, ...]]]:
+    def changes(self, base: int, head: int) -> Iterator[tuple[int, Sequence[Action]]]:
         """Return the commits of the versions after ``base`` up to and including ``head``, oldest first.
 
         Raises:
@@ -427,7 +424,7 @@ class DeltaLog:
         for version in range(base + 1, head + 1):
             yield version, self.actions(version)
 
-    def commits(self, first: int, last: int) -> list[tuple[CommitRecord, tuple[Action, ...]]]:
+    def commits(self, first: int, last: int) -> list[tuple[CommitRecord, Sequence[Action]]]:
         """Return the commits of a range of versions, oldest first, both ends included: times and lines.
 
         Raises:
@@ -441,7 +438,7 @@ class DeltaLog:
         read = read_all(self.actions, versions)
         found = []
         for version, actions in zip(versions, read, strict=True):
-            info = next((action for action in actions if isinstance(action, CommitInfo)), None)
+            info = next((action for action in objects_of(actions) if isinstance(action, CommitInfo)), None)
             own = info.in_commit_timestamp if info is not None and times.is_in_commit(version) else None
             time_ms = file_times.get(version, 0) if own is None else own
             found.append((CommitRecord(version=version, timestamp_ms=time_ms, commit_info=info), actions))

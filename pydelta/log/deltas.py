@@ -6,12 +6,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from pydelta.log.columns import adds_to_frame, canonical_path, file_key, keys_of, removes_to_frame, spellings
+from pydelta.log.columns import (
+    TOMBSTONE_SCHEMA,
+    adds_to_frame,
+    canonical_path,
+    core_schema,
+    file_key,
+    keys_of,
+    removes_to_frame,
+    spellings,
+)
+from pydelta.log.runs import AddRun, RemoveRun, objects_of, runs_of
 from pydelta.protocol.actions import Action, AddFile, RemoveFile
 
-__all__ = ["FileDelta", "Mentions", "added_files", "apply_deltas", "build_delta", "live_tombstones", "removed_files"]
+__all__ = [
+    "FileDelta",
+    "Mentions",
+    "added_files",
+    "apply_deltas",
+    "build_delta",
+    "live_tombstones",
+    "merged",
+    "removed_files",
+]
 
 DELTA_BIT: Final = 1 << 63
 _ID_SHIFT: Final = 32
@@ -46,6 +66,11 @@ def delta_version(locator: int) -> int:
 
 def build_delta(actions: Iterable[Action], *, version: int, partition_names: Sequence[str], root: str) -> FileDelta:
     """Reconcile file actions, oldest first: for each file key the last action stands ("Action Reconciliation")."""
+    runs = runs_of(actions)
+    if runs and all(set(run.names) == set(partition_names) for run in runs):
+        found = _delta_of_runs(actions, runs, version=version, partition_names=partition_names, root=root)
+        if found is not None:
+            return found
     last: dict[str, AddFile | RemoveFile] = {}
     for action in actions:
         if isinstance(action, (AddFile, RemoveFile)):
@@ -65,6 +90,39 @@ def build_delta(actions: Iterable[Action], *, version: int, partition_names: Seq
             pl.Series("key", list(removes), dtype=pl.String)
         ),
     )
+
+
+def _delta_of_runs(
+    actions: Iterable[Action],
+    runs: Sequence[AddRun | RemoveRun],
+    *,
+    version: int,
+    partition_names: Sequence[str],
+    root: str,
+) -> FileDelta | None:
+    """The delta of actions of which many are in runs; None where two are about one file, so that their order counts."""
+    loose = build_delta(tuple(objects_of(actions)), version=version, partition_names=partition_names, root=root)
+    nothing = pl.lit(None, dtype=pl.String)
+    adds, removes = [loose.adds], [loose.removes]
+    for run in runs:
+        frame = run.frame.with_columns(dv_id=nothing, row=pl.lit(0, dtype=pl.UInt64))
+        if isinstance(run, AddRun):
+            columns = [*core_schema(partition_names), "stats", "rest", "key"]
+            adds.append(frame.with_columns(keys_of(frame, root), rest=nothing).select(columns))
+        else:
+            columns = [*TOMBSTONE_SCHEMA, "rest", "key"]
+            removes.append(frame.with_columns(keys_of(frame, root), run.bodies()).select(columns))
+    delta = FileDelta(version=version, adds=_numbered(adds, version), removes=_numbered(removes, version))
+    keys = delta.keys
+    return delta if keys.n_unique() == len(keys) else None
+
+
+def _numbered(frames: Sequence[pl.DataFrame], version: int) -> pl.DataFrame:
+    """The frames below each other, their rows under locators of their own."""
+    frame = pl.concat(frames)
+    first = DELTA_BIT | version << _ID_SHIFT
+    rows = np.arange(frame.height, dtype=np.uint64) + np.uint64(first)
+    return frame.with_columns(pl.Series("row", rows, dtype=pl.UInt64))
 
 
 def _unescaped(paths: pl.Series) -> pl.Series:
@@ -118,6 +176,16 @@ def _newest(frames: Sequence[pl.DataFrame], deltas: Sequence[FileDelta]) -> pl.D
     latest = pl.concat(orders).group_by("key").agg(pl.col("order").max())
     rows = pl.concat([frame.with_columns(order=pl.lit(number, dtype=pl.UInt32)) for number, frame in enumerate(frames)])
     return rows.join(latest, on=["key", "order"], how="semi", maintain_order="left").drop("order")
+
+
+def merged(deltas: Sequence[FileDelta]) -> FileDelta:
+    """Return one delta that says what several say, oldest first; under the version of the last."""
+    version = deltas[-1].version
+    return FileDelta(
+        version=version,
+        adds=_numbered([added_files(deltas)], version),
+        removes=_numbered([removed_files(deltas)], version),
+    )
 
 
 def added_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:

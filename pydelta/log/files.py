@@ -35,6 +35,7 @@ from pydelta.log.deltas import (
 )
 from pydelta.log.partition_spec import PartitionSpec
 from pydelta.log.pruning import prune_by_generated, prune_by_partition, prune_by_statistics
+from pydelta.log.runs import RUN_LENGTH, AddRun, joined
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
@@ -274,6 +275,30 @@ class FileTable:
             found.update(zip(at.tolist(), parts, strict=True))
         return [found[number] for number in range(len(rows))]
 
+    def add_actions(self, frame: pl.DataFrame) -> Sequence[AddFile]:
+        """Return whole ``add`` actions for any number of rows, in no particular order; many plain ones as a run."""
+        if frame.height < RUN_LENGTH or self._replaced is not None:
+            return self.adds(frame)
+        rows = frame["row"].to_numpy()
+        from_delta = (rows & np.uint64(DELTA_BIT)) != 0
+        columns = [
+            "path",
+            "size",
+            "modification_time",
+            *(PV_PREFIX + name for name in self.spec.physical_names),
+            "stats",
+        ]
+        recent = self.recent(frame.filter(pl.Series(from_delta)))
+        plain = [recent.filter(pl.col("rest").is_null()).select(columns)]
+        others = adds_from_frame(recent.filter(pl.col("rest").is_not_null()), self.spec.physical_names)
+        below = frame.filter(pl.Series(~from_delta))
+        if below.height:
+            assert self._base is not None
+            is_plain = pl.Series(self._base.is_plain(rows[~from_delta]))
+            others += self.adds(below.filter(~is_plain))
+            plain.append(self.with_stats(below.filter(is_plain)).select(columns))
+        return joined(others, AddRun(pl.concat(plain), self.spec.physical_names, data_change=True))
+
     def _by_delta(self, rows: _Array, at: _Array) -> list[tuple[FileDelta | FileTable, _Array, _Array]]:
         """Which delta (or which replaced base) holds the rows at these positions, and under which index."""
         if not len(at):
@@ -309,6 +334,16 @@ class FileTable:
             else:
                 found += removes_from_frame(delta.removes["rest"][index])
         return found
+
+    def remove_texts(self, frame: pl.DataFrame) -> pl.Series:
+        """Return the JSON of the actions that ``remove_actions`` returns, in no particular order."""
+        rows = frame["row"].to_numpy()
+        parts = [pl.Series("rest", [], dtype=pl.String)]
+        for delta, at, index in self._by_delta(rows, np.flatnonzero((rows & np.uint64(DELTA_BIT)) != 0)):
+            parts.append(
+                delta.remove_texts(frame[at]) if isinstance(delta, FileTable) else delta.removes["rest"][index]
+            )
+        return pl.concat(parts)
 
     # -- pruning --------------------------------------------------------------------------------------------------
 

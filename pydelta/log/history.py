@@ -9,19 +9,35 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from pydelta.conditions import Condition
-from pydelta.errors import VersionNotFoundError
-from pydelta.log.segment import Listing
-from pydelta.protocol.actions import CommitInfo, decode_commit
+from pydelta.errors import LogCorruptedError, VersionNotFoundError
+from pydelta.log.segment import Listing, read_listing
+from pydelta.protocol.actions import CommitInfo, Metadata, Protocol, decode_commit
+from pydelta.protocol.features import ensure_readable, supports
 from pydelta.protocol.malformed import MALFORMED_JSON
+from pydelta.protocol.paths import LOG_DIR
+from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
 
-__all__ = ["CommitRecord", "CommitTimes", "read_commit_info", "read_history"]
+__all__ = ["CommitRecord", "CommitTimes", "commit_times", "history_of_commits", "read_commit_info", "read_history"]
+
+_HEAD_BYTES: Final = 64 * 1024
+"""More than a first line takes; a commit that is not longer is read whole at once."""
+_SMALL_LOG_BYTES: Final = 8 * 1024 * 1024
+_SMALL_LOG_COMMITS: Final = 1_000
+_TIME_PROPERTIES: Final = frozenset(
+    {
+        "delta.enableInCommitTimestamps",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +69,15 @@ class CommitTimes:
 
 
 def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
-    """Read the ``commitInfo`` of a commit file; the other lines are not decoded.
+    """Read the ``commitInfo`` of a commit file; of a large one only its first part is read where that holds it.
 
     Raises:
         LogCorruptedError: The line is not JSON; names file and line.
     """
+    if info.size > _HEAD_BYTES:
+        found = _first_line_info(store.read_range(info.path, 0, _HEAD_BYTES))
+        if found is not None:
+            return found
     data = read_listed(store, info)
     for line in data.splitlines():
         if b'"commitInfo"' not in line[:64]:
@@ -72,6 +92,18 @@ def read_commit_info(store: Store, info: ObjectInfo) -> CommitInfo | None:
         return None
     actions = decode_commit(data, source=info.path)
     return next((action for action in actions if isinstance(action, CommitInfo)), None)
+
+
+def _first_line_info(head: bytes) -> CommitInfo | None:
+    """The ``commitInfo`` of the first line, if the line is whole and is one; else None, and the file says more."""
+    line, newline, _ = head.partition(b"\n")
+    if not newline or not line.startswith(b'{"commitInfo":'):
+        return None
+    try:
+        body = msgspec.json.decode(line).get("commitInfo")
+    except (*MALFORMED_JSON, AttributeError):
+        return None
+    return CommitInfo(body) if isinstance(body, dict) else None
 
 
 def monotonised_times_ms(commits: Sequence[tuple[int, ObjectInfo]]) -> dict[int, int]:
@@ -115,6 +147,56 @@ def read_history(store: Store, listing: Listing, times: CommitTimes, *, limit: i
             )
         )
     return records
+
+
+def commit_times(protocol: Protocol, metadata: Metadata) -> CommitTimes:
+    """Tell how the commits of a table with these definitions tell the time."""
+    named = {name: text for name, text in metadata.configuration.items() if name in _TIME_PROPERTIES}
+    properties = TableProperties.parse(named)
+    if not properties.in_commit_timestamps_enabled or not supports(protocol, "inCommitTimestamp"):
+        return CommitTimes()
+    return CommitTimes(
+        in_commit=True,
+        enablement_version=properties.in_commit_timestamp_enablement_version,
+        enablement_timestamp_ms=properties.in_commit_timestamp_enablement_timestamp_ms,
+    )
+
+
+def history_of_commits(store: Store, *, root: str, limit: int | None = None) -> list[CommitRecord] | None:
+    """Read the history from the commits alone, with neither a checkpoint nor the libraries that read one.
+
+    Args:
+        store: Bound to the table's root.
+        root: URI of the table, for messages.
+        limit: At most so many; None for all.
+
+    Returns:
+        None where commits alone do not tell it: a log that is large, damaged, has holes, or was cleaned up past the
+        table's definition. ``DeltaLog.history`` then answers, or says what is wrong.
+
+    Raises:
+        UnsupportedFeatureError: The table asks for what this engine cannot read.
+    """
+    listing = read_listing(store.list_from("", prefix=LOG_DIR))
+    commits = listing.commits
+    num_bytes = sum(info.size for info in commits.values())
+    if not commits or len(commits) > _SMALL_LOG_COMMITS or num_bytes > _SMALL_LOG_BYTES:
+        return None
+    if len(commits) != listing.last_version - min(commits) + 1:
+        return None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    try:
+        for _, info in sorted(commits.items(), reverse=True):
+            for action in reversed(decode_commit(read_listed(store, info), source=info.path)):
+                protocol = action if protocol is None and isinstance(action, Protocol) else protocol
+                metadata = action if metadata is None and isinstance(action, Metadata) else metadata
+            if protocol is not None and metadata is not None:
+                ensure_readable(protocol, table=root)
+                return read_history(store, listing, commit_times(protocol, metadata), limit=limit)
+    except LogCorruptedError:
+        return None
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

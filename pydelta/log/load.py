@@ -18,8 +18,9 @@ from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checksum import read_checksum
 from pydelta.log.files import FileTable
-from pydelta.log.replay import Replayed, State, UnusableFile, read_commit, replay
-from pydelta.log.segment import CommitFile, Listing, LogSegment, plan_segment, read_listing
+from pydelta.log.history import read_commit_info
+from pydelta.log.replay import Replayed, State, UnusableFile, replay
+from pydelta.log.segment import Listing, LogSegment, plan_segment, read_listing
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import CommitInfo
 from pydelta.protocol.features import ensure_readable
@@ -91,8 +92,7 @@ class LogReader:
 
     def commit_info(self, info: ObjectInfo) -> CommitInfo | None:
         """Read the ``commitInfo`` of a commit file."""
-        commit = CommitFile(start=0, end=0, info=info)
-        return next((action for action in read_commit(self.store, commit) if isinstance(action, CommitInfo)), None)
+        return read_commit_info(self.store, info)
 
     def check(self, state: State) -> None:
         """Refuse a state that must not be read.

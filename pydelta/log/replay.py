@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
-from pydelta.log.deltas import FileDelta, build_delta
+from pydelta.log.deltas import FileDelta, build_delta, merged
 from pydelta.log.files import FileTable
 from pydelta.log.partition_spec import PartitionSpec
+from pydelta.log.runs import decode_actions, objects_of, runs_of
 from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
 from pydelta.protocol.actions import (
     Action,
@@ -20,7 +21,6 @@ from pydelta.protocol.actions import (
     Protocol,
     RemoveFile,
     SetTransaction,
-    decode_commit,
 )  # fmt: skip
 from pydelta.protocol.features import supports
 from pydelta.protocol.schema import parse_schema
@@ -81,7 +81,7 @@ def apply_actions(state: State, actions: Iterable[Action]) -> State:
     protocol, metadata = state.protocol, state.metadata
     transactions: dict[str, SetTransaction] | None = None
     domains: dict[str, DomainMetadata] | None = None
-    for action in actions:
+    for action in objects_of(actions):
         if isinstance(action, Protocol):
             protocol = action
         elif isinstance(action, Metadata):
@@ -103,21 +103,21 @@ def apply_actions(state: State, actions: Iterable[Action]) -> State:
     )
 
 
-def read_commit(store: Store, commit: CommitFile) -> tuple[Action, ...]:
+def read_commit(store: Store, commit: CommitFile) -> Sequence[Action]:
     """Read the actions of one commit or compacted file.
 
     Raises:
         LogCorruptedError: Empty, truncated or not JSON; or a compacted file with what only commits hold.
     """
     data = read_listed(store, commit.info)
-    if not data.strip():
+    if not data or data.isspace():
         raise LogCorruptedError(
             f"{commit.info.path} is empty.",
             hint="An interrupted copy or a full disk leaves such files. Restore it from a backup of _delta_log.",
             version=commit.end,
         )
     try:
-        return decode_commit(data, source=commit.info.path)
+        return decode_actions(data, source=commit.info.path)
     except LogCorruptedError as error:
         error.version = commit.end
         raise
@@ -170,17 +170,16 @@ def replay(
     state = apply_actions(State(), checkpoint.state if checkpoint else ())
     _require_complete(state, checkpoint)
     batches = [(commit, _read_batch(store, commit)) for commit in segment.commits]
-    file_actions: list[AddFile | RemoveFile] = []
     for _, actions in batches:
         state = apply_actions(state, actions)
-        file_actions += [action for action in actions if isinstance(action, (AddFile, RemoveFile))]
     check(state)
     spec = partition_spec(state)
     deltas: list[FileDelta] = []
     if checkpoint is not None and checkpoint.inline:
         deltas.append(_delta(checkpoint.inline, checkpoint.version, spec, root))
-    if file_actions:
-        deltas.append(_delta(file_actions, segment.version, spec, root))
+    commits = _deltas(batches, spec, root)
+    if commits:
+        deltas.append(commits[0] if len(commits) == 1 else merged(commits))
     alone = bool(batches) and not batches[-1][0].is_compacted
     return Replayed(
         state=state,
@@ -200,7 +199,7 @@ def _open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
         raise UnusableFile(files.name, gone) from error
 
 
-def _read_batch(store: Store, commit: CommitFile) -> tuple[Action, ...]:
+def _read_batch(store: Store, commit: CommitFile) -> Sequence[Action]:
     if not commit.is_compacted:
         return read_commit(store, commit)
     try:
@@ -235,12 +234,30 @@ def _require_reconciled(actions: Sequence[Action], name: str) -> None:
         seen.add(identity)
 
 
+def _deltas(batches: Sequence[tuple[CommitFile, Sequence[Action]]], spec: PartitionSpec, root: str) -> list[FileDelta]:
+    """The changes of commits, oldest first: those with runs have one each, those between them one together."""
+    found: list[FileDelta] = []
+    small: list[Action] = []
+    for commit, actions in batches:
+        if not runs_of(actions):
+            small += [action for action in actions if isinstance(action, (AddFile, RemoveFile))]
+            version = commit.end
+            continue
+        if small:
+            found.append(_delta(small, version, spec, root))
+            small = []
+        found.append(_delta(actions, commit.end, spec, root))
+    if small:
+        found.append(_delta(small, version, spec, root))
+    return found
+
+
 def _delta(actions: Sequence[Action], version: int, spec: PartitionSpec, root: str) -> FileDelta:
     return build_delta(actions, version=version, partition_names=spec.physical_names, root=root)
 
 
 def _commit_info(actions: Iterable[Action]) -> CommitInfo | None:
-    return next((action for action in actions if isinstance(action, CommitInfo)), None)
+    return next((action for action in objects_of(actions) if isinstance(action, CommitInfo)), None)
 
 
 def _require_complete(state: State, checkpoint: Checkpoint | None) -> None:

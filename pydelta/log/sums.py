@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydelta.log.runs import num_bytes, objects_of, of_kind, runs_of
 from pydelta.protocol.actions import Action, AddFile, RemoveFile
 
 __all__ = ["FileSums", "change_of"]
@@ -28,11 +29,12 @@ def change_of(actions: Sequence[Action]) -> FileSums | None:
     An add of a file that is live already changes no count, and a remove may leave its size out. Data-changing adds
     name new files; adds that change no data are counted only when files are removed with them.
     """
-    adds = [action for action in actions if isinstance(action, AddFile)]
-    removes = [action for action in actions if isinstance(action, RemoveFile)]
-    if any(not add.data_change for add in adds) and not removes:
+    adds, removes = of_kind(actions, AddFile), of_kind(actions, RemoveFile)
+    rearranges = any(not run.data_change for run in runs_of(adds)) or any(
+        isinstance(action, AddFile) and not action.data_change for action in objects_of(adds)
+    )
+    if rearranges and not removes:
         return None
-    sizes = [remove.size for remove in removes if remove.size is not None]
-    if len(sizes) < len(removes):
+    if any(isinstance(action, RemoveFile) and action.size is None for action in objects_of(removes)):
         return None
-    return FileSums(num_files=len(adds) - len(removes), size_bytes=sum(add.size for add in adds) - sum(sizes))
+    return FileSums(num_files=len(adds) - len(removes), size_bytes=num_bytes(adds) - num_bytes(removes))

@@ -34,7 +34,9 @@ import typer
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.certify import add_certify
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
+from pydelta.ops.history import show_history
 from pydelta.ops.maintenance import add_maintenance
+from pydelta.ops.output import print_json, print_table
 from pydelta.ops.ui import add_ui
 
 if TYPE_CHECKING:
@@ -99,15 +101,6 @@ def _statistics(text: str | None) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _print_json(value: object) -> None:
-    def plain(item: object) -> object:
-        if isinstance(item, dt.datetime):
-            return item.isoformat(timespec="milliseconds")
-        return str(item)
-
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
-
-
 def _camel(result: Any) -> dict[str, Any]:
     """A result's fields under the names that JSON readers expect: ``numFiles`` for ``num_files``."""
     found = {}
@@ -115,24 +108,6 @@ def _camel(result: Any) -> dict[str, Any]:
         head, *rest = field.name.split("_")
         found[head + "".join(part.capitalize() for part in rest)] = getattr(result, field.name)
     return found
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, dt.datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return str(value)
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    from pydelta.terminal import Terminal
-
-    Terminal().table(columns, [[_text(value) for value in row] for row in rows], title=title, file_width=200)
 
 
 @app.command()
@@ -143,14 +118,7 @@ def history(
     option: _Option = None,
 ) -> None:
     """Who did what to the table, newest first."""
-    from pydelta.commands.describe import describe_history
-
-    records = describe_history(_log(path, option).history(limit))
-    if as_json:
-        _print_json(records)
-        return
-    columns = ("version", "timestamp", "operation", "operationParameters", "operationMetrics")
-    _print_table(columns, [[record[name] for name in columns] for record in records])
+    show_history(path, storage_options(option), limit=limit, as_json=as_json)
 
 
 @app.command()
@@ -167,15 +135,15 @@ def detail(
     snapshot = _snapshot(_log(path, option), version, timestamp)
     row: dict[str, Any] = {"version": snapshot.version, **describe_detail(snapshot)}
     if as_json:
-        _print_json(row | {"schema": json.loads(snapshot.schema.to_json())})
+        print_json(row | {"schema": json.loads(snapshot.schema.to_json())})
         return
-    _print_table(("", ""), [[name, value] for name, value in row.items()])
+    print_table(("", ""), [[name, value] for name, value in row.items()])
     fields = [
         [field.name, str(field.data_type), "yes" if field.nullable else "no",
          "yes" if field.name in snapshot.partition_columns else ""]
         for field in snapshot.schema.fields
     ]  # fmt: skip
-    _print_table(("column", "type", "nullable", "partition"), fields)
+    print_table(("column", "type", "nullable", "partition"), fields)
 
 
 @app.command()
@@ -214,10 +182,10 @@ def files(
         for add in adds
     ]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     columns = ("path", "sizeInBytes", "partitionValues", "rows")
-    _print_table(
+    print_table(
         columns,
         [
             [row["path"], row["sizeInBytes"], row["partitionValues"], (row["stats"] or {}).get("numRecords")]
@@ -239,7 +207,7 @@ def checkpoint(path: _Path, as_json: _Json = False, option: _Option = None) -> N
         "sizeInBytes": result.size_bytes,
         "sidecars": list(result.sidecars),
     }
-    _print_json(row) if as_json else _print_table(("", ""), [[name, value] for name, value in row.items()])
+    print_json(row) if as_json else print_table(("", ""), [[name, value] for name, value in row.items()])
 
 
 @app.command()
@@ -252,7 +220,7 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
         "oldestVersion": result.oldest_version,
         "failed": dict(result.failed),
     }
-    _print_json(row) if as_json else _print_table(("", ""), [[name, value] for name, value in row.items()])
+    print_json(row) if as_json else print_table(("", ""), [[name, value] for name, value in row.items()])
     if result.failed:
         raise typer.Exit(1)
 
@@ -276,7 +244,7 @@ def generate(
         found = _camel(result)
         if report is not None:
             found["verified"] = {"ok": report.ok} | _camel(report)
-        _print_json(found)
+        print_json(found)
     elif result.previous == result.version and not (result.written or result.removed or result.emptied):
         print(f"The manifests are already at version {result.version}.")
     else:
@@ -334,11 +302,11 @@ def vacuum(
         print(f"Warning: {text}", file=sys.stderr)
     if as_json:
         files = result.files["path"].to_list() if dry_run else None
-        _print_json({**_camel(result), "files": files, "partitions": result.partitions.to_dicts()})
+        print_json({**_camel(result), "files": files, "partitions": result.partitions.to_dicts()})
         return
     if dry_run:
-        _print_table(("file", "bytes"), list(result.files.select("path", "size").iter_rows()))
-        _print_table(("partition", "files", "bytes"), list(result.partitions.iter_rows()))
+        print_table(("file", "bytes"), list(result.files.select("path", "size").iter_rows()))
+        print_table(("partition", "files", "bytes"), list(result.partitions.iter_rows()))
     for line in summary_lines(result):
         print(line)
 
@@ -358,7 +326,7 @@ def fsck(
     report = run(_log(path, option), repair=repair)
     stray = report.stray_files
     if as_json:
-        _print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})
+        print_json({**_camel(report), "ok": report.ok, "strayFiles": stray["path"].to_list()})
     else:
         state = f"Version {report.version}" if report.version is not None else "The newest version cannot be read"
         strays = f"{stray.height} stray files ({stray['size'].sum()} bytes)"
@@ -387,7 +355,7 @@ def doctor(
 
     found = examine(uri, log=log, options=storage_options(option))
     if as_json:
-        _print_json(found.json())
+        print_json(found.json())
     else:
         print("\n".join(found.lines()))
     if not found.ok:

@@ -439,8 +439,13 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
         >>> encode_commit([SetTransaction(app_id="a", version=1)])
         b'{"txn":{"appId":"a","version":1}}\n'
     """
-    lines = [msgspec.json.encode(action_to_dict(action)) for action in actions]
-    return b"".join(line + b"\n" for line in lines)
+    return b"".join(map(_line, actions))
+
+
+def _line(action: Action) -> bytes:
+    if isinstance(action, (AddFile, RemoveFile)):  # of which a commit may have many
+        return b'{"%s":%s}\n' % (action.kind.encode(), msgspec.json.encode(action))
+    return msgspec.json.encode(action_to_dict(action)) + b"\n"
 
 
 def encode_json(value: object) -> str:

@@ -5,10 +5,9 @@ Protocol: "Schema Serialization Format", "Column Mapping".
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
 
 from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
@@ -28,6 +27,7 @@ from pydelta.protocol.types import (
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
 __all__ = [
     "FIELD_ID",
@@ -201,24 +201,29 @@ def _refuse_void_parts(data_type: DataType, name: str) -> None:
         _refuse_void_parts(part, name)
 
 
-_ARROW: Final[dict[str, Any]] = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-    "variant": pa.struct(
-        [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
-    ),
-}
+@functools.cache
+def _arrow_types() -> Mapping[str, Any]:
+    """Types by name. Importing PyArrow takes a tenth of a second, which a program that maps no type is spared."""
+    import pyarrow as pa
+
+    return {
+        "string": pa.string(),
+        "long": pa.int64(),
+        "integer": pa.int32(),
+        "short": pa.int16(),
+        "byte": pa.int8(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+        "void": pa.null(),
+        "variant": pa.struct(
+            [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
+        ),
+    }
 
 
 _PLANNED: Final[Mapping[str, str]] = {"geometry": "geospatial", "geography": "geospatial"}
@@ -236,6 +241,8 @@ def to_arrow_type(data_type: DataType, ids: Mapping[str, int] | None = None, pat
     Raises:
         UnsupportedFeatureError: A type that the protocol does not define; it is named.
     """
+    import pyarrow as pa
+
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     ids = ids or {}
@@ -248,12 +255,14 @@ def to_arrow_type(data_type: DataType, ids: Mapping[str, int] | None = None, pat
         return pa.map_(key, _part("value", data_type.value_type, data_type.value_contains_null, ids, path))
     if isinstance(data_type, StructType):
         return pa.struct(list(to_arrow(data_type)))
-    if data_type.name not in _ARROW:
+    if data_type.name not in _arrow_types():
         raise _outside_protocol(data_type.name)
-    return _ARROW[data_type.name]
+    return _arrow_types()[data_type.name]
 
 
 def _part(name: str, data_type: DataType, nullable: bool, ids: Mapping[str, int], path: str) -> pa.Field:
+    import pyarrow as pa
+
     there = f"{path}.{name}"
     kind = to_arrow_type(data_type, ids, there)
     return pa.field(name, kind, nullable or pa.types.is_null(kind), _field_id(ids.get(there)))
@@ -285,6 +294,8 @@ def _outside_protocol(name: str) -> UnsupportedFeatureError:
 
 def to_arrow(schema: StructType) -> pa.Schema:
     """Return the Arrow schema; a field id becomes Arrow's ``PARQUET:field_id``."""
+    import pyarrow as pa
+
     fields = []
     for field in schema.fields:
         identifier = field.metadata.get(_PARQUET_FIELD_ID)

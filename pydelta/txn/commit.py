@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -144,7 +144,7 @@ class _Race:
         self._reads = reads
         self._options = options
 
-    def follow(self, version: int, actions: tuple[Action, ...]) -> WinningCommit:
+    def follow(self, version: int, actions: Sequence[Action]) -> WinningCommit:
         """Check a winner and move behind it.
 
         Raises:

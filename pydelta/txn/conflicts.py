@@ -203,7 +203,7 @@ def _removed_from_reads(reads: ReadSet, staged: Staged, winner: WinningCommit, l
 
 
 def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
-    ours = {reads.key_of(remove) for remove in staged.removes}
+    ours = reads.keys_of(staged.removes) if winner.removes else frozenset()
     for remove in winner.removes if ours else ():
         if reads.key_of(remove) in ours:
             reason = f"removed {_file(remove)}, which this transaction removes too."
@@ -213,8 +213,10 @@ def _removed_by_both(reads: ReadSet, staged: Staged, winner: WinningCommit, leve
 
 def _same_path(reads: ReadSet, staged: Staged, winner: WinningCommit, level: Isolation) -> Conflict | None:
     """A path that both touch: a file added anew after the winner removed it, or two vectors over one file."""
-    added = {reads.path_of(file) for file in staged.adds}
-    ours = added | {reads.path_of(file) for file in staged.removes}
+    if not winner.has_files:
+        return None
+    added = reads.paths_of(staged.adds)
+    ours = added | reads.paths_of(staged.removes)
     for removed in winner.removes:
         if reads.path_of(removed) in ours:
             reason = f"removed {_file(removed)}, which this transaction changes."

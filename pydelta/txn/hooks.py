@@ -42,7 +42,7 @@ class HookContext:
     log: DeltaLog
     snapshot: Snapshot
     previous: Snapshot
-    actions: tuple[Action, ...]
+    actions: Sequence[Action]
     now_ms: int
     deadline: Deadline = field(default_factory=lambda: Deadline(None))
 

@@ -6,15 +6,17 @@ whatever depends on the version: ``commitInfo``, in-commit timestamps, row ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, LogCorruptedError, UnsafeOperationError
 from pydelta.log.replay import column_mapping_mode
+from pydelta.log.runs import joined, key_columns, objects_of, runs_of
 from pydelta.protocol.actions import (
     Action,
     AddFile,
@@ -28,7 +30,7 @@ from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.schema import parse_schema, physical_partition_columns
 from pydelta.txn.conflicts import Isolation
 from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
-from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit
+from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit, changes_rows
 
 __all__ = ["Base", "Intention", "check_staged", "render"]
 
@@ -136,26 +138,28 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
 
     Protocol: "Action Reconciliation", "Append-only Tables", "Partition Value Serialization".
     """
-    for action in staged.actions:
+    objects = tuple(objects_of(staged.actions))
+    for action in objects:
         if action.kind in ("commitInfo", "checkpointMetadata", "sidecar"):
             raise InvalidArgumentError(
                 f"A transaction was given a {action.kind} action.",
                 hint="The transaction writes commitInfo itself; the other two are for checkpoints only.",
             )
-    _refuse_repeats("metaData", [a.kind for a in staged.actions if a.kind == "metaData"])
-    _refuse_repeats("protocol", [a.kind for a in staged.actions if a.kind == "protocol"])
-    _refuse_repeats("add of path", [add.path for add in staged.adds])
-    _refuse_repeats("remove of path", [remove.path for remove in staged.removes])
+    _refuse_repeats("metaData", [a.kind for a in objects if a.kind == "metaData"])
+    _refuse_repeats("protocol", [a.kind for a in objects if a.kind == "protocol"])
+    added, removed = key_columns(staged.adds), key_columns(staged.removes)
+    _refuse_repeated_paths("add of path", added)
+    _refuse_repeated_paths("remove of path", removed)
     _refuse_repeats("txn of application", [item.app_id for item in staged.transactions])
     _refuse_repeats("domainMetadata of domain", [item.domain for item in staged.domains])
-    both = {add.key for add in staged.adds} & {remove.key for remove in staged.removes}
+    both = added.join(removed, on=["path", "dv_id"], how="semi", nulls_equal=True)["path"].sort().head(1).to_list()
     if both:
         raise InvalidArgumentError(
-            f"File {min(both).path} is both added and removed in one commit.",
+            f"File {both[0]} is both added and removed in one commit.",
             hint="A path may be in both only with different deletion vectors.",
-            condition=Condition.of("DELTA_DUPLICATE_ACTIONS_FOUND", path=min(both).path),
+            condition=Condition.of("DELTA_DUPLICATE_ACTIONS_FOUND", path=both[0]),
         )
-    if append_only and any(remove.data_change for remove in staged.removes):
+    if append_only and changes_rows(staged.removes):
         first = next(remove for remove in staged.removes if remove.data_change)
         raise UnsafeOperationError(
             f"This table is append-only (delta.appendOnly=true), and the commit removes rows: file {first.path}.",
@@ -163,7 +167,7 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
             condition=Condition.of("DELTA_CANNOT_MODIFY_APPEND_ONLY", config="delta.appendOnly"),
         )
     keys = partition_keys(metadata, protocol)
-    for add in staged.adds:
+    for add in _one_of_each_run(staged.adds):
         if add.partition_values.keys() != keys:
             raise InvalidArgumentError(
                 f"File {add.path} has partition values for {sorted(add.partition_values)}, "
@@ -175,6 +179,18 @@ def check_staged(staged: Staged, *, metadata: Metadata, protocol: Protocol, appe
                     specifiedPartitioning=sorted(add.partition_values),
                 ),
             )
+
+
+def _one_of_each_run(adds: Sequence[AddFile]) -> Iterator[AddFile]:
+    """All that are in no run, and one of each run: the others of it have the same partition columns."""
+    for action in (*objects_of(adds), *(run[0] for run in runs_of(adds))):
+        if isinstance(action, AddFile):
+            yield action
+
+
+def _refuse_repeated_paths(what: str, keys: pl.DataFrame) -> None:
+    if keys["path"].n_unique() < keys.height:
+        _refuse_repeats(what, keys["path"].to_list())
 
 
 def _refuse_repeats(what: str, names: list[str]) -> None:
@@ -189,7 +205,7 @@ def _refuse_repeats(what: str, names: list[str]) -> None:
         seen.add(name)
 
 
-def render(intention: Intention, base: Base, *, now_ms: int) -> tuple[Action, ...]:
+def render(intention: Intention, base: Base, *, now_ms: int) -> Sequence[Action]:
     """Render the lines of the commit file for version ``base.version + 1``.
 
     ``commitInfo`` is first, as in-commit timestamps ask. Calling it again for a later base gives the same commit
@@ -207,14 +223,19 @@ def render(intention: Intention, base: Base, *, now_ms: int) -> tuple[Action, ..
     """
     version = base.version + 1
     stamp = max(now_ms, base.timestamp_ms + 1) if intention.stamped else None
-    actions: list[Action] = list(intention.staged.actions)
+    runs: Sequence[Action] = ()
+    staged = intention.staged.actions
+    if runs_of(staged) and not intention.row_tracking:
+        runs = joined(*runs_of(staged))
+        staged = tuple(objects_of(staged))
+    actions: list[Action] = list(staged)
     if intention.stamping_begins and stamp is not None:
         actions = [_with_enablement(action, version=version, stamp=stamp) for action in actions]
     if intention.row_tracking:
         actions = _with_row_ids(actions, base=base)
     order = {"protocol": 0, "metaData": 1}
     actions.sort(key=lambda action: order.get(action.kind, 2))
-    return (_commit_info(intention, now_ms=now_ms, stamp=stamp), *actions)
+    return joined((_commit_info(intention, now_ms=now_ms, stamp=stamp), *actions), runs)
 
 
 def _with_enablement(action: Action, *, version: int, stamp: int) -> Action:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from pydelta.log.columns import canonical_path, file_key, keys_of
+from pydelta.log.runs import key_columns
 from pydelta.protocol.actions import AddFile, FileKey, Metadata, RemoveFile
 
 if TYPE_CHECKING:
@@ -89,6 +90,15 @@ class ReadSet:
     def path_of(self, file: AddFile | RemoveFile) -> str:
         """Return the file's path in one spelling."""
         return canonical_path(file.path, self.root)
+
+    def keys_of(self, files: Sequence[AddFile] | Sequence[RemoveFile]) -> frozenset[str]:
+        """Return ``key_of`` of all of some files; computed by columns."""
+        return frozenset(keys_of(key_columns(files), self.root).to_list())
+
+    def paths_of(self, files: Sequence[AddFile] | Sequence[RemoveFile]) -> frozenset[str]:
+        """Return ``path_of`` of all of some files; computed by columns."""
+        paths = key_columns(files).with_columns(dv_id=pl.lit(None, dtype=pl.String))
+        return frozenset(keys_of(paths, self.root).to_list())
 
     @property
     def depends_on_files(self) -> bool:

@@ -17,7 +17,7 @@ ours, or that cannot be parsed, says nothing: proxies cut replies, and file syst
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -30,7 +30,8 @@ from pydelta.errors import (
     StorageReadOnlyError,
     UnsafeStoreError,
 )
-from pydelta.protocol.actions import Action, CommitInfo, decode_commit, encode_commit
+from pydelta.log.runs import encode_actions
+from pydelta.protocol.actions import Action, CommitInfo, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.storage.interface import PutOutcome, Store
 
@@ -56,7 +57,7 @@ class Landed:
     """The version is ours."""
 
     version: int
-    actions: tuple[Action, ...]
+    actions: Sequence[Action]
     size_bytes: int
 
 
@@ -65,7 +66,7 @@ class Lost:
     """The version is another's; ``actions`` are theirs, from so many bytes."""
 
     version: int
-    actions: tuple[Action, ...]
+    actions: Sequence[Action]
     size_bytes: int
 
 
@@ -142,7 +143,7 @@ def reply_of(said: PutOutcome | Exception) -> Reply:
     return Reply.UNKNOWN
 
 
-def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[Seen, tuple[Action, ...]]:
+def look_at(found: bytes, *, data: bytes, txn_id: str, source: str) -> tuple[Seen, Sequence[Action]]:
     """Tell whose commit a file is. Pure.
 
     Args:
@@ -185,7 +186,7 @@ def next_step(reply: Reply, seen: Seen, *, open_before: bool) -> Step:
 
 
 def put_commit(
-    store: Store, *, version: int, actions: tuple[Action, ...], txn_id: str, pause: Callable[[int], None]
+    store: Store, *, version: int, actions: Sequence[Action], txn_id: str, pause: Callable[[int], None]
 ) -> Outcome:
     """Try to take one version, and settle what a lost reply leaves open.
 
@@ -200,7 +201,7 @@ def put_commit(
         StorageError: The store refused for good, and the version is not ours. Nothing else is raised once a put was
             sent: whatever breaks off leaves the outcome unknown.
     """
-    data = encode_commit(actions)
+    data = encode_actions(actions)
     try:
         return _settle(store, version, actions, data, txn_id, pause)
     except _RefusedError as refused:
@@ -220,7 +221,7 @@ class _RefusedError(Exception):
 def _settle(
     store: Store,
     version: int,
-    actions: tuple[Action, ...],
+    actions: Sequence[Action],
     data: bytes,
     txn_id: str,
     pause: Callable[[int], None],
@@ -240,7 +241,7 @@ def _settle(
                 return Landed(version=version, actions=actions, size_bytes=len(data))
             cause = said if isinstance(said, Exception) else cause
             is_open = is_open or reply_of(said) not in (Reply.REFUSED, Reply.FAILED)
-        theirs: tuple[Action, ...] = ()
+        theirs: Sequence[Action] = ()
         size = 0
         try:
             found = store.read(path)

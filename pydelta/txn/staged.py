@@ -5,10 +5,11 @@ Both sides are the same value, so a rule of ``conflicts`` compares like with lik
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from pydelta.log.runs import joined, objects_of, of_kind, runs_of
 from pydelta.protocol.actions import (
     Action,
     AddCDCFile,
@@ -54,9 +55,9 @@ class Staged:
         metadata, protocol, commit_info: The one of its kind, if any.
     """
 
-    actions: tuple[Action, ...] = ()
-    adds: tuple[AddFile, ...] = ()
-    removes: tuple[RemoveFile, ...] = ()
+    actions: Sequence[Action] = ()
+    adds: Sequence[AddFile] = ()
+    removes: Sequence[RemoveFile] = ()
     cdc_files: tuple[AddCDCFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
@@ -67,18 +68,19 @@ class Staged:
     @classmethod
     def of(cls, actions: Iterable[Action], **others: Any) -> Self:
         """Sort actions by kind. Of several metadata or protocol actions the last one counts."""
-        listed = tuple(actions)
+        listed = joined(actions)
+        objects = tuple(objects_of(listed))
 
         def only(kind: type[Any]) -> tuple[Any, ...]:
-            return tuple(action for action in listed if isinstance(action, kind))
+            return tuple(action for action in objects if isinstance(action, kind))
 
         def last(kind: type[Any]) -> Any:
-            return next((action for action in reversed(listed) if isinstance(action, kind)), None)
+            return next((action for action in reversed(objects) if isinstance(action, kind)), None)
 
         return cls(
             actions=listed,
-            adds=only(AddFile),
-            removes=only(RemoveFile),
+            adds=of_kind(listed, AddFile),
+            removes=of_kind(listed, RemoveFile),
             cdc_files=only(AddCDCFile),
             transactions=only(SetTransaction),
             domains=only(DomainMetadata),
@@ -101,8 +103,7 @@ class Staged:
     @property
     def changes_rows(self) -> bool:
         """Whether any file action says that rows appear or vanish (``dataChange``)."""
-        files: tuple[AddFile | RemoveFile, ...] = (*self.adds, *self.removes)
-        return bool(self.cdc_files) or any(file.data_change for file in files)
+        return bool(self.cdc_files) or changes_rows(self.adds) or changes_rows(self.removes)
 
     @property
     def only_rearranges(self) -> bool:
@@ -110,6 +111,13 @@ class Staged:
         others = self.transactions or self.metadata or self.protocol
         domains = [item for item in self.domains if item.domain != ROW_TRACKING_DOMAIN]
         return self.has_files and not self.changes_rows and not others and not domains
+
+
+def changes_rows(files: Sequence[AddFile] | Sequence[RemoveFile]) -> bool:
+    """Whether one of the file actions says that rows appear or vanish (``dataChange``)."""
+    if any(run.data_change for run in runs_of(files)):
+        return True
+    return any(isinstance(file, (AddFile, RemoveFile)) and file.data_change for file in objects_of(files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.commit_info import commit_info
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
+from pydelta.log.runs import gathered, joined, other_than
 from pydelta.protocol import features
 from pydelta.protocol.actions import Action, AddFile, Metadata, Protocol, SetTransaction
 from pydelta.protocol.iceberg_compat import (
@@ -376,7 +377,7 @@ class OptimisticTransaction:
     ) -> Intention:
         stated = (self._protocol, self._metadata, self._transaction)
         own: list[Action] = [item for item in stated if item is not None]
-        staged = Staged.of([*own, *actions])
+        staged = Staged.of(joined(own, gathered(actions)))
         metadata = staged.metadata or self.snapshot.metadata
         if metadata is None:
             raise TableNotFoundError(
@@ -424,7 +425,7 @@ class OptimisticTransaction:
         kept = with_kept_enablement(staged.metadata, self.snapshot.metadata, was_on=was_on, is_on=stamped)
         if kept is staged.metadata:
             return staged
-        return Staged.of([kept, *(action for action in staged.actions if not isinstance(action, Metadata))])
+        return Staged.of(other_than(staged.actions, Metadata, kept))
 
     def _with_row_tracking(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Metadata]:
         """The staged actions with names for the columns that keep row ids, where their metadata turns tracking on."""
@@ -434,8 +435,7 @@ class OptimisticTransaction:
         configuration = with_materialized_names(metadata.configuration, taken=taken)
         if configuration != metadata.configuration:
             metadata = metadata.replace(configuration=configuration)
-            others = [action for action in staged.actions if not isinstance(action, Metadata)]
-            staged = Staged.of([metadata, *others])
+            staged = Staged.of(other_than(staged.actions, Metadata, metadata))
         turned_on = TableProperties.parse(configuration).enable_row_tracking and self.table_exists
         if turned_on and not self.snapshot.properties.enable_row_tracking:
             live = with_row_ids(self.snapshot.files, self.snapshot.files.core)
@@ -487,11 +487,9 @@ class OptimisticTransaction:
             # Requests to the protocol are none of the table's properties: they would bring a dropped feature back.
             kept = {key: value for key, value in metadata.configuration.items() if not features.is_request(key)}
             if kept != metadata.configuration:
-                rest = [action for action in staged.actions if not isinstance(action, Metadata)]
-                staged = Staged.of([metadata.replace(configuration=kept), *rest])
+                staged = Staged.of(other_than(staged.actions, Metadata, metadata.replace(configuration=kept)))
         if protocol != stated:
-            others = [action for action in staged.actions if not isinstance(action, Protocol)]
-            staged = Staged.of([protocol, *others])
+            staged = Staged.of(other_than(staged.actions, Protocol, protocol))
         features.ensure_writable(protocol, table=self.snapshot.table_uri)
         return staged, protocol
 

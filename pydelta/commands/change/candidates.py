@@ -14,6 +14,7 @@ from pydelta.commands.engine import NOTHING_WRITTEN, BoundCondition, Engine, Rew
 from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError
 from pydelta.log import Snapshot
+from pydelta.log.runs import loose_adds, runs_of
 from pydelta.predicate import FALSE, Expr, columns, is_partition_only
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.malformed import MALFORMED_JSON
@@ -168,7 +169,12 @@ def counted(
 def rows_by_statistics(adds: Sequence[AddFile]) -> int | None:
     """Count the rows in files by their statistics, less those that deletion vectors hide; None when a file has none."""
     total = 0
-    for add in adds:
+    for run in runs_of(adds):
+        counts = run.frame["stats"].str.json_path_match("$.numRecords").cast(pl.Int64, strict=False)
+        if counts.null_count():
+            return None
+        total += int(counts.sum())
+    for add in loose_adds(adds):
         try:
             count = msgspec.json.decode(add.stats)["numRecords"] if add.stats else None
         except (*MALFORMED_JSON, KeyError, TypeError):

@@ -38,6 +38,7 @@ from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog
+from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings
 from pydelta.storage.discarding import discard
@@ -221,13 +222,13 @@ def _delete_files(txn: OptimisticTransaction, engine: Engine, plan: DeletePlan, 
         doomed = engine.match_partitions(snapshot, candidates, plan.condition)
         txn.mark_read(doomed)
     scanned = _elapsed_ms(started)
-    removed = snapshot.files.adds(doomed)
+    removed = snapshot.files.add_actions(doomed)
     deleted_rows = rows_by_statistics(removed)
     version = None
     if removed:
         metrics: dict[str, int] = {
             "numRemovedFiles": len(removed),
-            "numRemovedBytes": sum(add.size for add in removed),
+            "numRemovedBytes": num_bytes(removed),
             "numAddedFiles": 0,
             "numAddedBytes": 0,
             "numAddedChangeFiles": 0,
@@ -358,13 +359,12 @@ def _commit(
     txn: OptimisticTransaction,
     engine: Engine,
     operation: Operation,
-    removed: list[AddFile],
+    removed: Sequence[AddFile],
     rewritten: RewriteOutput,
     settings: Settings | None = None,
 ) -> int:
     now_ms = time.time_ns() // 1_000_000
-    actions: list[Action] = [add.remove(deletion_timestamp=now_ms) for add in removed]
-    actions += rewritten.files
+    actions: Sequence[Action] = joined(removes_of(removed, deletion_timestamp=now_ms), rewritten.files)
     try:
         committed = txn.commit(actions, operation)
     except DeltaError:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from pydelta.errors import StorageError
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.runs import loose_adds
 from pydelta.log.vector_files import place_of, read_deleted_rows, write_vectors
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.features import supports
@@ -84,7 +85,7 @@ def vectors_of_rewritten(adds: Sequence[AddFile]) -> dict[str, int]:
     """Count the vectors that go with files which are removed, under the names that the history uses."""
     return {
         "numDeletionVectorsAdded": 0,
-        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in adds),
+        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in loose_adds(adds)),
         "numDeletionVectorsUpdated": 0,
     }
 

@@ -37,6 +37,7 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog
+from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, DomainMetadata, Metadata
 from pydelta.protocol.features import required_protocol, upgrade
@@ -236,9 +237,9 @@ class _Write:
             written = self._write_rows(condition, record_inserts=bool(gone.kept.changes))
             staged += written.files
             if exists and plan.kind is WriteKind.OVERWRITE:
-                gone = Replaced(files=snapshot.files.adds(self.txn.read_files()))
+                gone = Replaced(files=snapshot.files.add_actions(self.txn.read_files()))
             elif plan.kind is WriteKind.DYNAMIC:
-                gone = Replaced(files=snapshot.files.adds(self._files_of_partitions(written.adds)))
+                gone = Replaced(files=snapshot.files.add_actions(self._files_of_partitions(written.adds)))
             if exists and not self._changes(written, gone, clustering):
                 return WriteResult(version=None)
             if gone.source_rows is not None:  # what was matched is what was written
@@ -407,16 +408,14 @@ class _Write:
         changes = self.options.data_change
         actions: list[Action] = [add.replace(data_change=changes) for add in (*written.adds, *gone.kept.adds)]
         actions += [*written.changes, *gone.kept.changes] if changes else []
-        actions += [add.remove(deletion_timestamp=now_ms, data_change=changes) for add in gone.files]
-        actions += gone.hidden.actions
-        if clustering is not None:
-            actions.append(clustering)
+        removes = removes_of(gone.files, deletion_timestamp=now_ms, data_change=changes)
         operation = Operation(
             name=self.plan.operation, parameters=self.plan.parameters, metrics=self._metrics(written, gone)
         )
         reads = isinstance(self.source, ReadingSource) and self.source.reads(self.txn.snapshot.table_uri)
         blind = False if reads or self.options.mode.overwrites else None
-        return self.txn.commit(actions, operation, user_metadata=self.options.user_metadata, blind_append=blind)
+        staged = joined(actions, removes, gone.hidden.actions, () if clustering is None else (clustering,))
+        return self.txn.commit(staged, operation, user_metadata=self.options.user_metadata, blind_append=blind)
 
     def _metrics(self, written: RewriteOutput, gone: Replaced) -> Mapping[str, int]:
         kept = gone.kept
@@ -427,7 +426,7 @@ class _Write:
         }
         if self.plan.kind is not WriteKind.APPEND or self.options.mode.overwrites:
             metrics["numRemovedFiles"] = len(gone.files) + gone.hidden.num_removed_files
-            metrics["numRemovedBytes"] = sum(add.size for add in gone.files) + gone.hidden.removed_bytes
+            metrics["numRemovedBytes"] = num_bytes(gone.files) + gone.hidden.removed_bytes
         if self.options.replace_where is not None:  # an append names it, too
             metrics["numCopiedRows"] = kept.num_rows
             metrics["numAddedChangeFiles"] = len(written.changes) + len(kept.changes)

@@ -70,7 +70,7 @@ class Replaced:
         source_rows: How many rows of the data they were matched with; None where they were not.
     """
 
-    files: list[AddFile] = field(default_factory=list)
+    files: Sequence[AddFile] = field(default_factory=list)
     kept: RewriteOutput = NOTHING_WRITTEN
     hidden: VectorOutput = field(default_factory=VectorOutput)
     num_rows: int | None = None

@@ -174,6 +174,17 @@ class Checkpoint:
         found.sort(key=lambda pair: pair[0])
         return [add for _, add in found]
 
+    def is_plain(self, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Tell of which rows, in their order, the core columns and the statistics say all."""
+        result = np.ones(len(locators), dtype=bool)
+        for part, rows, positions in self._by_part(locators):
+            present = [name for name in _ADD_REST if part.has("add", name)]
+            for at, structs in part.take("add", present, rows) if present else ():
+                for child in struct_fields(structs).values():
+                    if child.null_count < len(child):
+                        result[positions[at]] &= np.asarray(child.is_null())
+        return result
+
     def integers(self, locators: npt.NDArray[np.uint64], fields: Sequence[str]) -> pl.DataFrame:
         """Read whole-number fields of the ``add`` of some rows, in their order; null where there is none."""
         frames: list[pl.DataFrame] = []

@@ -22,6 +22,7 @@ from pydelta.log.checkpoint.stats_struct import StatsShape, partition_struct, st
 from pydelta.log.checkpoint.stats_text import struct_stats_to_json
 from pydelta.log.columns import PV_PREFIX, adds_from_frame, partition_series
 from pydelta.log.deltas import DELTA_BIT
+from pydelta.log.runs import RUN_LENGTH, RemoveRun, read_removes
 from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
@@ -187,7 +188,13 @@ class FileRows:
                     yield _remove_structs(struct_fields(chosen), len(chosen))
         recent = kept.filter((pl.col("row") & DELTA_BIT) != 0)
         for start in range(0, recent.height, BATCH_ROWS):
-            batch = files.remove_actions(recent.slice(start, BATCH_ROWS))
+            rows_here = recent.slice(start, BATCH_ROWS)
+            runs = read_removes(files.remove_texts(rows_here)) if len(rows_here) >= RUN_LENGTH else None
+            for run in runs or ():
+                yield _remove_structs(_remove_columns(run), len(run))
+            if runs is not None:
+                continue
+            batch = files.remove_actions(rows_here)
             yield _remove_structs(_columns([_remove_row(remove) for remove in batch], _REMOVE_FIELDS), len(batch))
 
 
@@ -207,6 +214,18 @@ def _plain_columns(frame: pl.DataFrame, partition_names: Sequence[str]) -> dict[
         "size": frame["size"].to_arrow(),
         "modificationTime": frame["modification_time"].to_arrow(),
         "stats": frame["stats"].to_arrow(),
+    }
+
+
+def _remove_columns(run: RemoveRun) -> dict[str, Any]:
+    """Tombstones of a run -> Arrow columns of their removes."""
+    columns = _plain_columns(run.frame.with_columns(modification_time=pl.lit(0, dtype=pl.Int64)), run.names)
+    return {
+        "path": columns["path"],
+        "deletionTimestamp": run.frame["deletion_timestamp"].to_arrow(),
+        "extendedFileMetadata": pa.repeat(pa.scalar(True), len(run)),
+        "partitionValues": columns["partitionValues"],
+        "size": columns["size"],
     }
 
 

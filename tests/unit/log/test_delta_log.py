@@ -456,6 +456,20 @@ def test_history_is_newest_first_and_limited_and_reads_no_more_than_asked():
     assert len(log.history()) == 6
 
 
+def test_history_reads_the_first_part_of_a_large_commit_and_all_of_one_that_begins_otherwise(monkeypatch):
+    monkeypatch.setattr("pydelta.log.history._HEAD_BYTES", 1_500)
+    store = CountingStore(new_store())
+    create(store, *(add(number) for number in range(20)))
+    commit(store, 1, [*(add(number) for number in range(20, 40)), info("LAST")])
+    commit(store, 2, [info("FIRST"), *(add(number) for number in range(40, 60))])
+    log = log_of(store)
+    log.update()
+    store.reset()
+    assert [record.commit_info.operation for record in log.history()] == ["FIRST", "LAST", "CREATE TABLE"]
+    assert sorted(store.paths("read_range")) == [name(0), name(1), name(2)]
+    assert store.paths("read") == [name(1)]
+
+
 def test_history_of_no_table_is_an_error():
     with pytest.raises(TableNotFoundError):
         log_of(new_store()).history()
