@@ -26,7 +26,7 @@ import polars as pl
 from pydelta.commands.change.candidates import existing_table, hide, read_candidates
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
-from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput, ways_of
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.commands.write.command import lost_identity_race, with_given_values
@@ -326,6 +326,7 @@ class _Merge:
                     "scanTimeMs": scanned,
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
+                    **ways_of(self.merging),
                 }
                 committed = self._commit([*going, *written.files], metrics, written)
         except DeltaError:
@@ -386,7 +387,7 @@ class _Merge:
         matches: MergeMatches,
         *,
         vectors: bool,
-    ) -> dict[str, int]:
+    ) -> dict[str, int | str]:
         counts = hidden.metrics if vectors else vectors_of_rewritten(adds)
         return {
             "numTargetRowsUpdated": matches.updated,
@@ -405,7 +406,7 @@ class _Merge:
             "numTargetDeletionVectorsUpdated": counts["numDeletionVectorsUpdated"],
         }
 
-    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int], written: RewriteOutput) -> Committed:
+    def _commit(self, actions: Sequence[Action], metrics: Mapping[str, int | str], written: RewriteOutput) -> Committed:
         metadata = self.txn.snapshot.metadata
         assert metadata is not None
         if self.merging.schema != self.txn.snapshot.schema:
