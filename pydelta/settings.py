@@ -307,6 +307,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
     "local.maxBytes": ("local_max_bytes", _or_none(parse_bytes)),
+    "local.optimizeMaxBytes": ("local_optimize_max_bytes", _or_none(parse_bytes)),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
@@ -360,6 +361,7 @@ class Settings:
         vacuum_check: RESTORE refuses what a VACUUM that is under way may be deleting.
         local_max_bytes: Bytes of files that DELETE and UPDATE read or rewrite in this process, without a Spark job;
             0 for none. See ``docs/guides/settings.md``.
+        local_optimize_max_bytes: The same for OPTIMIZE and REORG; of no account where the former is 0.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
         hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
@@ -401,6 +403,7 @@ class Settings:
     retention_check: bool = True
     vacuum_check: bool = True
     local_max_bytes: int = 64 * 1024 * 1024
+    local_optimize_max_bytes: int = 256 * 1024 * 1024
     user_metadata: str | None = None
     hooks_timeout_ms: int = 10_000
     sync_name: str = "{database}_symlink"

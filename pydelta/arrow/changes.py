@@ -11,11 +11,8 @@ ids, partition values. Nothing is held but some batches and a row group per grou
 
 from __future__ import annotations
 
-import functools
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -30,12 +27,12 @@ from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import add_of_file, change_of_file
 from pydelta.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
+from pydelta.arrow.threads import cores, run_groups
 from pydelta.commands.engine import RewriteOutput
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
-from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
 __all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
@@ -161,7 +158,7 @@ def rewrite(
         writing = _Writing(task, place.store, group[0])
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
-    records = _run_all(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
+    records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
     of_table = [record for record in records if not record.change]
     of_feed = [record for record in records if record.change]
     return RewriteOutput(
@@ -250,7 +247,7 @@ def _groups(sizes: Sequence[int]) -> list[list[int]]:
 
     Files of a group that are in one partition become one file, as long as it is not too large.
     """
-    most = min(_threads_of_machine(), max(1, sum(sizes) // _GROUP_BYTES), max(1, len(sizes)))
+    most = min(cores(), max(1, sum(sizes) // _GROUP_BYTES), max(1, len(sizes)))
     groups: list[list[int]] = [[] for _ in range(most)]
     load = [0] * most
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
@@ -258,51 +255,3 @@ def _groups(sizes: Sequence[int]) -> list[list[int]]:
         groups[lightest].append(number)
         load[lightest] += sizes[number]
     return [sorted(group) for group in groups if group]
-
-
-def _run_all(
-    run: Callable[[tuple[int, Sequence[int]]], list[FileRecord]],
-    groups: Sequence[tuple[int, Sequence[int]]],
-    stop: threading.Event,
-    store: Store,
-) -> list[FileRecord]:
-    """Run every group; where one fails, remove the files of the others and raise its error."""
-    if len(groups) == 1:
-        return run(groups[0])
-
-    def stopping(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
-        try:
-            return run(group)
-        except BaseException:
-            stop.set()
-            raise
-
-    futures = [_threads().submit(stopping, group) for group in groups]
-    records: list[FileRecord] = []
-    errors: list[BaseException] = []
-    for future in futures:
-        try:
-            records += future.result()
-        except BaseException as error:  # noqa: BLE001 - raised below, once every thread has ended
-            stop.set()
-            errors.append(error)
-    if errors:
-        for future in futures:  # one that an interrupt did not wait for
-            if not future.cancelled() and future.exception() is None:
-                records += [record for record in future.result() if record not in records]
-        discard(store, [record.path for record in records])
-        raise next((error for error in errors if not isinstance(error, NotHere)), errors[0])
-    return records
-
-
-def _threads_of_machine() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    """Threads that stay, one for each core, whatever the number of commands: each holds a row group or two."""
-    return ThreadPoolExecutor(_threads_of_machine(), thread_name_prefix="pydelta-arrow")
-
-
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads

@@ -9,18 +9,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
 
+from pydelta.arrow.assigned import assigned
 from pydelta.arrow.changes import Place, delete_rows, find_rows, rewrite
 from pydelta.arrow.columns import TableColumns
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, make_task
+from pydelta.arrow.local_merge import LocalMerging
 from pydelta.arrow.predicates import exactly
+from pydelta.arrow.rearrange import ANY_SIZE, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
+from pydelta.arrow.tasks.write_files import WriteTask
+from pydelta.arrow.updates import update_rows
 from pydelta.commands.change.hidden_rows import footer_rows
-from pydelta.commands.engine import BoundCondition, RewriteOutput
+from pydelta.commands.change.merge import MergeClause, Merging
+from pydelta.commands.change.update import BoundUpdate
+from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr, Unknown, columns, parse_predicate, split_conjuncts
 from pydelta.protocol.actions import AddCDCFile, AddFile
@@ -102,19 +111,113 @@ class ArrowEngine:
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 
-    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
-        """See ``Engine.write_without``."""
-        task = make_task(
+    def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
+        """See ``UpdatingEngine.bind_update``; values are constants and columns, see ``pydelta.arrow.assigned``.
+
+        Raises:
+            UnsupportedFeatureError: It takes Spark to compute a value; the message says why.
+        """
+        where = None if condition is None else self.bind_condition(snapshot, condition)
+        values: dict[str, Exact] = {}
+        if not assignments:
+            raise InvalidArgumentError("UPDATE sets nothing.", hint="Give at least one column and its value.")
+        for name, text in assignments:
+            field = snapshot.schema.field(name)
+            if field is None:
+                raise BindError(
+                    f"The table has no column {name!r} to set.",
+                    hint=f"The columns are: {', '.join(snapshot.schema.names)}.",
+                )
+            if field.name in values:
+                raise ConflictingSetError(f"UPDATE sets {field.name!r} twice.", hint="Set each column once.")
+            try:
+                values[field.name] = assigned(field.name, str(text), snapshot.schema)
+                update_rows(snapshot, self.write_task(snapshot), values, copy_others=True)
+            except NotHere as reason:
+                raise only_spark(reason, snapshot) from None
+        return BoundUpdate(condition=where, native=values)
+
+    def write_updated(
+        self,
+        snapshot: Snapshot,
+        files: pl.DataFrame,
+        rows: Mapping[int, RowSet] | None,
+        bound: BoundUpdate,
+        *,
+        copy_others: bool,
+    ) -> RewriteOutput:
+        """See ``UpdatingEngine.write_updated``."""
+        task = self.write_task(snapshot)
+        try:
+            change = update_rows(snapshot, task, bound.native, copy_others=copy_others)
+            return rewrite(snapshot, files, rows, change, task=task, place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def write_task(self, snapshot: Snapshot) -> WriteTask:
+        """Decide how files of the table are written by its changes."""
+        return make_task(
             TableShape.of(snapshot),
             WriteOptions(mode=WriteMode.APPEND),
             Session(settings=self._log.settings, store_options=self._log.options),
             change_data=snapshot.properties.enable_change_data_feed,
             row_tracking=bool(materialized_columns(snapshot.properties)),
         )
+
+    def merging(
+        self, snapshot: Snapshot, source: pa.Table, on: Sequence[str], clauses: Sequence[MergeClause]
+    ) -> Merging:
+        """Bind a merge of rows of the table's types, under its names, to a version of it.
+
+        Raises:
+            UnsupportedFeatureError: Only Spark is sure to do it; the message says why.
+        """
+        return LocalMerging(
+            snapshot,
+            (source, on),
+            clauses,
+            task=self.write_task(snapshot),
+            place=self._place,
+            refused=lambda reason: only_spark(reason, snapshot),
+        )
+
+    def write_without(self, snapshot: Snapshot, files: pl.DataFrame, rows: Mapping[int, RowSet]) -> RewriteOutput:
+        """See ``Engine.write_without``."""
+        task = self.write_task(snapshot)
         try:
             return rewrite(snapshot, files, rows, delete_rows, task=task, place=self._place)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
+
+    def compact(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.compact``."""
+        del max_bytes  # that of the plan
+        try:
+            return compact(snapshot, files, plan, task=self._rearranging(snapshot), place=self._place)
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput:
+        """See ``RearrangingEngine.lay_out``."""
+        task = self._rearranging(snapshot)
+        try:
+            return lay_out(
+                snapshot, files, plan, layout=layout, target_bytes=target_bytes, task=task, place=self._place
+            )
+        except (NotHere, NeedsSpark) as reason:
+            raise only_spark(reason, snapshot) from None
+
+    def _rearranging(self, snapshot: Snapshot) -> WriteTask:
+        return make_task(
+            TableShape.of(snapshot),
+            WriteOptions(mode=WriteMode.APPEND, target_file_size=str(ANY_SIZE)),
+            Session(settings=self._log.settings, store_options=self._log.options),
+            row_tracking=bool(materialized_columns(snapshot.properties)),
+        )
 
     def count_rows(self, log: DeltaLog, files: Sequence[AddFile]) -> Sequence[int]:
         """See ``Engine.count_rows``."""

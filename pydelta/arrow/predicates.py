@@ -41,7 +41,7 @@ from pydelta.predicate import (
 )
 from pydelta.protocol.types import DecimalType, PrimitiveType, StructType
 
-__all__ = ["exactly"]
+__all__ = ["exactly", "fitting", "simple_value"]
 
 _LONG: Final = PrimitiveType("long")
 _DOUBLE: Final = PrimitiveType("double")
@@ -132,15 +132,15 @@ def _in_one_type(column: Field, value: Any) -> tuple[Exact, Constant]:
     if name in ("float", "double") and number:
         return cast(column, _DOUBLE), Constant(float(value), _DOUBLE)
     if isinstance(kind, DecimalType) and number and not isinstance(value, float):
-        return column, Constant(_fitting(Decimal(value), kind), kind)
-    simple = _simple_value(value, name)
+        return column, Constant(fitting(Decimal(value), kind), kind)
+    simple = simple_value(value, name)
     if simple is None:
         raise NotHere(f"a comparison of {kind} with such a constant")
     return column, Constant(simple, kind)
 
 
-def _simple_value(value: Any, name: str) -> Any:
-    """The value as ``Constant`` has it; None where the type is another one."""
+def simple_value(value: Any, name: str) -> Any:
+    """Return the value as ``Constant`` has it; None where the type is another one."""
     if name == "string" and isinstance(value, str):
         return _text(value)
     if name == "boolean" and isinstance(value, bool):
@@ -156,7 +156,12 @@ def _simple_value(value: Any, name: str) -> Any:
     return None
 
 
-def _fitting(value: Decimal, kind: DecimalType) -> Decimal:
+def fitting(value: Decimal, kind: DecimalType) -> Decimal:
+    """Return a number that a decimal type holds to its last digit.
+
+    Raises:
+        NotHere: It has more digits.
+    """
     digits = "".join(map(str, value.as_tuple().digits))
     kept = digits.rstrip("0")
     exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)

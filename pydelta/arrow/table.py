@@ -1,4 +1,4 @@
-"""Open a table without a JVM: ``pydelta.open(uri)`` scans, appends and deletes in this process.
+"""Open a table without a JVM: ``pydelta.open(uri)`` reads, changes and maintains it in this process.
 
 ::
 
@@ -6,6 +6,9 @@
     table.scan(where="day >= '2024-01-01'", columns=["id", "day"])     an Arrow table; Polars by pl.from_arrow
     table.append(rows)                                                 Arrow or Polars; one version
     table.delete("id = 5")                                             as DELETE of a session, one version
+    table.update({"state": "'paid'"}, "id = 5")                        values are constants or columns
+    table.merge(rows, on="id")                                         update what is there, insert what is not
+    table.optimize()   table.purge()   table.vacuum()                  as the statements of a session
 
 Commits, conflicts, checks and hooks are those of every other command. What only Spark computes is refused.
 """
@@ -24,13 +27,19 @@ from pydelta.arrow.engine import ArrowEngine, only_spark
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, add_of_file, make_task, written_columns
+from pydelta.arrow.local_merge import clauses_of
 from pydelta.arrow.tasks.arrow import file_array, optional
 from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import run_task
 from pydelta.arrow.updates import requires_values
 from pydelta.commands.change.candidates import existing_table
 from pydelta.commands.change.delete import DeleteResult, delete
+from pydelta.commands.change.merge import MergeResult, Merging, merge
+from pydelta.commands.change.update import UpdateResult, update
 from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.optimize.command import OptimizeRequest, OptimizeResult, optimize
+from pydelta.commands.optimize.reorg import PurgeResult, purge
+from pydelta.commands.vacuum.command import VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.write.command import WriteResult, WriteTarget, write_table
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.conditions import Condition
@@ -132,12 +141,7 @@ class LocalTable:
             UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
             StorageError: The store refused; no version was made.
         """
-        given = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
-        if not isinstance(given, pa.Table):
-            raise InvalidArgumentError(
-                f"Rows are a pyarrow.Table or a polars.DataFrame, not {type(rows).__name__}.",
-                hint="Make one with pyarrow.table({…}) or polars.DataFrame({…}).",
-            )
+        given = _arrow_table(rows)
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update())
             _refuse_rules(snapshot)
@@ -153,6 +157,109 @@ class LocalTable:
         """
         with error_context(table=self._log.uri):
             return delete(self._log, ArrowEngine(self._log), where, settings=self._log.settings, always=("true",))
+
+    def update(self, set: Mapping[str, str], where: str | None = None) -> UpdateResult:  # noqa: A002 - as in SQL
+        """Set columns of the rows for which a condition is true; of all rows without one.
+
+        Args:
+            set: Columns with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another column.
+            where: A condition as SQL text.
+
+        Raises:
+            UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
+        """
+        with error_context(table=self._log.uri):
+            engine = ArrowEngine(self._log)
+            return update(self._log, engine, list(set.items()), where, settings=self._log.settings)
+
+    def merge(
+        self,
+        rows: pa.Table | pl.DataFrame,
+        on: str | Sequence[str],
+        *,
+        matched: str | None = "update",
+        not_matched: str | None = "insert",
+        not_matched_by_source: str | None = None,
+    ) -> MergeResult:
+        """Merge rows into the table in one version, by columns that are equal; see ``MERGE``.
+
+        Args:
+            rows: Columns are matched by name, ignoring case. A column that the rows lack stays as it is in a row that
+                is there, and is null in a new one.
+            on: The key columns. A null matches nothing.
+            matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None leaves such rows alone.
+            not_matched: ``insert`` adds rows that match none of the table's; None does not.
+            not_matched_by_source: ``delete`` deletes the rows that match none of these; None leaves them alone.
+
+        Raises:
+            BindError, SchemaMismatchError: A column that the table does not have, or a value that its type cannot hold.
+            InvalidArgumentError: Several rows match the same row of the table, or nothing is to be done.
+            UnsupportedFeatureError: The table has rules, keys or types that take Spark; the message says which.
+        """
+        with error_context(table=self._log.uri):
+            clauses = clauses_of(matched, not_matched, not_matched_by_source)
+            engine = ArrowEngine(self._log)
+            given = _arrow_table(rows)
+
+            def begin(snapshot: Snapshot) -> Merging:
+                source = ArrowRows(self._log, snapshot, given)
+                keys = [_field(snapshot, name).name for name in ([on] if isinstance(on, str) else on)]
+                if not keys or not set(keys) <= set(source.schema.names):
+                    raise InvalidArgumentError(
+                        f"The rows have no column {', '.join(set(keys) - set(source.schema.names)) or 'to match by'}.",
+                        hint="Name columns by which rows of both sides are matched.",
+                    )
+                return engine.merging(snapshot, source.as_table(snapshot.schema), keys, clauses)
+
+            return merge(self._log, engine, begin, clauses, self._log.settings)
+
+    def optimize(
+        self, where: str | None = None, *, zorder_by: Sequence[str] = (), full: bool = False
+    ) -> OptimizeResult:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files; see ``OPTIMIZE``.
+
+        Args:
+            where: A condition over partition columns, as SQL text; None for all of them.
+            zorder_by: Columns to order rows by, none more important than another.
+            full: Of a clustered table, order all files anew.
+
+        Raises:
+            UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.
+            DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
+        """
+        request = OptimizeRequest(condition=where, zorder_by=tuple(zorder_by), full=full)
+        return optimize(self._log, ArrowEngine(self._log), self._log.settings, request)
+
+    def purge(self, where: str | None = None) -> PurgeResult:
+        """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
+
+        Raises:
+            UnsupportedFeatureError: A file takes Spark; the message says why.
+            DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
+        """
+        return purge(self._log, ArrowEngine(self._log), self._log.settings, condition=where)
+
+    def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:
+        """Delete the files that no retained version needs; see ``VACUUM``.
+
+        Args:
+            retention_hours: How far back versions stay readable; None for what the table says.
+            dry_run: Only say what would go.
+
+        Raises:
+            UnsafeOperationError: The retention is below the table's.
+        """
+        return vacuum(self._log, VacuumRequest(retention_hours=retention_hours, dry_run=dry_run))
+
+
+def _arrow_table(rows: pa.Table | pl.DataFrame) -> pa.Table:
+    given = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
+    if not isinstance(given, pa.Table):
+        raise InvalidArgumentError(
+            f"Rows are a pyarrow.Table or a polars.DataFrame, not {type(rows).__name__}.",
+            hint="Make one with pyarrow.table({…}) or polars.DataFrame({…}).",
+        )
+    return given
 
 
 def _logical(schema: StructType) -> pa.Schema:
@@ -270,6 +377,15 @@ class ArrowRows:
         table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
         records = run_task(table.to_batches(max_chunksize=_BATCH_ROWS), task, partition_id=0, store=self._store)
         return RewriteOutput(adds=tuple(map(add_of_file, records)), num_rows=sum(record.num_rows for record in records))
+
+    def as_table(self, schema: StructType) -> pa.Table:
+        """Return the rows under the table's names and in its types.
+
+        Raises:
+            SchemaMismatchError, ConstraintViolatedError: As ``LocalTable.append``.
+        """
+        names = self._schema.names
+        return pa.Table.from_arrays([self._column(schema, name) for name in names], names=list(names))
 
     def _column(self, schema: StructType, name: str) -> Any:
         field = schema.field(name)

@@ -6,7 +6,7 @@ stays cannot fail the command.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +25,10 @@ from pydelta.protocol.schema import physical_name, to_arrow_type
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructType
 
-__all__ = ["requires_values", "update_rows"]
+__all__ = ["file_places", "refuse_rules", "required_places", "requires_values", "update_rows"]
 
 _COMPUTED: Final = ("delta.generationExpression", "delta.invariants", LENGTH)
+_GIVEN: Final = ("CURRENT_DEFAULT", "delta.identity.step")
 _CONSTRAINT: Final = "delta.constraints."
 
 
@@ -46,19 +47,14 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
     """
     _refuse(snapshot, values)
     columns = TableColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
-    names, mode = task.file_schema.names, snapshot.column_mapping_mode
-    places: dict[int, Exact] = {}
-    for column, value in values.items():
-        field = snapshot.schema.field(column)
-        assert field is not None, "the target was resolved against the same schema"
-        places[names.index(field.name if mode == "none" else physical_name(field))] = value
+    places = {place: values[column] for column, place in file_places(snapshot, task, values).items()}
     for at, value in places.items():
         if not task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
             raise NotHere("a value that files hold in another type")
     for wanted in columns.schema:
         if not task.file_schema.field(wanted.name).type.equals(wanted.type):
             raise NotHere("a value that files hold in another type")
-    required = [names.index(name) for name in _required(snapshot, mode) if name in names]
+    required = required_places(snapshot, task)
     return _Update(columns, places, required, hidden=task.hidden_columns, copy_others=copy_others)
 
 
@@ -105,15 +101,48 @@ class _Update:
         return Rewritten(rows=rows, changes=(("update_preimage", before), ("update_postimage", after)))
 
 
-def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
+def file_places(snapshot: Snapshot, task: WriteTask, columns: Iterable[str]) -> dict[str, int]:
+    """Find the columns that files hold among some of the table's, and their places in files."""
+    names, mode = task.file_schema.names, snapshot.column_mapping_mode
+    found = {}
+    for column in columns:
+        field = snapshot.schema.field(column)
+        name = None if field is None else field.name if mode == "none" else physical_name(field)
+        if name in names:
+            found[column] = names.index(name)
+    return found
+
+
+def required_places(snapshot: Snapshot, task: WriteTask) -> list[int]:
+    """Find the places in files of the columns that are NOT NULL."""
+    names = task.file_schema.names
+    return [names.index(name) for name in _required(snapshot, snapshot.column_mapping_mode) if name in names]
+
+
+def refuse_rules(snapshot: Snapshot, *, inserts: bool = False) -> None:
+    """Check that new rows of a table need nothing that only Spark checks or computes.
+
+    Args:
+        snapshot: The table.
+        inserts: Whether there are rows that were not there before.
+
+    Raises:
+        NotHere: The table has constraints, generated or sized columns; for new rows also defaults or identity columns.
+    """
     assert snapshot.metadata is not None
     if any(key.lower().startswith(_CONSTRAINT) for key in snapshot.metadata.configuration):
         raise NotHere("a table with CHECK constraints")
     for field in fields_in(snapshot.schema):
         if any(key in field.metadata for key in _COMPUTED):
             raise NotHere("a table with generated, checked or sized columns")
+        if inserts and any(key in field.metadata for key in _GIVEN):
+            raise NotHere("a table with defaults or identity columns")
     if any(requires_values(field.data_type) for field in snapshot.schema.fields):
         raise NotHere("a table with NOT NULL inside a column")
+
+
+def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
+    refuse_rules(snapshot)
     partitions = {name.lower() for name in snapshot.partition_columns}
     for column, value in values.items():
         target = snapshot.schema.field(column)

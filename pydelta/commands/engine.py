@@ -26,6 +26,7 @@ __all__ = [
     "RearrangingEngine",
     "RewriteOutput",
     "TellingEngine",
+    "rewritten_by",
     "ways_of",
 ]
 
@@ -154,9 +155,14 @@ class TellingEngine(Protocol):
         """
 
 
-def ways_of(engine: Engine) -> Mapping[str, str]:
-    """Return what an engine tells of its ways, for ``operationMetrics``; nothing where it has one way alone."""
+def ways_of(engine: object) -> Mapping[str, str]:
+    """Return what an engine or a merge tells of its ways, for ``operationMetrics``; nothing where it has one alone."""
     return engine.ways() if isinstance(engine, TellingEngine) else {}
+
+
+def rewritten_by(engine: Engine) -> Mapping[str, str]:
+    """Return of ``ways_of`` how files were written, for commands that look for no row."""
+    return {name: way for name, way in ways_of(engine).items() if name == "rewrittenBy"}
 
 
 @runtime_checkable

@@ -8,6 +8,8 @@
     pydelta checkpoint PATH   write a checkpoint now
     pydelta cleanup PATH      delete log files that are past their retention
     pydelta generate PATH     publish the symlink manifests that Trino and Presto read
+    pydelta delete PATH       delete rows; likewise update, append, merge, without a JVM
+    pydelta optimize PATH     rewrite small files, or rows in an order
     pydelta vacuum PATH       delete the files that no retained version needs
     pydelta maintenance TABLE what it needs by its policy, and why
     pydelta fsck PATH         missing files, holes, unreadable checkpoints, stray files; repairs on request
@@ -33,6 +35,7 @@ import typer
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.certify import add_certify
+from pydelta.ops.changing import add_changes
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
 from pydelta.ops.history import show_history
 from pydelta.ops.maintenance import add_maintenance
@@ -49,7 +52,7 @@ __all__ = ["app", "main"]
 
 app = make_app(
     "pydelta",
-    "Inspect and maintain Delta tables. Only sql and serve start a JVM, and read data files.",
+    "Inspect, change and maintain Delta tables. Only sql and serve start a JVM.",
 )
 
 _Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
@@ -518,6 +521,7 @@ def serve(
 
 add_ui(app, _inventory)
 add_maintenance(app)
+add_changes(app)
 add_certify(app)
 
 

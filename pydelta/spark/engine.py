@@ -267,12 +267,18 @@ class SparkEngine:
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
     ) -> RewriteOutput:
         """See ``RearrangingEngine.compact``."""
+        here = self._here.compact(snapshot, files, plan)
+        if here is not None:
+            return here
         return compact_files(self._spark, snapshot, files, plan, max_bytes=max_bytes)
 
     def lay_out(
         self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
     ) -> RewriteOutput:
         """See ``RearrangingEngine.lay_out``."""
+        here = self._here.lay_out(snapshot, files, plan, layout=layout, target_bytes=target_bytes)
+        if here is not None:
+            return here
         return lay_out_files(self._spark, snapshot, plan, layout=layout, target_bytes=target_bytes)
 
     def rewrite_as(self, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:

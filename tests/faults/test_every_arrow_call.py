@@ -1,10 +1,11 @@
-"""A DELETE in this process: every storage call goes wrong once, over real files; the table is as before or as after.
+"""Changes in this process: every storage call goes wrong once, over real files; the table is as before or as after.
 
 As ``test_every_call``, which has no files with bytes; here a data file is read, a new one written, and both can fail.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pydelta.arrow.engine import ArrowEngine
+from pydelta.arrow.table import LocalTable
 from pydelta.commands.change.delete import delete
 from pydelta.errors import CommitStateUnknownError, DeltaError
 from pydelta.log import DeltaLog
@@ -114,3 +116,48 @@ def test_a_fault_at_any_call_of_a_delete_leaves_the_table_before_or_after(kind, 
             assert run(store).version == 1, what
             assert parquet_rows(DeltaLog(store).update(), store) == AFTER, what
     assert fired == len(counting.calls)
+
+
+_SOURCE = pa.table({"x": [1, 5, 9], "s": ["new1", "new5", "new9"]})
+_UPDATED = Counter(
+    {("1", 1, "new1"): 2, ("1", 2, "é2"): 1, ("2", 1, "new1"): 1, ("2", 5, "new5"): 1, ("2", 6, "é6"): 1}
+)
+OPERATIONS = {
+    "compaction": (lambda table: table.optimize(), BEFORE),
+    "order": (lambda table: table.optimize(zorder_by=["x", "s"]), BEFORE),
+    "merge": (lambda table: table.merge(_SOURCE, on="x"), _UPDATED + Counter({(None, 9, "new9"): 1})),
+}
+
+
+@pytest.mark.parametrize("fault", list(FaultKind), ids=lambda kind: kind.value)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_at_any_call_leaves_the_table_before_or_after(kind, operation, fault):
+    template, (work, after) = prepared(kind), OPERATIONS[operation]
+    counting = CountingStore(copy_of(template))
+    assert work(LocalTable(DeltaLog(counting))).version == 1
+    fired = 0
+    for number in range(len(counting.calls)):
+        store = copy_of(template)
+        faulty = FaultyStore(store, Fault(kind=fault, call=number))
+        version = refused = None
+        with contextlib.suppress(SimulatedCrash):
+            try:
+                version = work(LocalTable(DeltaLog(faulty))).version
+            except DeltaError as error:
+                refused = error
+        what = f"{fault.value} at call {number}"
+        fired += faulty.fired
+        log = DeltaLog(store)
+        snapshot = log.update()
+        assert snapshot.version in (0, 1), what
+        assert parquet_rows(snapshot, store) == (after if snapshot.version else BEFORE), what
+        assert version in (None, snapshot.version), what
+        if refused is not None:
+            assert snapshot.version == 0 or isinstance(refused, CommitStateUnknownError), what
+            left = {item.path for item in store.list_all() if item.path.endswith(".parquet")}
+            assert snapshot.version or len(left - named_by(log)) <= (fault is FaultKind.LOSE_REPLY), what
+        if not snapshot.version:
+            assert work(LocalTable(DeltaLog(store))).version == 1, what
+            assert parquet_rows(DeltaLog(store).update(), store) == after, what
+    assert fired

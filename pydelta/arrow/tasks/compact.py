@@ -23,7 +23,7 @@ from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, read
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
 from pydelta.storage import Store, open_store
 
-__all__ = ["Bin", "BinDone", "HandedBack", "OldFile", "run_bins"]
+__all__ = ["Bin", "BinDone", "HandedBack", "OldFile", "live_batches", "run_bins"]
 
 _AHEAD: Final = 8
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
@@ -129,7 +129,7 @@ def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecu
                 waiting -= size
                 yield from future.result()
             if streamed:
-                yield from _file_batches(file, write, store, deleted.get(number))
+                yield from live_batches(file, write, store, deleted.get(number))
             else:
                 ahead.append((file.size, pool.submit(_whole_file, file, write, store, deleted.get(number))))
                 waiting += file.size
@@ -141,10 +141,21 @@ def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecu
 
 
 def _whole_file(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> list[pa.RecordBatch]:
-    return list(_file_batches(file, write, store, deleted))
+    return list(live_batches(file, write, store, deleted))
 
 
-def _file_batches(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> Iterator[pa.RecordBatch]:
+def live_batches(file: OldFile, write: WriteTask, store: Store, deleted: Any) -> Iterator[pa.RecordBatch]:
+    """Read the live rows of a file, with their ids and versions where the table tracks rows.
+
+    Args:
+        file: Which file.
+        write: How the new files are written: their columns.
+        store: The table's.
+        deleted: Positions of the rows that its deletion vector hides; None for none.
+
+    Raises:
+        NeedsSpark, StorageError: As ``read_batches``.
+    """
     for start, batch in read_batches(file, write.file_schema, store):
         rows = with_row_ids(batch, file, start, hidden=write.hidden_columns)
         if deleted is not None:

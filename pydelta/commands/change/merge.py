@@ -27,7 +27,7 @@ from pydelta.commands.change.again import Statement
 from pydelta.commands.change.candidates import existing_table, hide, read_candidates
 from pydelta.commands.change.hidden_rows import VectorOutput, live_rows, vectors_of_rewritten, writes_vectors
 from pydelta.commands.change.reconcile import Passed, RowCounts, check_rows
-from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput
+from pydelta.commands.engine import NOTHING_WRITTEN, Assignments, Engine, RewriteOutput, ways_of
 from pydelta.commands.optimize.command import compact_after_change
 from pydelta.commands.session_version import landed_before
 from pydelta.commands.write.command import lost_identity_race, with_given_values
@@ -336,6 +336,7 @@ class _Merge:
                     "scanTimeMs": scanned,
                     "rewriteTimeMs": _elapsed_ms(self.started) - scanned,
                     "executionTimeMs": _elapsed_ms(self.started),
+                    **ways_of(self.merging),
                     **self.statement.metrics,
                 }
                 committed = self._commit([*going, *written.files], metrics, written)

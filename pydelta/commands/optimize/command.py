@@ -32,7 +32,7 @@ from pydelta.commands.alter.clustering import (
     layout_paths,
     path_text,
 )
-from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput
+from pydelta.commands.engine import Engine, RearrangingEngine, RewriteOutput, rewritten_by
 from pydelta.commands.give_way import changes_under_way, give_way
 from pydelta.commands.optimize.plan import BIN, Layout, SizeLimits, plan_compaction, plan_layout
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, cube_of, history_metrics
@@ -321,7 +321,8 @@ class _Optimize:
         now_ms = _now_ms()
         actions: list[Action] = [add.remove(deletion_timestamp=now_ms, data_change=False) for add in removed]
         actions += adds
-        operation = Operation(name="OPTIMIZE", parameters=parameters, metrics=history_metrics(adds, removed))
+        metrics = {**history_metrics(adds, removed), **rewritten_by(self.engine)}
+        operation = Operation(name="OPTIMIZE", parameters=parameters, metrics=metrics)
         try:
             committed = self.txn.commit(actions, operation)
         except DeltaError:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from pydelta.commands.engine import RearrangingEngine
+from pydelta.commands.engine import RearrangingEngine, rewritten_by
 from pydelta.commands.optimize.plan import BIN, pack
 from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats, history_metrics
 from pydelta.conditions import Condition
@@ -146,7 +146,7 @@ def _commit(
     predicate: str | None,
 ) -> Committed:
     now_ms = _now_ms()
-    metrics = history_metrics(adds, removed)
+    metrics = {**history_metrics(adds, removed), **rewritten_by(engine)}
     actions: list[Action] = [add.remove(deletion_timestamp=now_ms, data_change=False) for add in removed]
     actions += adds
     parameters = {"predicate": encode_json([predicate] if predicate else []), "applyPurge": True}

@@ -14,12 +14,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pydelta.arrow.columns import field_of
 from pydelta.arrow.expressions import (
     Constant,
     Exact,
+    Field,
     NotHere,
     arithmetic,
     both,
@@ -42,7 +43,7 @@ from pydelta.errors import SchemaError
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType, parse_type
 from pydelta.spark.scan.filters import Fetch, Node, Tree
 
-__all__ = ["exact"]
+__all__ = ["Sources", "exact"]
 
 _EPOCH_DATE: Final = dt.date(1970, 1, 1)
 _INTERNAL: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
@@ -71,25 +72,31 @@ _JOINED: Final[Mapping[str, Callable[..., Exact]]] = {
 }
 
 
-def exact(tree: Tree, schema: StructType) -> Exact:
+Sources: TypeAlias = Mapping[int, tuple[str, ...]]
+"""Paths of the columns of a MERGE's source, by the ids that Spark has for them."""
+
+
+def exact(tree: Tree, schema: StructType, sources: Sources | None = None) -> Exact:
     """Return what a Catalyst expression means, for this process to compute.
 
     Args:
         tree: The expression.
-        schema: The table's: every column that the expression reads must be one of it, with its type.
+        schema: The table's: every other column that the expression reads must be one of it, with its type.
+        sources: The columns that are not the table's.
 
     Raises:
         NotHere: Some part of it is Spark's alone; the text names its kind, and no value.
     """
     try:
-        return _Translation(schema, tree.fetch).of(tree.root)
+        return _Translation(schema, tree.fetch, sources or {}).of(tree.root)
     except RecursionError as error:
         raise NotHere("an expression that is nested too deeply") from error
 
 
 class _Translation:
-    def __init__(self, schema: StructType, fetch: Fetch) -> None:
+    def __init__(self, schema: StructType, fetch: Fetch, sources: Sources) -> None:
         self._schema = schema
+        self._sources = sources
         self._fetch = fetch
 
     def of(self, node: Node) -> Exact:
@@ -112,7 +119,13 @@ class _Translation:
         return [self.of(child) for child in node.children]
 
     def _AttributeReference(self, node: Node) -> Exact:  # noqa: N802 - Catalyst's names, here and below
+        source = self._source_path(node)
+        if source is not None:
+            return Field(source, _type(node.body.get("dataType")))
         return field_of(self._schema, (str(node.body["name"]),), expected=_type(node.body.get("dataType")))
+
+    def _source_path(self, node: Node) -> tuple[str, ...] | None:
+        return self._sources.get(int(node.body["exprId"]["id"])) if self._sources else None
 
     def _GetStructField(self, node: Node) -> Exact:  # noqa: N802
         path, top = list[str](), node
@@ -124,6 +137,9 @@ class _Translation:
             top = top.children[0]
         if top.name != "AttributeReference":
             raise NotHere("a field of a computed struct")
+        source = self._source_path(top)
+        if source is not None:
+            return Field((*source, *reversed(path)), _type_of(node))
         return field_of(self._schema, (str(top.body["name"]), *reversed(path)), expected=_type_of(node))
 
     def _Literal(self, node: Node) -> Exact:  # noqa: N802

@@ -11,7 +11,8 @@ What fails here is done again by Spark, which then says what it always says. Not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import polars as pl
@@ -20,19 +21,23 @@ import pyarrow as pa
 from pydelta.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
 from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import TableShape
+from pydelta.arrow.rearrange import compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.arrow.updates import update_rows
 from pydelta.commands.engine import RewriteOutput
+from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.errors import DeltaError, RowsDoNotAddUpError
 from pydelta.log import Snapshot
+from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.settings import Settings
 from pydelta.spark.change.assignments import BoundAssignments
 from pydelta.spark.change.exact import exact
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.maintenance.optimize import rearranging_task
 from pydelta.spark.scan.filters import Tree
 from pydelta.spark.write.writer import make_write_task
 from pydelta.storage import open_store
@@ -40,12 +45,15 @@ from pydelta.storage import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Here"]
+__all__ = ["REWRITTEN", "SCANNED", "Here", "Limit", "written_by"]
 
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_SCAN, _REWRITE = "scannedBy", "rewrittenBy"
+SCANNED: Final = "scannedBy"
+REWRITTEN: Final = "rewrittenBy"
+"""The steps of a change, as the history names them."""
+
 _FILE_COST_BYTES: Final = 64 * 1024
 """What opening a file counts as, so that many tiny ones are not read one after the other by one process."""
 
@@ -59,6 +67,14 @@ _AS_USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "spark.sql.optimizer.inSetConversionThreshold": ("10",),
 }
 """Settings that change what Spark reads in a file or how it compares, and their values that this process follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many bytes of files this process reads or rewrites, and the setting that says so; 0 for none."""
+
+    setting: str
+    most_bytes: int
 
 
 class Here:
@@ -76,9 +92,9 @@ class Here:
 
     def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> str:
         """Tell how the rows of a condition would be looked for in files, without looking: as ``ways`` has it."""
-        limit = self._own_settings().local_max_bytes
-        if not limit:
-            return "spark: spark.pydelta.local.maxBytes is 0"
+        limit = self.limit()
+        if not limit.most_bytes:
+            return f"spark: {limit.setting} is 0"
         try:
             self._refuse(files, limit)
             check_condition(snapshot, exact(condition, snapshot.schema))
@@ -88,8 +104,8 @@ class Here:
 
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
-        return self._tried(
-            _SCAN, files, lambda: find_rows(snapshot, files, exact(condition, snapshot.schema), self._place(snapshot))
+        return self.tried(
+            SCANNED, files, lambda: find_rows(snapshot, files, exact(condition, snapshot.schema), self._place(snapshot))
         )
 
     def write_without(
@@ -119,6 +135,33 @@ class Here:
 
         return self._rewritten(snapshot, files, rows, change)
 
+    def compact(self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame) -> RewriteOutput | None:
+        """Write a file for each bin; None where that is Spark's to do. See ``RearrangingEngine.compact``."""
+
+        def work() -> RewriteOutput:
+            task = rearranging_task(self._spark, snapshot)
+            return compact(snapshot, files, plan, task=task, place=written_by(task))
+
+        return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
+
+    def lay_out(
+        self, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, layout: Layout, target_bytes: int
+    ) -> RewriteOutput | None:
+        """Write rows in an order; None where that is Spark's to do. See ``RearrangingEngine.lay_out``."""
+
+        def work() -> RewriteOutput:
+            task = rearranging_task(self._spark, snapshot)
+            return lay_out(
+                snapshot, files, plan, layout=layout, target_bytes=target_bytes, task=task, place=written_by(task)
+            )
+
+        return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
+
+    def _rearranging_limit(self) -> Limit:
+        settings = self._own_settings()
+        most = settings.local_optimize_max_bytes if settings.local_max_bytes else 0
+        return Limit("spark.pydelta.local.optimizeMaxBytes", most)
+
     def _rewritten(
         self,
         snapshot: Snapshot,
@@ -127,23 +170,36 @@ class Here:
         change: Callable[[WriteTask], Change],
     ) -> RewriteOutput | None:
         def work() -> RewriteOutput:
-            task = make_write_task(
-                self._spark,
-                TableShape.of(snapshot),
-                WriteOptions(mode=WriteMode.APPEND),
-                self._own_settings(),
-                change_data=snapshot.properties.enable_change_data_feed,
-                row_tracking=bool(materialized_columns(snapshot.properties)),
-            )
-            place = Place(store=open_store(snapshot.table_uri, task.store_options), options=task.store_options)
-            return rewrite(snapshot, files, rows, change(task), task=task, place=place)
+            task = self.write_task(snapshot)
+            return rewrite(snapshot, files, rows, change(task), task=task, place=written_by(task))
 
-        return self._tried(_REWRITE, files, work)
+        return self.tried(REWRITTEN, files, work)
 
-    def _tried(self, step: str, files: pl.DataFrame, work: Callable[[], _T]) -> _T | None:
-        """Do a step here if it fits; what goes wrong is left to Spark."""
-        limit = self._own_settings().local_max_bytes
-        if not limit:
+    def write_task(self, snapshot: Snapshot) -> WriteTask:
+        """Decide how files of a table are written by its changes."""
+        return make_write_task(
+            self._spark,
+            TableShape.of(snapshot),
+            WriteOptions(mode=WriteMode.APPEND),
+            self._own_settings(),
+            change_data=snapshot.properties.enable_change_data_feed,
+            row_tracking=bool(materialized_columns(snapshot.properties)),
+        )
+
+    def tried(self, step: str, files: pl.DataFrame, work: Callable[[], _T], *, limit: Limit | None = None) -> _T | None:
+        """Do a step here if it fits; what goes wrong is left to Spark.
+
+        Args:
+            step: ``SCANNED`` or ``REWRITTEN``.
+            files: What it reads.
+            work: The step.
+            limit: None for that of changes.
+
+        Returns:
+            What the step gives; None where it is Spark's to do, and ``ways`` says why.
+        """
+        limit = limit or self.limit()
+        if not limit.most_bytes:
             return None
         try:
             self._refuse(files, limit)
@@ -165,10 +221,22 @@ class Here:
         self.ways[step] = f"spark: {why}"
         return None
 
-    def _refuse(self, files: pl.DataFrame, limit: int) -> None:
+    def limit(self) -> Limit:
+        """Return how much of a change is done here."""
+        return Limit("spark.pydelta.local.maxBytes", self._own_settings().local_max_bytes)
+
+    def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:
         size = int(files["size"].sum() or 0)
-        if size + files.height * _FILE_COST_BYTES > limit:
-            raise NotHere(f"{files.height} files of {size} bytes, more than spark.pydelta.local.maxBytes")
+        if size + files.height * _FILE_COST_BYTES > limit.most_bytes:
+            raise NotHere(f"{files.height} files of {size} bytes, more than {limit.setting}")
+        self.refuse_session()
+
+    def refuse_session(self) -> None:
+        """Check that the session's settings are ones that this process follows.
+
+        Raises:
+            NotHere: One is not; its name is told.
+        """
         conf = self._session_conf()
         for name, values in _AS_USUAL.items():
             if conf.get(name, values[0]).strip().lower() not in values:
@@ -187,3 +255,8 @@ class Here:
     def _place(self, snapshot: Snapshot) -> Place:
         options = Jvm.of(self._spark).store_options()
         return Place(store=open_store(snapshot.table_uri, options), options=options)
+
+
+def written_by(task: WriteTask) -> Place:
+    """Return where the files of a task are."""
+    return Place(store=open_store(task.table_uri, task.store_options), options=task.store_options)

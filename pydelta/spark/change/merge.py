@@ -15,7 +15,7 @@ pairs. What was kept is cut off from what made it: a part that is lost fails the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,7 @@ from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.change.assignments import names_of
 from pydelta.spark.change.binding import Moment, folded
 from pydelta.spark.change.merge_bind import Sides, bind_merge
+from pydelta.spark.change.merge_here import MergeHere
 from pydelta.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
 from pydelta.spark.change.shown import shown
@@ -152,6 +153,10 @@ class SparkMerge:
             kept.source = self._numbered(moment.source(source))  # only now is the source run
         self._source = kept.source
         self.source_ms = int((time.monotonic() - started) * 1000)
+        self._here = MergeHere(spark, snapshot, self.schema, self._bound, self._source)
+        self._candidates: pl.DataFrame | None = None
+        if self._here.rows is not None:
+            kept.rows = self._here.rows.num_rows
         self._paired: DataFrame | None = None
         self._changes: DataFrame | None = None
 
@@ -183,6 +188,8 @@ class SparkMerge:
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``: the range of each key, few values of a partition column one by one."""
         condition = folded(self._spark, self._bound.condition)
+        if self._here.rows is not None:
+            return [*target_conjuncts(condition, self._table), *self._here.filters]
         partitions = frozenset(item.lower() for item in self._snapshot.partition_columns)
         keys = list(keys_of(self._jvm, condition, self._table))
         return [
@@ -192,6 +199,10 @@ class SparkMerge:
 
     def find(self, files: pl.DataFrame) -> MergeMatches:
         """See ``Merging.find``."""
+        found = self._here.find(files)
+        if found is not None:
+            self._candidates = files
+            return found
         with exact_filters(self._spark), reading_kept(self._snapshot.table_uri, "the merge"):
             return self._find(files)
 
@@ -299,6 +310,12 @@ class SparkMerge:
 
     def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
         """See ``Merging.write``."""
+        if self._candidates is not None:  # the pairs were found here
+            here = self._here.write(files, places, copy_others=copy_others)
+            if here is not None:
+                return here
+            with exact_filters(self._spark), reading_kept(self._snapshot.table_uri, "the merge"):
+                self._find(self._candidates)
         with reading_kept(self._snapshot.table_uri, "the merge"), telling_overflow():
             return self._write(files, places, copy_others=copy_others)
 
@@ -391,6 +408,10 @@ class SparkMerge:
             return frame.localCheckpoint(False, StorageLevel.MEMORY_AND_DISK)
         finally:
             context.setLocalProperty(_KEEP_ANCESTORS, before)  # type: ignore[arg-type] # None takes it away
+
+    def ways(self) -> Mapping[str, str]:
+        """See ``TellingEngine.ways``."""
+        return self._here.ways
 
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""

@@ -1,5 +1,7 @@
 """Order rows by several columns: one sort key along a space-filling curve, in Spark's own expressions.
 
+The ranges and the curves are those of ``pydelta.arrow.curves``.
+
 ::
 
     column --quantiles of a sample--> range id (0 for null, then upwards) --bits--> Z-order:  bits interleaved
@@ -10,72 +12,35 @@ Range ids make columns comparable whatever their type and spread. No Python runs
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pydelta.protocol.types import DataType, DecimalType, PrimitiveType
+from pydelta.arrow.curves import MAX_HILBERT_COLUMNS, bits_of, boundaries, hilbert_tables, sortable_as
+from pydelta.protocol.types import DataType
 from pydelta.spark.jvm import Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["boundaries", "hilbert_index", "hilbert_tables", "interleave", "range_id", "sortable", "with_curve_key"]
-
-_MOST_BITS: Final = 10
-_KEY_BITS: Final = 62
-_MAX_HILBERT_COLUMNS: Final = 5  # the table has n * 4**n entries at most
-_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
-_FLOATS: Final = frozenset({"float", "double"})
-
-
-def bits_of(columns: int) -> int:
-    """Bits of each column's range id, so that the key of all fits into a long."""
-    return max(1, min(_MOST_BITS, _KEY_BITS // columns))
+__all__ = ["hilbert_index", "interleave", "range_id", "sortable", "with_curve_key"]
 
 
 def sortable(column: Column, data_type: DataType) -> Column:
     """Make a bigint, double or string that sorts as the column does; times to the microsecond, decimals roughly."""
-    name = data_type.name if isinstance(data_type, PrimitiveType) else ""
-    if name in _INTEGERS:
+    kind = sortable_as(data_type)
+    if kind == "whole":
         return column.cast("bigint")
-    if name in _FLOATS or isinstance(data_type, DecimalType):
+    if kind == "float":
         return column.cast("double")
-    if name == "date":
+    if kind == "date":
         return F.unix_date(column).cast("bigint")
-    if name in ("timestamp", "timestamp_ntz"):
+    if kind == "time":
         return F.unix_micros(column.cast("timestamp"))
     return column.cast("string")
-
-
-def boundaries(values: pl.Series, ranges: int) -> tuple[list[Any], list[int]]:
-    """Find values that divide a sample into parts of about the same size.
-
-    Nulls, NaN and infinities are left out.
-
-    Args:
-        values: The sample.
-        ranges: How many parts there would be if no value occurred often.
-
-    Returns:
-        At most ``ranges - 1`` ascending values; and the number, below ``ranges``, of the part before the first of them
-        and of the part from each of them on. The numbers are spread over all there are, however few the values: columns
-        with few values weigh as much as those with many.
-    """
-    clean = values.drop_nulls()
-    if clean.dtype.is_float():
-        clean = clean.filter(clean.is_finite())
-    if clean.is_empty():
-        return [], [0]
-    ordered = clean.sort()
-    at = [len(ordered) * part // ranges for part in range(1, ranges)]
-    drawn = pl.DataFrame({"value": ordered.gather(at), "part": range(1, ranges)}, schema_overrides={"part": pl.Int64})
-    first = drawn.group_by("value").agg(pl.col("part").min()).sort("value")
-    return first["value"].to_list(), [0, *first["part"].to_list()]
 
 
 def range_id(jvm: Jvm, value: Column, bounds: Sequence[Any], parts: Sequence[int]) -> Column:
@@ -106,7 +71,7 @@ def interleave(ids: Sequence[Column], bits: int) -> Column:
 def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
     """Compute the position along the Hilbert curve through all ids: neighbours differ in one id by one."""
     count = len(ids)
-    if count > _MAX_HILBERT_COLUMNS:
+    if count > MAX_HILBERT_COLUMNS:
         return interleave(ids, bits)
     turns, places = hilbert_tables(count)
     turn_table, place_table = (F.expr("array(" + ",".join(map(str, table)) + ")") for table in (turns, places))
@@ -122,77 +87,6 @@ def hilbert_index(ids: Sequence[Column], bits: int) -> Column:
         key = F.shiftleft(key, count).bitwiseOR(place_table[at].cast("bigint"))
         state = turn_table[at]
     return key
-
-
-@functools.cache
-def hilbert_tables(count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Describe the Hilbert curve in ``count`` dimensions as a machine: one bit of each coordinate per step.
-
-    Returns:
-        For each state and corner (``state * 2**count + corner``): the next state, and the corner's place along the
-        curve. The machine starts in state 0.
-
-    Hamilton's description: a state is where the curve enters a cube and the axis along which it leaves it.
-    """
-    corners = 1 << count
-    numbers: dict[tuple[int, int], int] = {(0, 0): 0}
-    queue = [(0, 0)]
-    turns: list[int] = []
-    places: list[int] = []
-    for entry, axis in queue:
-        for corner in range(corners):
-            place = _gray_inverse(_rotated_right(corner ^ entry, axis + 1, count))
-            after = (
-                entry ^ _rotated_left(_entry(place), axis + 1, count),
-                (axis + _axis(place, count) + 1) % count,
-            )
-            if after not in numbers:
-                numbers[after] = len(numbers)
-                queue.append(after)
-            turns.append(numbers[after])
-            places.append(place)
-    return tuple(turns), tuple(places)
-
-
-def _gray(number: int) -> int:
-    return number ^ (number >> 1)
-
-
-def _gray_inverse(code: int) -> int:
-    number = code
-    while code := code >> 1:
-        number ^= code
-    return number
-
-
-def _entry(place: int) -> int:
-    """Corner at which the curve enters the sub-cube of a place."""
-    return 0 if place == 0 else _gray(2 * ((place - 1) // 2))
-
-
-def _axis(place: int, count: int) -> int:
-    """Axis along which the curve runs within the sub-cube of a place."""
-    if place == 0:
-        return 0
-    odd = place if place % 2 else place - 1
-    return _trailing_ones(odd) % count
-
-
-def _trailing_ones(number: int) -> int:
-    ones = 0
-    while number & 1:
-        number >>= 1
-        ones += 1
-    return ones
-
-
-def _rotated_right(value: int, by: int, count: int) -> int:
-    by %= count
-    return ((value >> by) | (value << (count - by))) & ((1 << count) - 1)
-
-
-def _rotated_left(value: int, by: int, count: int) -> int:
-    return _rotated_right(value, count - by % count, count)
 
 
 def with_curve_key(

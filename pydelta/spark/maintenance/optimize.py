@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import logging
 import math
@@ -21,8 +20,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pydelta.arrow.layout import TableShape, add_of_file
+from pydelta.arrow.rearrange import ANY_SIZE, bins_of, deal
 from pydelta.arrow.tasks.compact import Bin, BinDone, HandedBack, run_bins
-from pydelta.arrow.tasks.old_files import old_file
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
@@ -30,7 +29,6 @@ from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.names import quoted
-from pydelta.protocol.paths import is_absolute_path
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import DataType, StructType
 from pydelta.settings import Settings
@@ -43,15 +41,13 @@ from pydelta.spark.write.writer import StagedPaths, clean_up, make_write_task, r
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["compact_files", "lay_out_files", "rewrite_files_as"]
+__all__ = ["compact_files", "lay_out_files", "rearranging_task", "rewrite_files_as"]
 
 _logger = logging.getLogger(__name__)
 
 _BIN_COLUMN: Final = "__pydelta_bin"
 _KEY_COLUMN: Final = "__pydelta_key"
 _RANGE_COLUMN: Final = "__pydelta_range"
-_ANY_SIZE: Final = 1 << 62
-_FILE_COST_BYTES: Final = 1024 * 1024
 _TASKS_PER_CORE: Final = 4
 _SAMPLE_ROWS: Final = 100_000
 _BYTES_PER_ROW: Final = 50
@@ -62,8 +58,8 @@ def compact_files(
     spark: SparkSession, snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, *, max_bytes: int
 ) -> RewriteOutput:
     """See ``Engine.compact``."""
-    task = _compact_task(spark, snapshot)
-    bins, for_spark = _bins(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
+    task = rearranging_task(spark, snapshot)
+    bins, for_spark = bins_of(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
     outcomes = _run(spark, bins, task, staged) if bins else []
     done = [outcome for outcome in outcomes if isinstance(outcome, BinDone)]
@@ -85,47 +81,17 @@ def compact_files(
     return RewriteOutput(adds=tuple(adds), num_rows=rows)
 
 
-def _compact_task(spark: SparkSession, snapshot: Snapshot) -> WriteTask:
+def rearranging_task(spark: SparkSession, snapshot: Snapshot) -> WriteTask:
+    """Decide how files are written whose rows do not change: never split, with the ids that rows have had."""
     settings = Settings.resolve(Jvm.of(spark).session_conf())
     return make_write_task(
         spark,
         TableShape.of(snapshot),
-        WriteOptions(mode=WriteMode.APPEND, target_file_size=str(_ANY_SIZE)),
+        WriteOptions(mode=WriteMode.APPEND, target_file_size=str(ANY_SIZE)),
         settings,
         change_data=False,
         row_tracking=bool(materialized_columns(snapshot.properties)),
     )
-
-
-def _bins(
-    files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask, *, by_field_id: bool
-) -> tuple[list[Bin], list[int]]:
-    """The bins as values, and the numbers of those that need Spark's reader from the start."""
-    keys = [column.name for column in task.partition_columns]
-    members: dict[int, list[AddFile]] = {}
-    for number, add in zip(plan[BIN], files, strict=True):
-        members.setdefault(number, []).append(add)
-    bins: list[Bin] = []
-    for_spark: list[int] = []
-    for number, adds in members.items():
-        if by_field_id or any(is_absolute_path(add.path) for add in adds):
-            for_spark.append(number)
-            continue
-        old = tuple(old_file(add) for add in adds)
-        values = tuple(adds[0].partition_values.get(key) or None for key in keys)
-        bins.append(Bin(number=number, values=values, files=old))
-    return bins, for_spark
-
-
-def deal(bins: Sequence[Bin], tasks: int) -> list[list[Bin]]:
-    """Bins -> at most so many groups of about the same work, the largest bins first. Pure."""
-    groups: list[list[Bin]] = [[] for _ in range(min(tasks, len(bins)))]
-    load = [(0, number) for number in range(len(groups))]
-    for item in sorted(bins, key=lambda item: (-item.size, item.number)):
-        busy, number = heapq.heappop(load)
-        groups[number].append(item)
-        heapq.heappush(load, (busy + item.size + _FILE_COST_BYTES * len(item.files), number))
-    return groups
 
 
 def _run(spark: SparkSession, bins: Sequence[Bin], task: WriteTask, staged: Any) -> list[BinDone | HandedBack]:
@@ -178,7 +144,7 @@ def lay_out_files(
     else:
         rows = rows.repartitionByRange(tasks, *order)
     rows = rows.sortWithinPartitions(*order).drop(_KEY_COLUMN, FILE_ROW_COLUMN)
-    return _write(spark, snapshot, rows, target_bytes=_ANY_SIZE)
+    return _write(spark, snapshot, rows, target_bytes=ANY_SIZE)
 
 
 def rewrite_files_as(spark: SparkSession, snapshot: Snapshot, metadata: Metadata) -> RewriteOutput:

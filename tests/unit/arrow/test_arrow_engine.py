@@ -192,7 +192,7 @@ def test_mapped_columns_are_found_under_their_names_in_files():
 
 def test_many_files_are_written_by_several_threads(monkeypatch):
     monkeypatch.setattr(changes, "_GROUP_BYTES", 1000)
-    monkeypatch.setattr(changes, "_threads_of_machine", lambda: 3)
+    monkeypatch.setattr(changes, "cores", lambda: 3)
     files = [(numbers(*range(n * 100, n * 100 + 100)), None) for n in range(9)]
     store = table({"x": "long"}, files)
     result = run(store, " OR ".join(f"x = {n * 100 + n}" for n in range(9)))
@@ -203,7 +203,7 @@ def test_many_files_are_written_by_several_threads(monkeypatch):
 
 def test_a_failure_of_one_thread_leaves_nothing_of_the_others(monkeypatch):
     monkeypatch.setattr(changes, "_GROUP_BYTES", 1000)
-    monkeypatch.setattr(changes, "_threads_of_machine", lambda: 3)
+    monkeypatch.setattr(changes, "cores", lambda: 3)
     store = table({"x": "long"}, [(numbers(*range(n * 100, n * 100 + 100)), None) for n in range(9)])
     before = {item.path for item in store.list_all()}
     real = changes.with_row_ids
@@ -237,7 +237,7 @@ def test_rows_that_get_lost_on_the_way_commit_nothing(monkeypatch, lost):
 
 
 def test_groups_are_of_about_the_same_bytes(monkeypatch):
-    monkeypatch.setattr(changes, "_threads_of_machine", lambda: 2)
+    monkeypatch.setattr(changes, "cores", lambda: 2)
     mib = 1 << 20
     assert changes._groups([mib]) == [[0]]
     assert changes._groups([mib] * 5) == [[0, 1, 2, 3, 4]]  # not worth a thread

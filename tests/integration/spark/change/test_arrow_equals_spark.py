@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
-import shutil
-from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from both_ways import ANSI, LIMIT, SHAPES, ZONE, make, session, twice
 from generated_changes import ZONES, conditions, tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,11 +26,10 @@ from pydelta.spark.engine import SparkEngine
 from pydelta.storage import open_store
 from pydelta.tables import DeltaTable
 
+__all__ = ["session"]
+
 pytestmark = pytest.mark.spark
 
-LIMIT = "spark.pydelta.local.maxBytes"
-ANSI = "spark.sql.ansi.enabled"
-ZONE = "spark.sql.session.timeZone"
 EXAMPLES = int(os.environ.get("PYDELTA_ARROW_EXAMPLES", "0"))
 few = settings(
     max_examples=EXAMPLES or 2,
@@ -40,22 +37,6 @@ few = settings(
     suppress_health_check=list(HealthCheck),
 )
 _NAMES = itertools.count()
-
-
-@pytest.fixture
-def session(spark):
-    """The session, with its zone and the way of its commands put back afterwards."""
-    zone, ansi = spark.conf.get(ZONE), spark.conf.get(ANSI)
-    yield spark
-    spark.conf.set(ZONE, zone)
-    spark.conf.set(ANSI, ansi)
-    spark.conf.unset(LIMIT)
-
-
-def make(spark, path, data, *, partition_by=(), **properties):
-    frame = spark.createDataFrame(data)
-    options = {name.replace("_", "."): value for name, value in properties.items()}
-    frame.repartition(2, "id").write.format("delta").partitionBy(*partition_by).options(**options).save(path)
 
 
 @pytest.mark.damages_tables  # years that the other engine's Python cannot hold
@@ -103,91 +84,6 @@ def test_every_condition_finds_the_rows_that_spark_finds(session, tmp_path, data
 def _reads(text, column):
     padded = "".join(char if char.isalnum() else " " for char in text)
     return column in padded.split() or "localtimestamp" in text or "NTZ" in text
-
-
-SHAPES = {
-    "plain": ({}, []),
-    "partitioned": ({}, ["p"]),
-    "vectors": ({"delta_enableDeletionVectors": "true"}, []),
-    "partitioned, vectors and feed": (
-        {"delta_enableDeletionVectors": "true", "delta_enableChangeDataFeed": "true"},
-        ["p"],
-    ),
-    "feed": ({"delta_enableChangeDataFeed": "true"}, []),
-    "mapped": ({"delta_columnMapping_mode": "name"}, ["p"]),
-    "ids": ({"delta_enableRowTracking": "true"}, []),
-    "ids, feed and mapped": (
-        {
-            "delta_enableRowTracking": "true",
-            "delta_enableChangeDataFeed": "true",
-            "delta_columnMapping_mode": "name",
-        },
-        [],
-    ),
-}
-
-
-def texts_of(frame):
-    names = [f"hex({name})" if name == "b" else f"`{name}`" for name in frame.columns]
-    texts = frame.selectExpr(f"CAST(struct({', '.join(names)}) AS STRING) AS row")
-    return Counter(texts.toArrow().column("row").to_pylist())
-
-
-def state_of(spark, path, shape):
-    """Rows with their ids and versions, as text that tells NaN, -0.0 and null apart; the feed; the counts."""
-    table = DeltaTable.forPath(spark, path)
-    frame = table.toDFWithRowTracking() if "ids" in shape else table.toDF()
-    found = {"rows": texts_of(frame)}
-    if "feed" in shape:
-        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(path)
-        found["feed"] = texts_of(feed.drop("_commit_timestamp"))
-    return found
-
-
-OF_ROWS = ("numDeletedRows", "numUpdatedRows")
-OF_FILES = (
-    "numCopiedRows", "numRemovedFiles", "numRemovedBytes", "numDeletionVectorsAdded", "numDeletionVectorsRemoved",
-    "numDeletionVectorsUpdated",
-)  # fmt: skip
-
-
-def history(path):
-    """What the history says; of files as long as both tables have the same ones, which is up to the first change."""
-    found = []
-    for record in DeltaLog.for_table(path).history():
-        fields = record.commit_info.fields
-        metrics = fields.get("operationMetrics") or {}
-        same = (*OF_ROWS, *OF_FILES) if record.version <= 1 else OF_ROWS
-        parameters = re.sub(r"#\d+", "#", str(fields.get("operationParameters")))  # Spark numbers columns as it goes
-        counts = {name: metrics[name] for name in same if name in metrics}
-        found.append((record.version, fields["operation"], parameters, fields.get("isBlindAppend"), counts))
-    return found
-
-
-def twice(spark, path, run, shape):
-    """Run a command on two copies of a table, by Spark alone and here; what is told must be the same."""
-    outcomes, ways = [], None
-    for limit in ("0", "64m"):
-        copy = f"{path}-{limit}"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(path, copy)
-        spark.conf.set(LIMIT, limit)
-        try:
-            told = run(copy)
-        except Exception as error:  # noqa: BLE001 - both ways must say the same
-            told = f"{type(error).__name__}: {str(error).replace(copy, 'PATH')}"
-        finally:
-            spark.conf.unset(LIMIT)
-        DeltaLog.clear_cache()
-        outcomes.append((told, state_of(spark, copy, shape), history(copy)))
-        last = DeltaLog.for_table(copy).history(1)[0].commit_info.fields.get("operationMetrics") or {}
-        if limit == "0":
-            assert not {"scannedBy", "rewrittenBy"} & last.keys()
-        else:
-            ways = last.get("scannedBy"), last.get("rewrittenBy")
-        shutil.rmtree(copy)
-    assert outcomes[0] == outcomes[1]
-    return ways
 
 
 @pytest.mark.damages_tables

@@ -1,0 +1,606 @@
+"""Merge rows into a table in this process: the row work of MERGE, without a Spark job.
+
+::
+
+    candidate files --columns of keys and conditions--> live rows --join by keys--> pairs --the rest of the condition-->
+        first clause whose condition is true --> rows that change, by file; rows of the source that have a pair
+    write: touched files --rewrite--> copied, updated, not the deleted ones; source rows without a pair --> inserted
+
+A row of the table with two rows of the source that would change it is left to Spark, which names its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pydelta.arrow.changes import Place, Rewritten, rewrite
+from pydelta.arrow.columns import TableColumns, refuse_table
+from pydelta.arrow.evaluate import Columns, evaluate, true_rows
+from pydelta.arrow.expressions import And, Cast, Compare, Exact, Field, NotHere, fields_of
+from pydelta.arrow.layout import add_of_file, change_of_file, written_columns
+from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
+from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
+from pydelta.arrow.updates import file_places, refuse_rules, required_places
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches
+from pydelta.commands.change.reconcile import Passed
+from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
+from pydelta.log import Snapshot
+from pydelta.predicate import FALSE, Column, Expr, In, Literal
+from pydelta.predicate import Compare as Comparison
+from pydelta.protocol.actions import AddFile
+from pydelta.protocol.paths import decode_log_path
+from pydelta.protocol.row_sets import RowSet
+from pydelta.protocol.schema import to_arrow_type
+from pydelta.protocol.types import DecimalType, PrimitiveType
+from pydelta.storage.discarding import discard
+from pydelta.storage.readers import read_all
+
+__all__ = [
+    "SOURCE",
+    "ArrowClause",
+    "ArrowMerge",
+    "MergeRule",
+    "SeveralSources",
+    "ranges",
+    "source_field",
+]
+
+SOURCE: Final = "\0source"
+"""First part of the path of a column of the source; the second is its place, as text."""
+
+_KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
+_RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
+_MOST_PARTITIONS: Final = 1000
+_BATCH_ROWS: Final = 131_072
+_Places: Final = np.int64
+
+
+class SeveralSources(NotHere):
+    """Rows of the source that would change the same row of the table: an error, which Spark words with the key."""
+
+
+def source_field(path: tuple[str, ...]) -> bool:
+    """Whether a path is that of a column of the source."""
+    return path[0] == SOURCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowClause:
+    """A clause whose expressions are computed here.
+
+    Args:
+        on: Which rows it is for.
+        action: What it does with them.
+        condition: None for all of them.
+        values: By the table's names of columns, what they become.
+    """
+
+    on: ClauseOn
+    action: ClauseAction
+    condition: Exact | None = None
+    values: Mapping[str, Exact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRule:
+    """What a merge does, over the columns of the table and of the source.
+
+    Args:
+        keys: Pairs of expressions, over the table and over the source, that are equal in every pair of rows.
+        rest: What else a pair of rows has to satisfy.
+        clauses: In their order.
+    """
+
+    keys: tuple[tuple[Exact, Exact], ...]
+    rest: tuple[Exact, ...]
+    clauses: tuple[ArrowClause, ...]
+
+    @classmethod
+    def of(cls, condition: Exact, clauses: Sequence[ArrowClause]) -> MergeRule:
+        """Take a condition apart.
+
+        Raises:
+            NotHere: It demands no equality of a column of the table with one of the source, of a type that is joined.
+        """
+        keys, rest = [], []
+        for part in _conjuncts(condition):
+            key = _keys_in(part)
+            if key is None:
+                rest.append(part)
+            else:
+                keys.append(key)
+        if not keys:
+            raise NotHere("a merge without an equality of keys")
+        return cls(keys=tuple(keys), rest=tuple(rest), clauses=tuple(clauses))
+
+    def numbers(self, on: ClauseOn) -> list[int]:
+        """Places of the clauses of a kind."""
+        return [number for number, clause in enumerate(self.clauses) if clause.on is on]
+
+    @property
+    def table_fields(self) -> Iterator[Field]:
+        """The table's columns that pairing reads."""
+        of_pairs = [clause.condition for clause in self.clauses if clause.on is not ClauseOn.NOT_MATCHED]
+        for expr in (*(mine for mine, _ in self.keys), *self.rest, *(item for item in of_pairs if item is not None)):
+            yield from (item for item in fields_of(expr) if not source_field(item.path))
+
+
+def _keys_in(part: Exact) -> tuple[Exact, Exact] | None:
+    """Return both sides of an equality of the table with the source, the table's first; None for anything else."""
+    if not isinstance(part, Compare) or part.op != "=":
+        return None
+    kind = part.left.type
+    if not (isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name in _KEYS)):
+        return None
+    for mine, theirs in ((part.left, part.right), (part.right, part.left)):
+        own, others = list(fields_of(mine)), list(fields_of(theirs))
+        apart = not any(source_field(item.path) for item in own) and all(source_field(item.path) for item in others)
+        if own and others and apart:
+            return mine, theirs
+    return None
+
+
+def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> list[Expr]:
+    """Find conditions over the table's keys that hold for every row with a match; ``FALSE`` where there can be none.
+
+    Args:
+        rule: The merge.
+        source: The source's rows.
+        partitions: The table's partition columns, in lower case: few values of them are listed one by one.
+
+    Raises:
+        NotHere: A key for which only Spark may say what comes out.
+    """
+    found: list[Expr] = []
+    for mine, theirs in rule.keys:
+        values = evaluate(theirs, _both_sides(None, source), source.num_rows)
+        if values.null_count == len(values):
+            return [FALSE]
+        target = mine.child if isinstance(mine, Cast) else mine
+        kind = mine.type.name if isinstance(mine.type, PrimitiveType) else ""
+        if not isinstance(target, Field) or len(target.path) > 1 or kind not in _RANGED:
+            continue
+        column = Column(target.path)
+        try:
+            distinct = pc.unique(values) if target.path[0].lower() in partitions else None
+            if distinct is not None and len(distinct) <= _MOST_PARTITIONS:
+                found.append(In(column, tuple(item for item in distinct.to_pylist() if item is not None)))
+                continue
+            bounds = pc.min_max(values)
+            low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
+            continue
+        found += [Comparison(">=", column, Literal(low, kind)), Comparison("<=", column, Literal(high, kind))]
+    return found
+
+
+def _both_sides(mine: Columns | None, theirs: pa.Table | None) -> Columns:
+    """What gives the values of a column of the table, or of the source."""
+
+    def column(path: tuple[str, ...]) -> Any:
+        if not source_field(path):
+            assert mine is not None, "the expression is not over the table"
+            return mine(path)
+        assert theirs is not None, "the expression is not over the source"
+        values = _one_array(theirs.column(int(path[1])))
+        inner = list(path[2:])
+        return pc.struct_field(values, inner) if inner else values
+
+    return column
+
+
+def _conjuncts(expr: Exact) -> Iterator[Exact]:
+    if isinstance(expr, And):
+        yield from _conjuncts(expr.left)
+        yield from _conjuncts(expr.right)
+    else:
+        yield expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Live rows of a file: their positions in it, and the columns that pairing reads."""
+
+    positions: npt.NDArray[np.int64]
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """Rows of a file that change, by position: the clause of each, and its row of the source; -1 without one."""
+
+    positions: npt.NDArray[np.int64]
+    clauses: npt.NDArray[np.int64]
+    sources: npt.NDArray[np.int64]
+
+
+class ArrowMerge:
+    """A merge under way; ``find`` and then ``write`` are called once each.
+
+    Args:
+        snapshot: The table.
+        rule: What is done.
+        source: The source's rows; columns by their places.
+        task: How files of the table are written.
+        place: Where they are.
+
+    Raises:
+        NotHere: The table, a clause or a type is one that only Spark is sure to handle.
+    """
+
+    def __init__(self, snapshot: Snapshot, rule: MergeRule, source: pa.Table, *, task: WriteTask, place: Place) -> None:
+        refuse_table(snapshot)
+        values: set[str] = {name for clause in rule.clauses for name in clause.values}
+        refuse_rules(snapshot, inserts=bool(rule.numbers(ClauseOn.NOT_MATCHED)))
+        self._snapshot, self._rule, self._task, self._place = snapshot, rule, task, place
+        self._columns = TableColumns(snapshot, rule.table_fields)
+        if not len(self._columns.schema):
+            raise NotHere("a condition that reads no column of the files")
+        self._source = source
+        self._places = file_places(snapshot, task, values)
+        self._required = required_places(snapshot, task)
+        self._check_values()
+        self._found: dict[int, _Changing] = {}
+        self._unpaired: npt.NDArray[np.int64] = np.arange(source.num_rows, dtype=_Places)
+        self._candidates: pl.DataFrame | None = None
+
+    def _check_values(self) -> None:
+        """Whether the values of all clauses are of the types of their columns, and files hold them as such."""
+        partitions = {name.lower() for name in self._snapshot.partition_columns}
+        reading: list[Field] = []
+        for clause in self._rule.clauses:
+            for column, value in clause.values.items():
+                target = self._snapshot.schema.field(column)
+                if target is None or target.data_type != value.type:
+                    raise NotHere("a value of another type than its column")
+                at = self._places.get(column)
+                if at is None and (clause.on is not ClauseOn.NOT_MATCHED or column.lower() not in partitions):
+                    raise NotHere("a partition column that is set")
+                if at is not None and not self._task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
+                    raise NotHere("a value that files hold in another type")
+                reading += [item for item in fields_of(value) if not source_field(item.path)]
+        self._values = TableColumns(self._snapshot, reading)
+        for wanted in self._values.schema:
+            if not self._task.file_schema.field(wanted.name).type.equals(wanted.type):
+                raise NotHere("a value that files hold in another type")
+
+    # --- pairs -----------------------------------------------------------------------------------------------
+
+    def find(self, files: pl.DataFrame) -> MergeMatches:
+        """Pair the rows of files with the source; see ``Merging.find``.
+
+        Raises:
+            NotHere, NeedsSpark: Only Spark is sure to do it, or to say what is wrong.
+            StorageError: A file is missing or damaged, or the store failed.
+        """
+        adds = self._snapshot.files.adds(files)
+        loaded = self._load(adds)
+        joined = self._joined(adds, loaded)
+        paired = np.zeros(self._source.num_rows, dtype=np.bool_)
+        counts = {"updated": 0, "deleted": 0, "alone_updated": 0, "alone_deleted": 0}
+        for number, add in enumerate(adds):
+            at, sources = joined.get(number, (np.empty(0, _Places), np.empty(0, _Places)))
+            changing = self._of_file(add, loaded[number], at, sources, paired)
+            if not len(changing.positions):
+                continue
+            self._found[number] = changing
+            for clause, how_many in zip(*np.unique(changing.clauses, return_counts=True), strict=True):
+                kind = self._rule.clauses[int(clause)]
+                what = "deleted" if kind.action is ClauseAction.DELETE else "updated"
+                counts[what] += int(how_many)
+                if kind.on is ClauseOn.NOT_MATCHED_BY_SOURCE:
+                    counts[f"alone_{what}"] += int(how_many)
+        self._unpaired = np.flatnonzero(~paired).astype(_Places)
+        inserts = bool(self._rule.numbers(ClauseOn.NOT_MATCHED))
+        return MergeMatches(
+            positions={number: item.positions.astype(np.uint64) for number, item in self._found.items()},
+            paired=int(paired.sum()) if inserts else 0,
+            **counts,
+        )
+
+    def _load(self, adds: Sequence[AddFile]) -> list[_Loaded]:
+        place, schema = self._place, self._columns.schema
+        old = [old_file(add) for add in adds]
+        hidden = hidden_rows(old, store=place.store, root=self._snapshot.table_uri, options=place.options)
+
+        def read(number: int) -> _Loaded:
+            positions, batches = [], []
+            for start, batch in read_batches(old[number], schema, place.store):
+                live = np.ones(batch.num_rows, dtype=np.bool_)
+                if number in hidden:
+                    live = ~rows_among(hidden[number], start, batch.num_rows)
+                positions.append(np.flatnonzero(live).astype(_Places) + start)
+                batches.append(batch if live.all() else batch.filter(pa.array(live)))
+            whole = np.concatenate(positions) if positions else np.empty(0, _Places)
+            return _Loaded(whole, _one_batch(pa.Table.from_batches(batches, schema=schema)))
+
+        return read_all(read, range(len(old)))
+
+    def _joined(
+        self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]
+    ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """The pairs by keys: for each file the places of its live rows and of those of the source."""
+        names = [f"k{number}" for number in range(len(self._rule.keys))]
+        column = _both_sides(None, self._source)
+        theirs = {
+            name: _joinable(evaluate(key, column, self._source.num_rows))
+            for name, (_, key) in zip(names, self._rule.keys, strict=True)
+        }
+        right = pl.DataFrame(theirs).with_row_index("s")
+        parts = []
+        for number, (add, rows) in enumerate(zip(adds, loaded, strict=True)):
+            if not len(rows.positions):
+                continue
+            column = _both_sides(self._columns.of(add.partition_values, rows.batch), None)
+            keys = {
+                name: _joinable(evaluate(key, column, rows.batch.num_rows))
+                for name, (key, _) in zip(names, self._rule.keys, strict=True)
+            }
+            part = pl.DataFrame(keys).with_row_index("at")
+            parts.append(part.with_columns(pl.lit(number, dtype=pl.UInt32).alias("file")))
+        if not parts or right.is_empty():
+            return {}
+        pairs = pl.concat(parts).join(right, on=names, how="inner", nulls_equal=False).select("file", "at", "s")
+        found = {}
+        for (number,), part in pairs.sort("file", "at", "s").group_by("file", maintain_order=True):
+            found[int(str(number))] = part["at"].to_numpy().astype(_Places), part["s"].to_numpy().astype(_Places)
+        return found
+
+    def _of_file(
+        self,
+        add: AddFile,
+        rows: _Loaded,
+        at: npt.NDArray[np.int64],
+        sources: npt.NDArray[np.int64],
+        paired: npt.NDArray[np.bool_],
+    ) -> _Changing:
+        """The rows of a file that change; the rows of the source that have a pair are marked in ``paired``."""
+        column = self._pair(add, rows, at, sources)
+        holds = np.ones(len(at), dtype=np.bool_)
+        for part in self._rule.rest:
+            holds &= true_rows(part, column, len(at))
+        if not holds.all():
+            at, sources = at[holds], sources[holds]
+            column = self._pair(add, rows, at, sources)
+        paired[sources] = True
+        clauses = self._first_of(ClauseOn.MATCHED, column, len(at))
+        taken = clauses >= 0
+        places, first, times = np.unique(at[taken], return_index=True, return_counts=True)
+        updates = any(
+            clause.on is ClauseOn.MATCHED and clause.action is ClauseAction.UPDATE for clause in self._rule.clauses
+        )
+        if updates and (times > 1).any():
+            raise SeveralSources("several rows of the source for one row")
+        clauses, sources = clauses[taken][first], sources[taken][first]
+        if self._rule.numbers(ClauseOn.NOT_MATCHED_BY_SOURCE):
+            alone = np.ones(len(rows.positions), dtype=np.bool_)
+            alone[at] = False
+            others = np.flatnonzero(alone).astype(_Places)
+            column = self._pair(add, rows, others, None)
+            decided = self._first_of(ClauseOn.NOT_MATCHED_BY_SOURCE, column, len(others))
+            others, decided = others[decided >= 0], decided[decided >= 0]
+            places = np.concatenate([places, others])
+            clauses = np.concatenate([clauses, decided])
+            sources = np.concatenate([sources, np.full(len(others), -1, _Places)])
+        order = np.argsort(places, kind="stable")
+        return _Changing(rows.positions[places[order]], clauses[order], sources[order])
+
+    def _pair(
+        self, add: AddFile, rows: _Loaded, at: npt.NDArray[np.int64], sources: npt.NDArray[np.int64] | None
+    ) -> Columns:
+        mine = rows.batch.take(pa.array(at))
+        theirs = None if sources is None else self._source.take(pa.array(sources))
+        return _both_sides(self._columns.of(add.partition_values, mine), theirs)
+
+    def _first_of(self, on: ClauseOn, column: Columns, size: int) -> npt.NDArray[np.int64]:
+        """For each row the first clause of a kind whose condition is true; -1 without one."""
+        found = np.full(size, -1, dtype=_Places)
+        for number in self._rule.numbers(on):
+            condition = self._rule.clauses[number].condition
+            holds = np.ones(size, dtype=np.bool_) if condition is None else true_rows(condition, column, size)
+            found[(found < 0) & holds] = number
+        return found
+
+    # --- new rows --------------------------------------------------------------------------------------------
+
+    def write(self, files: pl.DataFrame, places: Sequence[int], *, copy_others: bool) -> tuple[RewriteOutput, Passed]:
+        """Write updated, copied and inserted rows; see ``Merging.write``.
+
+        Raises:
+            NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
+            StorageError: A file is missing or damaged, or the store refused.
+            RowsDoNotAddUpError: The new files hold other rows than they were given.
+        """
+        passed, written = Passed(), NOTHING_WRITTEN
+        found = [self._found[place] for place in places]
+        nothing = not copy_others and not self._task.change_data and not any(map(self._updates, found))
+        if files.height and not nothing:
+            adds = self._snapshot.files.adds(files)
+            change = self._change(dict(zip([add.path for add in adds], found, strict=True)), copy_others=copy_others)
+            if len(change.of) < len(adds):
+                raise NotHere("a file that is in the table twice")
+            rows = {number: RowSet.of(item.positions.astype(np.uint64)) for number, item in enumerate(found)}
+            written = rewrite(self._snapshot, files, rows, change, task=self._task, place=self._place)
+            passed = replace(passed, copied=sum(change.copied.values()), updated=sum(change.updated.values()))
+        if not self._rule.numbers(ClauseOn.NOT_MATCHED) or not self._source.num_rows:
+            return written, passed
+        try:
+            records, inserted = self._insert()
+        except BaseException:
+            discard(self._place.store, [decode_log_path(item.path) for item in written.files])
+            raise
+        adds_ = tuple(add_of_file(record) for record in records if not record.change)
+        changes = tuple(change_of_file(record) for record in records if record.change)
+        both = RewriteOutput(
+            adds=(*written.adds, *adds_),
+            num_rows=written.num_rows + sum(record.num_rows for record in records if not record.change),
+            changes=(*written.changes, *changes),
+            num_changes=written.num_changes + sum(record.num_rows for record in records if record.change),
+        )
+        source = self._source.num_rows
+        return both, replace(passed, inserted=inserted, source=source, paired=source - len(self._unpaired))
+
+    def _updates(self, found: _Changing) -> bool:
+        return any(self._rule.clauses[int(number)].action is ClauseAction.UPDATE for number in np.unique(found.clauses))
+
+    def _change(self, of: dict[str, _Changing], *, copy_others: bool) -> _Change:
+        return _Change(self, of, copy_others=copy_others)
+
+    def new_rows(
+        self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
+    ) -> dict[int, pa.Array]:
+        """Compute what a clause sets in rows of a file, by the places of columns in files."""
+        theirs = self._source.take(pa.array(sources)) if len(sources) and sources[0] >= 0 else None
+        column = _both_sides(self._values.of(add.partition_values, before), theirs)
+        values = self._rule.clauses[clause].values
+        return {self._places[name]: evaluate(value, column, before.num_rows) for name, value in values.items()}
+
+    @property
+    def rule(self) -> MergeRule:
+        """What is done."""
+        return self._rule
+
+    @property
+    def task(self) -> WriteTask:
+        """How files are written."""
+        return self._task
+
+    def check_required(self, rows: pa.RecordBatch) -> None:
+        """Check that no column of new rows is null that must not be.
+
+        Raises:
+            NotHere: One is; Spark says which.
+        """
+        if any(rows.column(place).null_count for place in self._required):
+            raise NotHere("a null in a column that is NOT NULL")
+
+    def _insert(self) -> tuple[list[FileRecord], int]:
+        """Write the rows of the source without a pair that a clause inserts; how many there are."""
+        rows = self._source.take(pa.array(self._unpaired))
+        clauses = self._first_of(ClauseOn.NOT_MATCHED, _both_sides(None, rows), rows.num_rows)
+        batches: list[pa.RecordBatch] = []
+        inserted = 0
+        for number in self._rule.numbers(ClauseOn.NOT_MATCHED):
+            own = rows.filter(pa.array(clauses == number))
+            for start in range(0, own.num_rows, _BATCH_ROWS):
+                part = own.slice(start, _BATCH_ROWS)
+                inserted += part.num_rows
+                batches += self._inserted(number, part)
+        if not batches:
+            return [], 0
+        return run_task(batches, self._task, partition_id=0, store=self._place.store), inserted
+
+    def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
+        """New rows as a task takes them; with those of the change feed, where there is one."""
+        size, schema = part.num_rows, self._snapshot.schema
+        column, values = _both_sides(None, part), self._rule.clauses[number].values
+        arrays = []
+        data, partitions = written_columns(schema, self._snapshot.partition_columns)
+        for name in (*data, *partitions):
+            target = schema.field(name)
+            assert target is not None, "the names are the schema's own"
+            given = next((value for key, value in values.items() if key.lower() == name.lower()), None)
+            array = pa.nulls(size, to_arrow_type(target.data_type)) if given is None else evaluate(given, column, size)
+            if not target.nullable and array.null_count:
+                raise NotHere("a null in a column that is NOT NULL")
+            arrays.append(array)
+        hidden = [pa.nulls(size, pa.int64())] * self._task.hidden_columns
+        arrays = [*arrays[: len(data)], *hidden, *arrays[len(data) :]]
+        names = [f"c{place}" for place in range(len(arrays) + 1)]
+        if not self._task.change_data:
+            return [pa.RecordBatch.from_arrays(arrays, names=names[:-1])]
+        kinds = (pa.nulls(size, pa.string()), pa.repeat(pa.scalar("insert", pa.string()), size))
+        return [pa.RecordBatch.from_arrays([*arrays, kind], names=names) for kind in kinds]
+
+
+class _Change:
+    """What becomes of the rows of touched files; a ``Change``. Batches of a file come in their order."""
+
+    def __init__(self, merge: ArrowMerge, of: dict[str, _Changing], *, copy_others: bool) -> None:
+        self._merge = merge
+        self.of = of
+        self._copy_others = copy_others
+        self._start = dict.fromkeys(of, 0)
+        self.copied, self.updated = dict.fromkeys(of, 0), dict.fromkeys(of, 0)
+
+    def __call__(
+        self, add: AddFile, batch: pa.RecordBatch, live: npt.NDArray[np.bool_], matched: npt.NDArray[np.bool_]
+    ) -> Rewritten:
+        start = self._start[add.path]
+        self._start[add.path] = start + batch.num_rows
+        hit = live & matched
+        if not hit.any():
+            rows = batch.filter(pa.array(live)) if self._copy_others else batch.slice(0, 0)
+            self.copied[add.path] += rows.num_rows
+            return Rewritten(rows=rows)
+        found = self.of[add.path]
+        at = np.searchsorted(found.positions, np.flatnonzero(hit) + start)
+        clauses, sources = found.clauses[at], found.sources[at]
+        rule = self._merge.rule
+        deletes = [number for number, item in enumerate(rule.clauses) if item.action is ClauseAction.DELETE]
+        gone = np.isin(clauses, deletes)
+        updated = hit.copy()
+        updated[np.flatnonzero(hit)[gone]] = False
+        whole, after = self._updated(add, batch, updated, clauses[~gone], sources[~gone])
+        self.updated[add.path] += after.num_rows
+        rows = after
+        if self._copy_others:
+            stays = live & (updated | ~hit)
+            rows = whole if stays.all() else whole.filter(pa.array(stays))
+            self.copied[add.path] += rows.num_rows - after.num_rows
+        deleted = batch.filter(pa.array(hit & ~updated))
+        before = batch.filter(pa.array(updated))
+        changes = (("delete", deleted), ("update_preimage", before), ("update_postimage", after))
+        return Rewritten(rows=rows, changes=tuple(item for item in changes if item[1].num_rows))
+
+    def _updated(
+        self,
+        add: AddFile,
+        batch: pa.RecordBatch,
+        updated: npt.NDArray[np.bool_],
+        clauses: npt.NDArray[np.int64],
+        sources: npt.NDArray[np.int64],
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The batch with its new values, and of it the rows that got some."""
+        arrays: list[Any] = list(batch.columns)
+        where = np.flatnonzero(updated)
+        for number in np.unique(clauses):
+            own = clauses == number
+            mask = np.zeros(batch.num_rows, dtype=np.bool_)
+            mask[where[own]] = True
+            before = batch.filter(pa.array(mask))
+            for place, new in self._merge.new_rows(int(number), add, before, sources[own]).items():
+                arrays[place] = pc.replace_with_mask(arrays[place], pa.array(mask), new)
+        if self._merge.task.hidden_columns and len(where):  # the row keeps its id; its version is the commit's
+            arrays[-1] = pc.if_else(pa.array(updated), pa.scalar(None, pa.int64()), arrays[-1])
+        whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+        after = whole.filter(pa.array(updated))
+        self._merge.check_required(after)
+        return whole, after
+
+
+def _joinable(values: pa.Array) -> pl.Series:
+    """Values that are equal in Polars exactly where they are in Spark, of the types of keys."""
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())  # of one scale: the same text for the same number
+    elif pa.types.is_temporal(values.type):
+        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    return pl.Series(pl.from_arrow(values))
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)

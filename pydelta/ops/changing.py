@@ -1,0 +1,198 @@
+"""Change tables from the command line, in a process without a JVM: DELETE, UPDATE, MERGE, append, OPTIMIZE.
+
+::
+
+    pydelta delete PATH --where "id = 5"
+    pydelta update PATH --set "state='paid'" --where "id = 5"
+    pydelta append PATH rows.parquet
+    pydelta merge PATH rows.parquet --on id
+    pydelta optimize PATH [--zorder-by day] [--purge]
+
+The commands are those of a session. What only Spark computes is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pydelta.errors import InvalidArgumentError
+from pydelta.ops.command_line import named_values, storage_options
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pydelta.arrow.table import LocalTable
+
+__all__ = ["add_changes"]
+
+_Many = list[str] | None
+_Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
+_Rows = Annotated[str, typer.Argument(metavar="FILE", help="Rows: .parquet, .arrow, .csv (with a header) or .ndjson.")]
+_Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_Options = Annotated[
+    _Many, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A storage option, such as fs.s3a.endpoint.")
+]
+_HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amount=0."
+
+
+def add_changes(app: typer.Typer) -> None:
+    """Add the commands to an application."""
+    app.command()(delete)
+    app.command()(update)
+    app.command()(append)
+    app.command()(merge)
+    app.command()(optimize)
+
+
+def delete(
+    path: _Path,
+    where: _Where = None,
+    every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+    as_json: _Json = False,
+    option: _Options = None,
+) -> None:
+    """Delete the rows for which a condition is true."""
+    _refuse_everything(where, every, "delete")
+    result = _open(path, option).delete(where)
+    _say(as_json, "Deleted", result.version, {
+        "rows deleted": result.num_deleted_rows,
+        "rows copied": result.num_copied_rows,
+        "files touched": result.num_touched_files,
+    })  # fmt: skip
+
+
+def update(
+    path: _Path,
+    assignments: Annotated[
+        _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
+    ] = None,
+    where: _Where = None,
+    every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+    as_json: _Json = False,
+    option: _Options = None,
+) -> None:
+    """Set columns of the rows for which a condition is true."""
+    _refuse_everything(where, every, "change")
+    values = named_values(assignments, what="An assignment", hint=_HINT)
+    result = _open(path, option).update(values, where)
+    _say(as_json, "Updated", result.version, {
+        "rows updated": result.num_updated_rows,
+        "rows copied": result.num_copied_rows,
+        "files touched": result.num_touched_files,
+    })  # fmt: skip
+
+
+def append(path: _Path, rows: _Rows, as_json: _Json = False, option: _Options = None) -> None:
+    """Add the rows of a file in one version; columns are matched by name."""
+    result = _open(path, option).append(_read(rows))
+    _say(as_json, "Appended", result.version, {"rows added": result.num_rows, "files added": result.num_files})
+
+
+def merge(
+    path: _Path,
+    rows: _Rows,
+    on: Annotated[list[str], typer.Option("--on", metavar="COLUMN", help="Rows match by it; may be repeated.")],
+    matched: Annotated[str, typer.Option("--matched", help="update, delete or keep.")] = "update",
+    not_matched: Annotated[str, typer.Option("--not-matched", help="insert or skip.")] = "insert",
+    not_matched_by_source: Annotated[
+        str, typer.Option("--not-matched-by-source", help="keep, or delete rows that match none of the file's.")
+    ] = "keep",
+    as_json: _Json = False,
+    option: _Options = None,
+) -> None:
+    """Merge the rows of a file into the table, in one version."""
+    nothing = {"keep", "skip"}
+    result = _open(path, option).merge(
+        _read(rows),
+        on,
+        matched=None if matched in nothing else matched,
+        not_matched=None if not_matched in nothing else not_matched,
+        not_matched_by_source=None if not_matched_by_source in nothing else not_matched_by_source,
+    )
+    _say(as_json, "Merged", result.version, {
+        "rows updated": result.num_updated_rows,
+        "rows deleted": result.num_deleted_rows,
+        "rows inserted": result.num_inserted_rows,
+        "rows copied": result.num_copied_rows,
+        "files touched": result.num_touched_files,
+    })  # fmt: skip
+
+
+def optimize(
+    path: _Path,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")] = None,
+    zorder_by: Annotated[
+        _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
+    as_json: _Json = False,
+    option: _Options = None,
+) -> None:
+    """Rewrite small files into large ones, or rows into an order that lets queries skip files."""
+    if purge and (zorder_by or full):
+        raise InvalidArgumentError("--purge goes with neither --zorder-by nor --full.", hint="Run one after the other.")
+    table = _open(path, option)
+    result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
+    _say(as_json, "Purged" if purge else "Optimized", result.version, {
+        "files removed": len(result.removed),
+        "files added": len(result.added),
+        "bytes removed": sum(add.size for add in result.removed),
+        "bytes added": sum(add.size for add in result.added),
+    })  # fmt: skip
+
+
+def _open(path: str, options: _Many) -> LocalTable:
+    from pydelta.arrow.table import open_table
+
+    return open_table(path, options=storage_options(options))
+
+
+def _refuse_everything(where: str | None, every: bool, what: str) -> None:
+    """Ask for --all where a condition may have been forgotten."""
+    if where is None and not every:
+        raise InvalidArgumentError(f"Without a condition this would {what} every row.", hint="Give --where, or --all.")
+    if where is not None and every:
+        raise InvalidArgumentError("--where and --all exclude each other.", hint="Give one of them.")
+
+
+def _read(file: str) -> pl.DataFrame:
+    """The rows of a file, by its ending."""
+    import polars as pl
+
+    readers: Mapping[str, Any] = {
+        ".parquet": lambda: pl.read_parquet(file, hive_partitioning=False),
+        ".arrow": lambda: pl.read_ipc(file),
+        ".csv": lambda: pl.read_csv(file, try_parse_dates=True),
+        ".ndjson": lambda: pl.read_ndjson(file),
+    }
+    reader = next((reader for ending, reader in readers.items() if file.lower().endswith(ending)), None)
+    if reader is None:
+        raise InvalidArgumentError(
+            f"{file} is not a file of rows that this command reads.", hint=f"Give one of {', '.join(readers)}."
+        )
+    try:
+        rows: pl.DataFrame = reader()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InvalidArgumentError(f"The rows of {file} cannot be read: {text}", hint="Check the file.") from error
+    return rows
+
+
+def _say(as_json: bool, done: str, version: int | None, counts: Mapping[str, int | None]) -> None:
+    if as_json:
+        names = {
+            head + "".join(part.capitalize() for part in rest): count
+            for (head, *rest), count in ((name.split(), count) for name, count in counts.items())
+        }
+        print(json.dumps({"version": version, **names}, indent=2))  # noqa: T201
+    elif version is None:
+        print("Nothing to do: no version was made.")  # noqa: T201
+    else:
+        known = [f"{count} {name}" for name, count in counts.items() if count is not None]
+        print(f"{done} in version {version}: {', '.join(known)}.")  # noqa: T201

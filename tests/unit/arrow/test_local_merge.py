@@ -1,0 +1,214 @@
+"""MERGE and UPDATE through ``pydelta.open``: no JVM. The rows are those that a model in plain Python says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pydelta.arrow.table import LocalTable
+from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError, UnsupportedFeatureError
+from pydelta.log import DeltaLog
+from pydelta.protocol.actions import Protocol
+from pydelta.protocol.paths import decode_log_path
+from pydelta.storage.memory import MemoryStore
+from pydelta.testing.parquet_rows import parquet_rows
+from pydelta.testing.tables import TableBuilder
+
+_NAMES = itertools.count()
+FEATURES = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("deletionVectors",),
+    writer_features=("deletionVectors", "changeDataFeed", "rowTracking", "domainMetadata", "checkConstraints"),
+)
+VECTORS = {"delta.enableDeletionVectors": "true"}
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+def table(files, *, columns=None, partition_columns=("p",), properties=None):
+    store = MemoryStore(f"memory://localmerge{next(_NAMES)}/t")
+    built = TableBuilder(
+        store,
+        columns=columns or {"k": "long", "s": "string", "v": "double", "p": "string"},
+        partition_columns=partition_columns,
+        properties=properties,
+        protocol=FEATURES,
+    )
+    built.commit(*[built.file(data, partition) for data, partition in files])
+    return LocalTable(DeltaLog(store)), store
+
+
+def rows(keys, values, **others):
+    return pa.table({
+        "k": pa.array(keys, pa.int64()),
+        "s": pa.array(values, pa.string()),
+        "v": pa.array([len(value or "") / 2 for value in values], pa.float64()),
+        **others,
+    })  # fmt: skip
+
+
+def told(store):
+    return DeltaLog(store).history(1)[0].commit_info.fields["operationMetrics"]
+
+
+def now(store):
+    return parquet_rows(DeltaLog(store).update(), store)
+
+
+@pytest.mark.parametrize("properties", [None, VECTORS, FEED, VECTORS | FEED], ids=str)
+def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
+    merged, store = table(
+        [(rows([1, 2, None], ["a", "b", "c"]), {"p": "x"}), (rows([3], ["d"]), {"p": None})], properties=properties
+    )
+    source = pl.DataFrame({"K": [2, 3, 9, None], "S": ["B", None, "new", "null"]})
+    result = merged.merge(source, on="k")
+    assert (result.num_source_rows, result.num_updated_rows, result.num_inserted_rows) == (4, 2, 2)
+    assert now(store) == Counter({
+        (1, "a", 0.5, "x"): 1, (2, "B", 0.5, "x"): 1, (None, "c", 0.5, "x"): 1, (3, None, 0.5, None): 1,
+        (9, "new", None, None): 1, (None, "null", None, None): 1,
+    })  # fmt: skip
+    metrics = told(store)
+    assert (metrics["scannedBy"], metrics["rewrittenBy"]) == ("arrow", "arrow")
+    assert metrics["numTargetRowsCopied"] == ("0" if properties and VECTORS.items() <= properties.items() else "2")
+    if properties and "delta.enableChangeDataFeed" in properties:
+        kinds = Counter()
+        for action in DeltaLog(store).actions(1):
+            if action.kind == "cdc":
+                feed = pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path)))).to_pylist()
+                kinds.update((row["k"], row["s"], row["_change_type"]) for row in feed)
+        assert kinds == Counter({
+            (2, "b", "update_preimage"): 1, (2, "B", "update_postimage"): 1, (3, "d", "update_preimage"): 1,
+            (3, None, "update_postimage"): 1, (9, "new", "insert"): 1, (None, "null", "insert"): 1,
+        })  # fmt: skip
+
+
+@pytest.mark.parametrize("properties", [None, VECTORS, FEED], ids=str)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    target=st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 8)), st.sampled_from(["x", None])), max_size=12),
+    source=st.lists(st.one_of(st.none(), st.integers(0, 10)), max_size=8, unique=True),
+    words=st.sampled_from(
+        [w for w in itertools.product(("update", "delete", None), ("insert", None), ("delete", None)) if any(w)]
+    ),
+    twice=st.booleans(),
+)
+def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice):
+    matched, not_matched, alone = words
+    files = [(part, [key for key, of in target if of == part]) for part in ("x", None)]
+    merged, store = table(
+        [(rows(keys, [f"t{key}" for key in keys]), {"p": part}) for part, keys in files if keys], properties=properties
+    )
+    for _ in range(1 + twice):  # the second time over what the first one left: vectors, new files
+        before = [row for row, count in now(store).items() for _ in range(count)]
+        given = pa.table({"k": pa.array(source, pa.int64()), "s": pa.array([f"s{key}" for key in source], pa.string())})
+        merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)
+        expected = Counter()
+        keys = {key for key in source if key is not None}
+        for k, s, v, p in before:
+            if k in keys:
+                if matched != "delete":
+                    expected[k, f"s{k}" if matched == "update" else s, v, p] += 1
+            elif alone is None:
+                expected[k, s, v, p] += 1
+        there = {row[0] for row in before} - {None}
+        if not_matched:
+            for key in source:
+                if key not in there:
+                    expected[key, f"s{key}", None, None] += 1
+        assert now(store) == expected
+
+
+def test_keys_of_several_columns_and_types_match_as_equals_does():
+    columns = {"d": "date", "t": "timestamp", "m": "decimal(10,2)", "b": "binary", "n": "long"}
+    import datetime as dt
+    from decimal import Decimal
+
+    schema = pa.schema(
+        [("d", pa.date32()), ("t", pa.timestamp("us", "UTC")), ("m", pa.decimal128(10, 2)), ("b", pa.binary()),
+         ("n", pa.int64())]
+    )  # fmt: skip
+    at = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+    first = pa.table(
+        [[dt.date(2024, 1, 1)] * 2, [at] * 2, [Decimal("1.10"), None], [b"\xff"] * 2, [1, 2]], schema=schema
+    )
+    merged, store = table([(first, None)], columns=columns, partition_columns=())
+    other = first.set_column(4, "n", pa.array([10, 20], pa.int64()))
+    result = merged.merge(other, on=["d", "t", "m", "b"])
+    assert (result.num_updated_rows, result.num_inserted_rows) == (1, 1)
+    assert sorted(row[4] for row in now(store).elements()) == [2, 10, 20]
+
+
+def test_two_rows_for_one_are_refused_and_nothing_is_left():
+    merged, store = table([(rows([1], ["a"]), {"p": "x"})])
+    with pytest.raises(InvalidArgumentError, match="match the same row"):
+        merged.merge(rows([1, 1], ["b", "c"]), on="k")
+    assert merged.version == 0
+    assert len([item for item in store.list_all() if item.path.endswith(".parquet")]) == 1
+    assert merged.merge(rows([1, 1], ["b", "c"]), on="k", matched="delete", not_matched=None).num_deleted_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"on": "nothing"}, BindError, "nothing"),
+        ({"on": []}, InvalidArgumentError, "to match by"),
+        ({"on": "p"}, InvalidArgumentError, "no column p"),
+        ({"on": "k", "matched": "insert"}, InvalidArgumentError, "'update' or 'delete'"),
+        ({"on": "k", "matched": None, "not_matched": None}, InvalidArgumentError, "no clauses"),
+        ({"on": "v"}, UnsupportedFeatureError, "equality of keys"),
+        ({"on": ["k", "s", "v"]}, InvalidArgumentError, "nothing to update"),
+    ],
+)
+def test_what_cannot_be_merged_says_so(arguments, error, text):
+    merged, _ = table([(rows([1], ["a"]), {"p": "x"})])
+    with pytest.raises(error, match=text):
+        merged.merge(rows([1], ["b"]), **arguments)
+    assert merged.version == 0
+
+
+def test_a_table_with_rules_is_left_to_spark():
+    merged, _ = table([(rows([1], ["a"]), {"p": "x"})], properties={"delta.constraints.c": "v > 0"})
+    with pytest.raises(UnsupportedFeatureError, match="CHECK constraints"):
+        merged.merge(rows([1], ["b"]), on="k")
+    with pytest.raises(UnsupportedFeatureError, match="CHECK constraints"):
+        merged.update({"v": "1"})
+    with pytest.raises(SchemaMismatchError, match="lacks"):
+        merged.merge(pa.table({"k": [1], "other": [1]}), on="k")
+
+
+def test_values_are_set_from_constants_and_columns():
+    merged, store = table([(rows([1, 2, 3], ["a", "b", "c"]), {"p": "x"})], properties=VECTORS | FEED)
+    result = merged.update({"s": "'new'", "V": "2.5"}, "k >= 2")
+    assert result.num_updated_rows == 2
+    assert now(store) == Counter({(1, "a", 0.5, "x"): 1, (2, "new", 2.5, "x"): 1, (3, "new", 2.5, "x"): 1})
+    merged.update({"s": "NULL", "v": "NULL"}, "k = 1")
+    assert now(store)[1, None, None, "x"] == 1
+    assert merged.update({"s": "'x'"}, "k = 7").version is None
+    assert told(store)["scannedBy"] == "arrow"
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "text"),
+    [
+        ({}, InvalidArgumentError, "sets nothing"),
+        ({"other": "1"}, BindError, "no column 'other'"),
+        ({"k": "v"}, UnsupportedFeatureError, "cast"),
+        ({"k": "99999999999999999999"}, UnsupportedFeatureError, "beyond long"),
+        ({"k": "1 OR k = 2"}, UnsupportedFeatureError, "not a constant or a column"),
+        ({"p": "'y'"}, UnsupportedFeatureError, "partition column"),
+        ({"k": "upper(s)"}, ParseError, "."),
+        ({"k": "1", "K": "2"}, Exception, "twice"),
+    ],
+)
+def test_a_value_that_cannot_be_set_says_so(values, error, text):
+    merged, _ = table([(rows([1], ["a"]), {"p": "x"})])
+    with pytest.raises(error, match=text):
+        merged.update(values)
+    assert merged.version == 0
