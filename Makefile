@@ -185,6 +185,10 @@ simulation: $(VENV)/.dev ## Run the engine by seeds that decide clock, store and
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 
+.PHONY: sbom
+sbom: $(VENV)/.dev ## What is installed here and downloaded into the images, with hashes, as CycloneDX JSON: build/sbom.json
+	@$(PY) scripts/sbom.py $(ARGS)
+
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code
 	@$(VENV)/bin/ruff check --fix -q . ; $(VENV)/bin/ruff format -q .

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from leaks import look_at_plans, no_secret_is_left, no_secret_is_shown, secret
 from selection.choosing import LeftOut, is_its_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["no_secret_is_left", "no_secret_is_shown"]  # of every test
 
 settings.register_profile("shared machine", deadline=None)  # how long a case takes is nothing to fail for
 settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
@@ -131,7 +134,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("pydelta-tests")
-    for name, value in {**FRUGAL, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+    keys = {"spark.hadoop.fs.s3a.access.key": "AKIDEXAMPLE", "spark.hadoop.fs.s3a.secret.key": secret("session")}
+    for name, value in {**FRUGAL, **keys, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
         builder = builder.config(name, value)
     options = f"-Dderby.system.home={folder / 'derby'} {JAVA_OPTIONS} {HEAP}"
     session = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
@@ -139,4 +143,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pydelta.enable(session)
     KEPT.add(str(session._jsparkSession.sessionUUID()))
     yield session
+    look_at_plans(session)
     session.stop()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from leaks import secret
+
 Start = Callable[..., Any]
 
 
@@ -78,6 +80,6 @@ class S3Server:
         return {
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
             "spark.hadoop.fs.s3a.access.key": "AKIDEXAMPLE",
-            "spark.hadoop.fs.s3a.secret.key": "topsecretvalue",
+            "spark.hadoop.fs.s3a.secret.key": secret("s3"),
             "spark.hadoop.fs.s3a.path.style.access": "true",
         }

@@ -8,6 +8,7 @@ import urllib.request
 import uuid
 
 import pytest
+from leaks import secret
 
 from jobs import inventory, load_inventory, vacuum
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, StorageError, StoragePermissionError
@@ -103,7 +104,7 @@ def test_pages_are_followed_and_failures_repeated(s3_server, s3_settings, bucket
     with pytest.raises(StorageError, match="500 InternalError") as caught:
         list(source.pages())
     assert caught.value.retryable
-    assert "topsecretvalue" not in str(caught.value)
+    assert secret("s3") not in str(caught.value)
     s3_server.faults.clear()
     with pytest.raises(ObjectNotFoundError, match="no such bucket"):
         list(S3Keys(s3_options("no-such-bucket-here", s3_settings)).pages())

@@ -10,6 +10,7 @@ import urllib.request
 import uuid
 
 import pytest
+from leaks import secret
 from s3_server import Misbehaviour, S3Server
 
 from pydelta.errors import StorageError, StorageFullError, StoragePermissionError, UnsafeStoreError
@@ -105,11 +106,11 @@ def test_what_may_be_repeated_is_repeated(s3_server, s3_store):
 
 
 def test_no_message_and_no_traceback_shows_a_secret_or_a_dump(s3_server, s3_store):
-    s3_server.faults.append(Misbehaviour("/x", status=403, applied=False, code="topsecretvalue"))
+    s3_server.faults.append(Misbehaviour("/x", status=403, applied=False, code=secret("s3")))
     with pytest.raises(StoragePermissionError) as caught:
         s3_store.put("x", b"1")
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(s3_store)
-    assert "topsecretvalue" not in shown
+    assert secret("s3") not in shown
     assert "Debug source" not in shown
     assert "fs.s3a.access.key" in shown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from leaks import secret
 
 from pydelta.errors import (
     DeltaEnvironmentError,
@@ -71,9 +72,9 @@ def test_settings_of_a_bucket_go_before_those_of_all_and_of_the_environment():
 
 
 def test_no_secret_shows():
-    options = {"fs.s3a.access.key": "AKIDVISIBLE", "fs.s3a.secret.key": "topsecretvalue"}
+    options = {"fs.s3a.access.key": "AKIDVISIBLE", "fs.s3a.secret.key": secret("s3")}
     shown = repr(s3_options("b", options, {})) + repr(open_store("s3a://b/t", options))
-    assert "topsecretvalue" not in shown
+    assert secret("s3") not in shown
     assert "AKIDVISIBLE" not in shown
 
 

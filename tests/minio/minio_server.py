@@ -16,6 +16,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leaks import secret as marked
+
 IMAGE = "lakehouse/minio"
 SCRIPTS = Path(__file__).resolve().parents[2] / "images" / "minio"
 PLACES = ("warehouse", "inventory", "work")
@@ -68,8 +70,10 @@ class MinioServer:
     """
 
     folder: Path
-    root: tuple[str, str] = ("the-root-user", "the-root-secret")
-    secrets: dict[str, str] = field(default_factory=lambda: {name: secrets.token_urlsafe(24) for name in users()})
+    root: tuple[str, str] = ("the-root-user", marked("root"))
+    secrets: dict[str, str] = field(
+        default_factory=lambda: {name: marked(secrets.token_urlsafe(16)) for name in users()}
+    )
 
     def __post_init__(self) -> None:
         self.endpoint = f"http://127.0.0.1:{_free_port()}"
@@ -105,8 +109,8 @@ class MinioServer:
             "AWS_SECRET_ACCESS_KEY": self.root[1],
             "RIGHTS": str(SCRIPTS / "rights"),
         }
-        for name, secret in self.secrets.items():
-            environment |= {f"STORE_{name.upper()}_KEY": name, f"STORE_{name.upper()}_SECRET": secret}
+        for name, held in self.secrets.items():
+            environment |= {f"STORE_{name.upper()}_KEY": name, f"STORE_{name.upper()}_SECRET": held}
         return subprocess.run(
             [SCRIPTS / script, *arguments], env=environment | changed, capture_output=True, text=True, check=False
         )

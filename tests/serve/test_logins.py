@@ -9,12 +9,14 @@ import pytest
 from directory import BASE, Directory
 from java_servers import NotToBeHad
 from kdc import REALM, Realm, lacking
+from leaks import secret
 from live_server import LiveServer
 from missing import missing
 
 pytestmark = pytest.mark.ci
 
-SECRET = "keystore-of-a-test"
+SECRET = secret("keystore")
+ADA = secret("ada")
 
 
 def settings(**values):
@@ -46,7 +48,7 @@ def keystore(tmp_path_factory):
 def ldap(tmp_path_factory, keystore):
     """A server whose users are those of a directory."""
     try:
-        directory = Directory(tmp_path_factory.mktemp("directory"), {"ada": "correct-horse", "bob": "battery-staple"})
+        directory = Directory(tmp_path_factory.mktemp("directory"), {"ada": ADA, "bob": secret("bob")})
     except NotToBeHad as error:
         missing(f"A LOG-IN BY LDAP IS NOT TESTED HERE: {error}")
     options = settings(
@@ -73,7 +75,7 @@ def test_a_user_of_the_directory_comes_in_with_the_password_and_is_named_in_the_
     out, err = by_tls(
         ldap,
         keystore,
-        ("-n", "ada", "-p", "correct-horse"),
+        ("-n", "ada", "-p", ADA),
         "CREATE TABLE by_ldap (id BIGINT) USING delta",
         "INSERT INTO by_ldap VALUES (1), (2)",
         "SELECT sum(id) AS total FROM by_ldap",
@@ -84,7 +86,7 @@ def test_a_user_of_the_directory_comes_in_with_the_password_and_is_named_in_the_
     assert any(",ada,WRITE," in line for line in out)
 
 
-@pytest.mark.parametrize("login", [("-n", "ada", "-p", "battery-staple"), ("-n", "eve", "-p", "x"), ("-n", "ada")])
+@pytest.mark.parametrize("login", [("-n", "ada", "-p", secret("bob")), ("-n", "eve", "-p", "x"), ("-n", "ada")])
 def test_nobody_else_comes_in(ldap, keystore, login):
     out, err = by_tls(ldap, keystore, login, "SELECT 'inside' AS place")
     assert "inside" not in out
@@ -92,10 +94,10 @@ def test_nobody_else_comes_in(ldap, keystore, login):
 
 
 def test_nothing_is_said_in_the_clear(ldap):
-    out, err = ldap.beeline("SELECT 'inside' AS place", login=("-n", "ada", "-p", "correct-horse"))
+    out, err = ldap.beeline("SELECT 'inside' AS place", login=("-n", "ada", "-p", ADA))
     assert "inside" not in out
     assert "Could not open client transport" in err
-    assert "correct-horse" not in ldap.said()
+    assert ADA not in ldap.said()
 
 
 @pytest.fixture(scope="module")

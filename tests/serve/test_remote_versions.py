@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from leaks import secret
 from live_server import LiveServer
 
 pytestmark = pytest.mark.ci
@@ -62,7 +63,7 @@ def test_a_client_of_another_version_reads_writes_merges_and_streams(live, tmp_p
     ]  # fmt: skip
 
 
-TOKEN = "a token for the tests of users"
+TOKEN = secret("a token for the tests of users")
 
 
 def test_users_have_tokens_and_sessions_of_their_own(tmp_path):

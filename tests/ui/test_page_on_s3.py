@@ -6,6 +6,7 @@ import urllib.request
 import uuid
 
 import pytest
+from leaks import secret
 from s3_server import S3Server
 
 from pydelta.log import DeltaLog
@@ -16,7 +17,7 @@ from pydelta.ui.pages import json_text, overview_page, table_page
 from pydelta.ui.sources import Sources
 from pydelta.ui.watch import Watch, Watched
 
-SECRET = "hush-hush-hush"
+SECRET = secret("page")
 
 
 @pytest.fixture(scope="module")

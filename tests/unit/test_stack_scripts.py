@@ -34,7 +34,7 @@ def project(tmp_path):
     shutil.copytree(ROOT / "images/presto/conf", folder / "images/presto/conf")
     (folder / "jobs").mkdir()
     shutil.copy(ROOT / "jobs" / "schedule.conf", folder / "jobs")
-    (folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried\n")
+    (folder / ".env").write_text("S3_SECRET_KEY=of-the-store-hush-q7Zk\nLAKEHOUSE_PROJECT=tried\n")
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "docker").write_text(STAND_IN)
@@ -144,7 +144,7 @@ def test_a_script_from_elsewhere_is_seen_in_the_container_with_what_lies_beside_
 
 
 def test_verify_runs_in_a_client_with_what_the_stack_has(project):
-    (project.folder / ".env").write_text("S3_SECRET_KEY=secret\nSYNC_EVERY_SECONDS=15\n")
+    (project.folder / ".env").write_text("S3_SECRET_KEY=of-the-store-hush-q7Zk\nSYNC_EVERY_SECONDS=15\n")
     code, _, words = project("make", "-s", "verify", CONTAINERS_OF_SERVICE="none")
     assert code == 0
     assert words[-4:] == ["spark-client", "python", "-m", "jobs.verify"]
@@ -204,7 +204,9 @@ def token_of(project):
 
 
 def test_env_gets_a_token_for_the_notebooks_once(project):
-    (project.folder / ".env").write_text("S3_SECRET_KEY=secret\nLAKEHOUSE_PROJECT=tried")  # without an end of line
+    (project.folder / ".env").write_text(
+        "S3_SECRET_KEY=of-the-store-hush-q7Zk\nLAKEHOUSE_PROJECT=tried"
+    )  # without an end of line
     assert project("scripts/make-env") == (0, "", [])
     token = token_of(project)
     assert len(token) >= 32
@@ -370,7 +372,7 @@ def test_what_is_added_to_env_stays_when_the_store_is_noted_anew(project):
     found = settings(project)
     assert (found["STORE"], found["TRINO_PORT"], found["STORE_ENDPOINT"]) == ("versity", "8089", "http://versity:7070")
     assert {name: found[name] for name in ("S3_SECRET_KEY", "POSTGRES_PASSWORD")} == {
-        "S3_SECRET_KEY": "secret",
+        "S3_SECRET_KEY": "of-the-store-hush-q7Zk",
         "POSTGRES_PASSWORD": held["POSTGRES_PASSWORD"],
     }
     assert env.read_text().count("\nSTORE=") == 1

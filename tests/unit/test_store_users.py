@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 AS_USER = ROOT / "images" / "spark" / "bin" / "as-user"
-OLD_ENV = "S3_ACCESS_KEY=root\nS3_SECRET_KEY=root-secret\nPOSTGRES_PASSWORD=p\nNOTEBOOK_TOKEN=n\nTRINO_PORT=8089\n"
+OLD_ENV = (
+    "S3_ACCESS_KEY=root\nS3_SECRET_KEY=root-hush-q7Zk\nPOSTGRES_PASSWORD=p-hush-q7Zk\nNOTEBOOK_TOKEN=n-hush-q7Zk\n"
+    "TRINO_PORT=8089\n"
+)
 
 STAND_IN = """#!/bin/sh
 case "$*" in

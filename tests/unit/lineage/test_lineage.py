@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from leaks import secret
 
 from pydelta.errors import ConcurrentDeleteReadException, InvalidArgumentError
 from pydelta.lineage import emitter, note_input, note_table
@@ -26,7 +27,7 @@ from pydelta.storage import MemoryStore
 from pydelta.testing.operations import NO_PAUSE, add_file, create_table, table_metadata
 from pydelta.txn import Operation, start_transaction
 
-SECRET = "not-for-others-7f3a"
+SECRET = secret("lineage")
 
 
 class Endpoint:

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from leaks import secret
 from pyspark.sql.connect.proto import base_pb2
 
 from pydelta.errors import DeltaEnvironmentError
@@ -20,7 +21,7 @@ from pydelta.serve.front import Front
 from pydelta.serve.guard import Guard
 
 SERVICE = "/spark.connect.SparkConnectService/"
-TOKEN = "0123456789abcdef-ann"
+TOKEN = secret("0123456789abcdef-ann")
 
 
 class Behind(grpc.GenericRpcHandler):

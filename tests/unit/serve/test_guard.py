@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from leaks import secret
 
 from pydelta.errors import InvalidArgumentError
 from pydelta.serve.guard import Guard
 
-TOKEN = "0123456789abcdef-ann"
-OTHER = "0123456789abcdef-bob"
+TOKEN = secret("0123456789abcdef-ann")
+OTHER = secret("0123456789abcdef-bob")
 
 
 def written(tmp_path, text, mode=0o600):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from leaks import secret
 
 from pydelta.errors import (
     DeltaEnvironmentError,
@@ -320,7 +321,7 @@ def test_settings_reach_the_client(monkeypatch):
     options = {
         "spark.hadoop.dfs.nameservices": "ha",
         "fs.defaultFS": "hdfs://ha",
-        "fs.s3a.secret.key": "hush",
+        "fs.s3a.secret.key": secret("hdfs"),
         "spark.app.name": "x",
     }
     open_store("hdfs://ha/lake", options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from leaks import secret
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.storage.cloud_options import azure_options, gcs_options
@@ -72,12 +73,20 @@ def test_the_region_is_read_from_an_endpoint_that_names_one():
 
 
 @pytest.mark.parametrize(
-    "text", ["http://", "http://user:hush@minio", "ftp://minio", "http://[hush", "minio:port", "http://h:99999"]
+    "text",
+    [
+        "http://",
+        f"http://user:{secret('url')}@minio",
+        "ftp://minio",
+        f"http://[{secret('url')}",
+        "minio:port",
+        "http://h:99999",
+    ],
 )
 def test_an_endpoint_that_is_none_is_refused_without_repeating_it(text):
     with pytest.raises(InvalidArgumentError, match="endpoint") as caught:
         s3_options("b", {"fs.s3a.endpoint": text}, {})
-    assert "hush" not in str(caught.value)
+    assert secret("options") not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -168,12 +177,12 @@ def test_the_rest_of_the_settings_is_carried_over():
         "fs.s3a.proxy.host": "proxy",
         "fs.s3a.proxy.port": "3128",
         "fs.s3a.proxy.username": "me",
-        "fs.s3a.proxy.password": "hush",
+        "fs.s3a.proxy.password": secret("options"),
     }
     found = s3_options("b", options, {})
     assert (found.get("server_side_encryption"), found.get("sse_kms_key_id")) == ("aws:kms", "arn:key")
     assert (found.get("request_payer"), found.max_retries) == (True, 3)
-    assert found.proxy.reveal() == "http://me:hush@proxy:3128"
+    assert found.proxy.reveal() == f"http://me:{secret('options')}@proxy:3128"
 
 
 def test_no_repr_shows_a_secret_and_equal_settings_are_equal():
@@ -203,17 +212,17 @@ OAUTH = {
     "fs.azure.account.auth.type": "OAuth",
     "fs.azure.account.oauth.provider.type": "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider",
     "fs.azure.account.oauth2.client.id": "id",
-    "fs.azure.account.oauth2.client.secret": "hush",
+    "fs.azure.account.oauth2.client.secret": secret("options"),
     "fs.azure.account.oauth2.client.endpoint": "https://login.microsoftonline.com/tenant-1/oauth2/token",
 }
 
 
 def test_azure_settings():
-    found = azure_options(AZURE, {"fs.azure.account.key.acct.dfs.core.windows.net": "hush"}, {})
-    assert (found.bucket, found.get("account_name"), found.get("account_key")) == ("box", "acct", "hush")
-    assert "hush" not in repr(found)
+    found = azure_options(AZURE, {"fs.azure.account.key.acct.dfs.core.windows.net": secret("options")}, {})
+    assert (found.bucket, found.get("account_name"), found.get("account_key")) == ("box", "acct", secret("options"))
+    assert secret("options") not in repr(found)
     found = azure_options(AZURE, OAUTH, {})
-    assert (found.get("tenant_id"), found.get("client_secret")) == ("tenant-1", "hush")
+    assert (found.get("tenant_id"), found.get("client_secret")) == ("tenant-1", secret("options"))
     assert found.get("authority_host") == "https://login.microsoftonline.com"
     sas = {"fs.azure.account.auth.type": "SAS", "fs.azure.sas.fixed.token.acct.dfs.core.windows.net": "sig=1"}
     assert azure_options(AZURE, sas, {}).get("sas_key") == "sig=1"

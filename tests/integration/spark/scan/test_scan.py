@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as RsTable
 from deltalake import write_deltalake
+from leaks import secret
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -306,8 +307,8 @@ def test_a_schema_for_reading_is_refused(spark, table):
 
 def test_a_credential_among_the_options_is_refused_and_not_repeated(spark, table):
     with pytest.raises(InvalidArgumentError) as caught:
-        spark.read.format("delta").option("fs.s3a.secret.key", "hunter2").load(table)
-    assert "hunter2" not in str(caught.value)
+        spark.read.format("delta").option("fs.s3a.secret.key", secret("option")).load(table)
+    assert secret("option") not in str(caught.value)
     assert "spark.hadoop.fs.s3a.secret.key" in str(caught.value)
 
 

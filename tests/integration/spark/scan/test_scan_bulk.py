@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from leaks import secret
 
 from pydelta.errors import LogGapError
 from pydelta.log import DeltaLog
@@ -95,13 +96,13 @@ def test_a_query_over_many_small_partitions_gives_every_row_its_value(spark, tmp
 def test_no_setting_of_the_session_enters_the_plan(spark, tmp_path):
     write_deltalake(str(tmp_path / "t"), pa.table({"v": [1]}))
     conf = spark.sparkContext._jsc.hadoopConfiguration()
-    conf.set("fs.s3a.secret.key", "hunter2")
+    conf.set("fs.s3a.secret.key", secret("bulk"))
     try:
         frame = spark.read.format("delta").load(str(tmp_path / "t"))
         execution = frame._jdf.queryExecution()
         texts = [execution.toString(), execution.analyzed().toJSON(), str(execution.analyzed().relation().options())]
-        assert "hunter2" not in "".join(map(str, texts))
-        assert Jvm.of(spark).hadoop_options()["fs.s3a.secret.key"] == "hunter2"
+        assert secret("bulk") not in "".join(map(str, texts))
+        assert Jvm.of(spark).hadoop_options()["fs.s3a.secret.key"] == secret("bulk")
     finally:
         conf.unset("fs.s3a.secret.key")
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from leaks import secret
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -89,7 +90,7 @@ def test_a_lost_race_removes_the_staged_files_and_says_so(spark, tmp_path, monke
 
 def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set("fs.s3a.secret.key", "hush-in-plan")
+    hadoop.set("fs.s3a.secret.key", secret("plan"))
     try:
         from pydelta.protocol.schema import parse_schema
         from pydelta.settings import TableProperties
@@ -119,6 +120,6 @@ def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
         seen[0].explain(True)
         shown = capsys.readouterr().out
         assert "MapInArrow" in shown
-        assert "hush-in-plan" not in shown
+        assert secret("plan") not in shown
     finally:
         hadoop.unset("fs.s3a.secret.key")

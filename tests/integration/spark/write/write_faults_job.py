@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-SECRET = "hush-hush-5f1c"
+SECRET = "of-a-job-hush-q7Zk"  # leaks.MARK is in it
 
 
 def fails_on_the_first_attempt(batches):
