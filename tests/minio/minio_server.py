@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from pathlib import Path
 
 from leaks import secret as marked
 
-IMAGE = "lakehouse/minio"
-SCRIPTS = Path(__file__).resolve().parents[2] / "images" / "minio"
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+IMAGE = f"{os.environ.get('LAKEHOUSE_IMAGES', 'lakehouse')}/minio:{os.environ.get('LAKEHOUSE_VERSION', VERSION)}"
+SCRIPTS = ROOT / "images" / "minio"
 PLACES = ("warehouse", "inventory", "work")
 
 

@@ -32,6 +32,7 @@ def preflight(tmp_path):
     """Runs the script without a ``.env``, with a Docker that is as told; gives its exit code and what it said."""
     scripts = tmp_path / "project" / "scripts"
     shutil.copytree(ROOT / "scripts", scripts)
+    shutil.copy(ROOT / "pyproject.toml", scripts.parent)
 
     def run(
         engine="28.2.2",

@@ -30,6 +30,7 @@ def project(tmp_path):
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copy(ROOT / "Makefile", folder)
+    shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copytree(ROOT / "trino_conf", folder / "trino_conf")
     shutil.copytree(ROOT / "images/presto/conf", folder / "images/presto/conf")
     (folder / "jobs").mkdir()

@@ -41,6 +41,7 @@ def project(tmp_path):
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copytree(ROOT / "images/minio", folder / "images/minio")
     shutil.copy(ROOT / "Makefile", folder)
+    shutil.copy(ROOT / "pyproject.toml", folder)
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "docker").write_text(STAND_IN)

@@ -1,0 +1,72 @@
+"""What the stack's images are called: by a prefix and by the project's version, everywhere the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+BUILT = {path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")} | {"ui", "serve", "notebook", "tests"}
+
+
+@pytest.fixture
+def image(tmp_path):
+    """Asks the scripts for an image's name, in a folder without ``.env`` and with no docker to ask."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+
+    def ask(name: str, **env: str) -> str:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        command = ["bash", "-c", f"source scripts/stack-lib; image_of {name}"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env={"PATH": path} | env, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    return ask
+
+
+def test_each_service_names_an_image_by_prefix_and_version():
+    lines = re.findall(r"^ +image: (.*)$", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE)
+    named = [
+        re.fullmatch(r"\$\{LAKEHOUSE_IMAGES:-lakehouse\}/([a-z-]+):\$\{LAKEHOUSE_VERSION:-(.*)\}", line)
+        for line in lines
+    ]
+    assert all(named), lines
+    assert {match[2] for match in named} == {VERSION}
+    assert {match[1] for match in named} == BUILT
+
+
+def test_the_scripts_name_the_same_image(image):
+    assert image("spark") == f"lakehouse/spark:{VERSION}"
+
+
+def test_prefix_and_version_can_be_said(image):
+    assert image("spark", LAKEHOUSE_IMAGES="mine", LAKEHOUSE_VERSION="previous") == "mine/spark:previous"
+
+
+def test_no_script_and_no_test_names_an_image_by_itself():
+    names = "|".join(sorted(BUILT))
+    files = [
+        *(ROOT / "scripts").iterdir(),
+        *(ROOT / ".ci").iterdir(),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "images").rglob("Dockerfile"),
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in files
+        if path.is_file() and path != Path(__file__)
+        for line in path.read_text(errors="replace").splitlines()
+        if re.search(rf"(?<![/\w.-])lakehouse/({names})\b", line)
+    ]
+    assert found == []
