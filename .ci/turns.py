@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tell which tests with servers, and which of the stack's further parts, a commit's run takes: its own ones first, then others by turns.
+"""Tell which tests with servers, and which of the stack's further parts, a run takes.
 
-Prints two lines: rooms of tests with servers, joined by commas; further parts of the stack in the order in which they are tried, as long
-as there is time. What a commit "changed" is what the commits of the four hours before it changed.
+Prints two lines: rooms of tests with servers, joined by commas; further parts of the stack in the order in which they
+are tried, as long as there is time. What the commits of the last four hours before this one changed comes first, the
+others by turns.
 """
 
 from __future__ import annotations
@@ -15,16 +16,39 @@ from datetime import datetime, timedelta
 # What begins the names of files that a part is about. Each part has its own tests below them, too.
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("tests/hdfs/", "pydelta/storage/hdfs"),
-    "kafka": ("tests/kafka/", "pydelta/spark/ingest/", "pydelta/spark/stream/", "jobs/ingest_stream", "jobs/stream_copy"),
-    "metastore": ("tests/metastore/", "catalog_sync/", "pydelta/metastore/", "pydelta/spark/catalog/", "pydelta/manifests/"),
+    "kafka": (
+        "tests/kafka/",
+        "pydelta/spark/ingest/",
+        "pydelta/spark/stream/",
+        "jobs/ingest_stream",
+        "jobs/stream_copy",
+    ),
+    "metastore": (
+        "tests/metastore/",
+        "catalog_sync/",
+        "pydelta/metastore/",
+        "pydelta/spark/catalog/",
+        "pydelta/manifests/",
+    ),
     "minio": ("tests/minio/", "images/minio/", "pydelta/storage/", "pydelta/inventory/", "jobs/schedule"),
-    "serve": ("tests/serve/", "pydelta/serve/", "pydelta/spark/serve/", "pydelta/spark/routing/", "pydelta/table/remote"),
+    "serve": (
+        "tests/serve/",
+        "pydelta/serve/",
+        "pydelta/spark/serve/",
+        "pydelta/spark/routing/",
+        "pydelta/table/remote",
+    ),
 }
 STACK: Mapping[str, tuple[str, ...]] = {
-    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/spark/ingest/", "jobs/ingest_stream"),
-    "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/", "pydelta/serve/"),
+    "kafka": ("images/kafka/", "scripts/test-stack-kafka", "tests/stack/test_kafka", "pydelta/spark/ingest/"),
+    "serve": ("scripts/test-stack-serve", "scripts/stack-sql", "tests/stack/test_serve", "tests/stack/outside/"),
     "presto": ("images/presto/", "scripts/test-stack-presto", "scripts/stack-presto", "tests/stack/test_presto"),
-    "notebook": ("images/notebook/", "scripts/test-stack-notebook", "scripts/test-stack-history", "tests/stack/test_history"),
+    "notebook": (
+        "images/notebook/",
+        "scripts/test-stack-notebook",
+        "scripts/test-stack-history",
+        "tests/stack/test_history",
+    ),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
     "versity": ("images/versity/",),
@@ -64,8 +88,7 @@ def main() -> None:
     since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
     changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
     concerned, others = in_turn(STACK, changed, number)
-    print(",".join(rooms_of(changed, number)))
-    print(*concerned, *others)
+    sys.stdout.write(f"{','.join(rooms_of(changed, number))}\n{' '.join([*concerned, *others])}\n")
 
 
 def _git(*arguments: str) -> str:

@@ -68,7 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection", "which tests run (tests/selection)")
     group.addoption("--selected", action="store_true", help="leave out cases that run no branch which others do not")
     group.addoption(
-        "--servers", metavar="A,B", help=f"of the folders {', '.join(sorted(SERVERS))} run these alone; none: no such tests"
+        "--servers",
+        metavar="A,B",
+        help=f"of the folders {', '.join(sorted(SERVERS))} run these alone; none: no such tests",
     )
     group.addoption("--and-part", metavar="K/N", help="with --selected: and the K-th of N parts of those left out")
 
@@ -105,7 +107,8 @@ def _unasked_servers(config: pytest.Config) -> frozenset[str]:
         return frozenset()
     names = frozenset(asked.split(",")) - {"none", ""}
     if unknown := names - SERVERS:
-        raise pytest.UsageError(f"--servers: no folder {', '.join(sorted(unknown))}; there are {', '.join(sorted(SERVERS))}")
+        there = ", ".join(sorted(SERVERS))
+        raise pytest.UsageError(f"--servers: no folder {', '.join(sorted(unknown))}; there are {there}")
     return SERVERS - names
 
 
