@@ -60,6 +60,7 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "delta.appendOnly": ("append_only", parse_bool),
     "delta.checkpoint.writeStatsAsJson": ("checkpoint_write_stats_as_json", parse_bool),
     "delta.checkpoint.writeStatsAsStruct": ("checkpoint_write_stats_as_struct", parse_bool),
+    "pydelta.log.compactionInterval": ("log_compaction_interval", parse_positive_int),
     "delta.checkpointPolicy": ("checkpoint_policy", choice("classic", "v2")),
     "delta.dataSkippingNumIndexedCols": ("data_skipping_num_indexed_cols", parse_integer),
     "delta.dataSkippingStatsColumns": ("data_skipping_stats_columns", parse_columns),
@@ -113,7 +114,7 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
 _PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD, *policy_names())}
 """As they are written in lower case -> as the format spells them."""
-_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX)
+_CHECKED_PREFIXES: Final = ("delta.", POLICY_PREFIX, "pydelta.log.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,7 @@ class TableProperties:
     checkpoint_write_stats_as_json: bool = True
     checkpoint_write_stats_as_struct: bool = True
     checkpoint_policy: str = "classic"
+    log_compaction_interval: int | None = None
     data_skipping_num_indexed_cols: int = 32
     data_skipping_stats_columns: tuple[str, ...] | None = None
     isolation_level: str = "Serializable"
@@ -196,7 +198,7 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 def check_property_names(configuration: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Refuse names that no one defines, and values that cannot be right, before they enter a log.
 
-    Names of ``delta.*`` and of ``pydelta.maintenance.*`` are looked at; others are the user's own.
+    Names of ``delta.*``, ``pydelta.maintenance.*`` and ``pydelta.log.*`` are looked at; others are the user's own.
 
     Args:
         configuration: What is to be set.
@@ -309,6 +311,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "local.maxBytes": ("local_max_bytes", _or_none(parse_bytes)),
     "local.optimizeMaxBytes": ("local_optimize_max_bytes", _or_none(parse_bytes)),
     "commit.userMetadata": ("user_metadata", lambda text, *, name: text),
+    "checkpoint.behindFiles": ("checkpoint_behind_files", parse_positive_int),
     "hooks.timeout": ("hooks_timeout_ms", parse_duration_ms),
     "sync.name": ("sync_name", lambda text, *, name: text),
     "sync.metastore": ("sync_metastore", lambda text, *, name: text),
@@ -364,6 +367,7 @@ class Settings:
         local_optimize_max_bytes: The same for OPTIMIZE and REORG; of no account where the former is 0.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
+        checkpoint_behind_files: From so many live files on, a checkpoint is written behind the commit that brings it.
         hooks_timeout_ms: What runs after a commit may wait so long for others, each hook in all.
         sync_name: Database of a table's external twin, from ``{database}``, that of its own entry.
         sync_metastore: Address of the metastore that tables are synced to after a commit.
@@ -405,6 +409,7 @@ class Settings:
     local_max_bytes: int = 64 * 1024 * 1024
     local_optimize_max_bytes: int = 256 * 1024 * 1024
     user_metadata: str | None = None
+    checkpoint_behind_files: int = 100_000
     hooks_timeout_ms: int = 10_000
     sync_name: str = "{database}_symlink"
     sync_metastore: str | None = None

@@ -21,6 +21,7 @@ from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
 from pydelta.log.columns import canonical_path
 from pydelta.log.commit_info import commit_info
+from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
 from pydelta.log.history import (
     CommitRecord,
@@ -463,6 +464,23 @@ class DeltaLog:
         """Put ``N.crc`` of a snapshot unless there is one; whether this call wrote it."""
         with error_context(table=self.uri):
             return write_checksum(self.store, snapshot)
+
+    def compact(self, snapshot: Snapshot) -> bool:
+        """Write the log compaction file that is due at a version; whether this call wrote one.
+
+        Raises:
+            VersionNotFoundError, LogCorruptedError: A commit of the run cannot be read.
+        """
+        properties = snapshot.properties
+        run = plan_run(
+            snapshot.version,
+            interval=properties.log_compaction_interval,
+            checkpoint_interval=properties.checkpoint_interval,
+        )
+        if run is None:
+            return False
+        with error_context(table=self.uri):
+            return write_compacted(self.store, run, read_all(self.actions, range(run[0], run[1] + 1)), root=self.uri)
 
     def cleanup(self, now_ms: int | None = None, *, retention_ms: int | None = None) -> CleanupResult:
         """Delete log files that nothing needs any more ("Metadata Cleanup"), only behind a verified checkpoint.

@@ -1,4 +1,4 @@
-"""Run what follows a landed commit: checksum, checkpoint, log clean-up, and the hooks of others.
+"""Run what follows a landed commit: checksum, log compaction, checkpoint, log clean-up, and the hooks of others.
 
 A hook cannot fail a commit: the version is in the log when it runs. What it raises is logged and handed back.
 Each has a deadline for all that it waits for (``spark.pydelta.hooks.timeout``), since whoever committed waits with it.
@@ -18,7 +18,9 @@ from typing import Final, TypeAlias
 
 from pydelta.deadline import Deadline
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.checksum import read_checksum
 from pydelta.protocol.actions import Action
+from pydelta.txn.behind import behind_commits
 
 __all__ = ["ENTRY_POINT_GROUP", "Hook", "HookContext", "HookFailure", "built_in_hooks", "run_hooks"]
 
@@ -64,18 +66,42 @@ def write_checksum(context: HookContext) -> None:
 
 
 def write_checkpoint(context: HookContext) -> None:
-    """At each ``delta.checkpointInterval``-th version put a checkpoint, then clean the log up behind it."""
-    snapshot = context.snapshot
+    """At each ``delta.checkpointInterval``-th version put a checkpoint, then clean the log up behind it.
+
+    Where the table has many files, this is done behind the commit, by a thread of the process.
+    """
+    snapshot, log, now_ms = context.snapshot, context.log, context.now_ms
     if snapshot.version == 0 or snapshot.version % snapshot.properties.checkpoint_interval:
         return
-    context.log.checkpoint(snapshot)
-    if snapshot.properties.enable_expired_log_cleanup:
-        context.log.cleanup(context.now_ms)
+
+    def put() -> None:
+        log.checkpoint(snapshot)
+        if snapshot.properties.enable_expired_log_cleanup:
+            log.cleanup(now_ms)
+
+    if _num_files(context) < log.settings.checkpoint_behind_files:
+        put()
+    else:
+        behind_commits.follow(log.uri, f"The checkpoint of version {snapshot.version}", put)
+
+
+def _num_files(context: HookContext) -> int:
+    """How many live files there are; as the checksum claims where only the whole table could tell."""
+    sums = context.snapshot.sums()
+    if sums is None:
+        claimed = read_checksum(context.log.store, context.snapshot.version)
+        return context.snapshot.num_files if claimed is None else claimed.sums.num_files
+    return sums.num_files
+
+
+def write_compacted(context: HookContext) -> None:
+    """Put the log compaction file that ``pydelta.log.compactionInterval`` asks for at this version."""
+    context.log.compact(context.snapshot)
 
 
 def built_in_hooks() -> tuple[tuple[str, Hook], ...]:
     """Return the engine's own hooks, in the order they run."""
-    return (("checksum", write_checksum), ("checkpoint", write_checkpoint))
+    return (("checksum", write_checksum), ("compaction", write_compacted), ("checkpoint", write_checkpoint))
 
 
 @functools.cache

@@ -1,0 +1,89 @@
+"""Write log compaction files: what a run of commits says together, so that opening between checkpoints reads few files.
+
+::
+
+    commits      100   101 … 110   111 … 120   121
+    checkpoint   100
+    compacted          101.110     111.120            --> opening 121 reads three files behind the checkpoint
+
+A run ends at each version that the interval divides, and begins right behind the run, or the checkpoint, before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydelta.log.columns import file_key
+from pydelta.log.runs import encode_actions
+from pydelta.protocol.actions import (
+    Action,
+    AddFile,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+from pydelta.protocol.paths import LOG_DIR, compacted_file
+from pydelta.storage.interface import PutOutcome, Store
+
+__all__ = ["compact_run", "plan_run", "write_compacted"]
+
+
+def plan_run(version: int, *, interval: int | None, checkpoint_interval: int) -> tuple[int, int] | None:
+    """Choose the commits to compact once ``version`` is there: first and last version. Pure.
+
+    Args:
+        version: The newest.
+        interval: Commits in a run; None and 1 for no compaction.
+        checkpoint_interval: At a version that this divides a checkpoint is written, which makes a run needless.
+
+    Example:
+        >>> plan_run(20, interval=10, checkpoint_interval=100)
+        (11, 20)
+        >>> plan_run(25, interval=10, checkpoint_interval=100) is None
+        True
+    """
+    if interval is None or interval < 2 or version == 0 or version % interval or version % checkpoint_interval == 0:
+        return None
+    behind_checkpoint = version // checkpoint_interval * checkpoint_interval + 1
+    first = max(version - interval + 1, behind_checkpoint)
+    return (first, version) if first < version else None
+
+
+def compact_run(commits: Iterable[Sequence[Action]], *, root: str) -> list[Action]:
+    """Reconcile the actions of some commits, oldest first: the last word on each file, application and domain. Pure.
+
+    Removes stay, as those of domains do: they hide what lies below. What only commits hold is left out.
+
+    Protocol: "Log Compaction Files", "Action Reconciliation".
+    """
+    last: dict[object, Action] = {}
+    for actions in commits:
+        for action in actions:
+            identity = _identity(action, root)
+            if identity is not None:
+                last.pop(identity, None)
+                last[identity] = action
+    order = {Protocol: 0, Metadata: 1}
+    return sorted(last.values(), key=lambda action: order.get(type(action), 2))
+
+
+def _identity(action: Action, root: str) -> object:
+    if isinstance(action, (AddFile, RemoveFile)):
+        return "file", file_key(action.path, action.key.dv_id, root)
+    if isinstance(action, SetTransaction):
+        return "txn", action.app_id
+    if isinstance(action, DomainMetadata):
+        return "domain", action.domain
+    return type(action) if isinstance(action, (Protocol, Metadata)) else None
+
+
+def write_compacted(store: Store, run: tuple[int, int], commits: Iterable[Sequence[Action]], *, root: str) -> bool:
+    """Put the compaction file of a run of commits, unless there is one. Readers may do without it.
+
+    Returns:
+        Whether this call wrote it.
+    """
+    path = f"{LOG_DIR}/{compacted_file(*run)}"
+    return store.put_if_absent(path, encode_actions(compact_run(commits, root=root))) is PutOutcome.CREATED
