@@ -17,7 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pydelta.arrow.expressions import Exact, Field, NotHere, fields_of
-from pydelta.arrow.merging import SOURCE, ArrowClause, ArrowMerge, MergeRule, ranges, source_field
+from pydelta.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, ranges, source_field
+from pydelta.arrow.merging import ArrowMerge
 from pydelta.arrow.tasks.arrow import file_array
 from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
