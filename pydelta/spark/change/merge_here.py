@@ -104,7 +104,8 @@ class MergeHere:
             raise NotHere("a merge that changes the schema")
         plan = self._frame._jdf.queryExecution().analyzed()
         output = plan.output()
-        ids = {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
+        ids: dict[int, tuple[str, ...]] = dict.fromkeys(self._bound.columns.ids, ())
+        ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
         rule = self._rule(ids)
         limit = self._here.limit()
         size = _kept_bytes(self._spark, plan)
