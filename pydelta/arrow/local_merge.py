@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pydelta.arrow.changes import Place
 from pydelta.arrow.expressions import Exact, Field, NotHere, both, compare
-from pydelta.arrow.merging import SOURCE, ArrowClause, ArrowMerge, MergeRule, SeveralSources, ranges
+from pydelta.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, SeveralSources, ranges
+from pydelta.arrow.merging import ArrowMerge
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches

@@ -11,8 +11,8 @@ A row of the table with two rows of the source that would change it is left to S
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,8 +24,9 @@ import pyarrow.compute as pc
 from pydelta.arrow.changes import Place, Rewritten, rewrite
 from pydelta.arrow.columns import TableColumns, refuse_table
 from pydelta.arrow.evaluate import Columns, evaluate, true_rows
-from pydelta.arrow.expressions import And, Cast, Compare, Exact, Field, NotHere, fields_of
+from pydelta.arrow.expressions import Field, NotHere, fields_of
 from pydelta.arrow.layout import add_of_file, change_of_file, written_columns
+from pydelta.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
 from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.arrow.updates import file_places, refuse_rules, required_places
@@ -33,176 +34,17 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.log import Snapshot
-from pydelta.predicate import FALSE, Column, Expr, In, Literal
-from pydelta.predicate import Compare as Comparison
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import to_arrow_type
-from pydelta.protocol.types import DecimalType, PrimitiveType
 from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
-__all__ = [
-    "SOURCE",
-    "ArrowClause",
-    "ArrowMerge",
-    "MergeRule",
-    "SeveralSources",
-    "ranges",
-    "source_field",
-]
+__all__ = ["ArrowMerge"]
 
-SOURCE: Final = "\0source"
-"""First part of the path of a column of the source; the second is its place, as text."""
-
-_KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
-_RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
-_MOST_PARTITIONS: Final = 1000
 _BATCH_ROWS: Final = 131_072
 _Places: Final = np.int64
-
-
-class SeveralSources(NotHere):
-    """Rows of the source that would change the same row of the table: an error, which Spark words with the key."""
-
-
-def source_field(path: tuple[str, ...]) -> bool:
-    """Whether a path is that of a column of the source."""
-    return path[0] == SOURCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowClause:
-    """A clause whose expressions are computed here.
-
-    Args:
-        on: Which rows it is for.
-        action: What it does with them.
-        condition: None for all of them.
-        values: By the table's names of columns, what they become.
-    """
-
-    on: ClauseOn
-    action: ClauseAction
-    condition: Exact | None = None
-    values: Mapping[str, Exact] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeRule:
-    """What a merge does, over the columns of the table and of the source.
-
-    Args:
-        keys: Pairs of expressions, over the table and over the source, that are equal in every pair of rows.
-        rest: What else a pair of rows has to satisfy.
-        clauses: In their order.
-    """
-
-    keys: tuple[tuple[Exact, Exact], ...]
-    rest: tuple[Exact, ...]
-    clauses: tuple[ArrowClause, ...]
-
-    @classmethod
-    def of(cls, condition: Exact, clauses: Sequence[ArrowClause]) -> MergeRule:
-        """Take a condition apart.
-
-        Raises:
-            NotHere: It demands no equality of a column of the table with one of the source, of a type that is joined.
-        """
-        keys, rest = [], []
-        for part in _conjuncts(condition):
-            key = _keys_in(part)
-            if key is None:
-                rest.append(part)
-            else:
-                keys.append(key)
-        if not keys:
-            raise NotHere("a merge without an equality of keys")
-        return cls(keys=tuple(keys), rest=tuple(rest), clauses=tuple(clauses))
-
-    def numbers(self, on: ClauseOn) -> list[int]:
-        """Places of the clauses of a kind."""
-        return [number for number, clause in enumerate(self.clauses) if clause.on is on]
-
-    @property
-    def table_fields(self) -> Iterator[Field]:
-        """The table's columns that pairing reads."""
-        of_pairs = [clause.condition for clause in self.clauses if clause.on is not ClauseOn.NOT_MATCHED]
-        for expr in (*(mine for mine, _ in self.keys), *self.rest, *(item for item in of_pairs if item is not None)):
-            yield from (item for item in fields_of(expr) if not source_field(item.path))
-
-
-def _keys_in(part: Exact) -> tuple[Exact, Exact] | None:
-    """Return both sides of an equality of the table with the source, the table's first; None for anything else."""
-    if not isinstance(part, Compare) or part.op != "=":
-        return None
-    kind = part.left.type
-    if not (isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name in _KEYS)):
-        return None
-    for mine, theirs in ((part.left, part.right), (part.right, part.left)):
-        own, others = list(fields_of(mine)), list(fields_of(theirs))
-        apart = not any(source_field(item.path) for item in own) and all(source_field(item.path) for item in others)
-        if own and others and apart:
-            return mine, theirs
-    return None
-
-
-def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> list[Expr]:
-    """Find conditions over the table's keys that hold for every row with a match; ``FALSE`` where there can be none.
-
-    Args:
-        rule: The merge.
-        source: The source's rows.
-        partitions: The table's partition columns, in lower case: few values of them are listed one by one.
-
-    Raises:
-        NotHere: A key for which only Spark may say what comes out.
-    """
-    found: list[Expr] = []
-    for mine, theirs in rule.keys:
-        values = evaluate(theirs, _both_sides(None, source), source.num_rows)
-        if values.null_count == len(values):
-            return [FALSE]
-        target = mine.child if isinstance(mine, Cast) else mine
-        kind = mine.type.name if isinstance(mine.type, PrimitiveType) else ""
-        if not isinstance(target, Field) or len(target.path) > 1 or kind not in _RANGED:
-            continue
-        column = Column(target.path)
-        try:
-            distinct = pc.unique(values) if target.path[0].lower() in partitions else None
-            if distinct is not None and len(distinct) <= _MOST_PARTITIONS:
-                found.append(In(column, tuple(item for item in distinct.to_pylist() if item is not None)))
-                continue
-            bounds = pc.min_max(values)
-            low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
-            continue
-        found += [Comparison(">=", column, Literal(low, kind)), Comparison("<=", column, Literal(high, kind))]
-    return found
-
-
-def _both_sides(mine: Columns | None, theirs: pa.Table | None) -> Columns:
-    """What gives the values of a column of the table, or of the source."""
-
-    def column(path: tuple[str, ...]) -> Any:
-        if not source_field(path):
-            assert mine is not None, "the expression is not over the table"
-            return mine(path)
-        assert theirs is not None, "the expression is not over the source"
-        values = _one_array(theirs.column(int(path[1])))
-        inner = list(path[2:])
-        return pc.struct_field(values, inner) if inner else values
-
-    return column
-
-
-def _conjuncts(expr: Exact) -> Iterator[Exact]:
-    if isinstance(expr, And):
-        yield from _conjuncts(expr.left)
-        yield from _conjuncts(expr.right)
-    else:
-        yield expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +171,7 @@ class ArrowMerge:
     ) -> dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
         """The pairs by keys: for each file the places of its live rows and of those of the source."""
         names = [f"k{number}" for number in range(len(self._rule.keys))]
-        column = _both_sides(None, self._source)
+        column = both_sides(None, self._source)
         theirs = {
             name: _joinable(evaluate(key, column, self._source.num_rows))
             for name, (_, key) in zip(names, self._rule.keys, strict=True)
@@ -339,7 +181,7 @@ class ArrowMerge:
         for number, (add, rows) in enumerate(zip(adds, loaded, strict=True)):
             if not len(rows.positions):
                 continue
-            column = _both_sides(self._columns.of(add.partition_values, rows.batch), None)
+            column = both_sides(self._columns.of(add.partition_values, rows.batch), None)
             keys = {
                 name: _joinable(evaluate(key, column, rows.batch.num_rows))
                 for name, (key, _) in zip(names, self._rule.keys, strict=True)
@@ -398,7 +240,7 @@ class ArrowMerge:
     ) -> Columns:
         mine = rows.batch.take(pa.array(at))
         theirs = None if sources is None else self._source.take(pa.array(sources))
-        return _both_sides(self._columns.of(add.partition_values, mine), theirs)
+        return both_sides(self._columns.of(add.partition_values, mine), theirs)
 
     def _first_of(self, on: ClauseOn, column: Columns, size: int) -> npt.NDArray[np.int64]:
         """For each row the first clause of a kind whose condition is true; -1 without one."""
@@ -459,7 +301,7 @@ class ArrowMerge:
     ) -> dict[int, pa.Array]:
         """Compute what a clause sets in rows of a file, by the places of columns in files."""
         theirs = self._source.take(pa.array(sources)) if len(sources) and sources[0] >= 0 else None
-        column = _both_sides(self._values.of(add.partition_values, before), theirs)
+        column = both_sides(self._values.of(add.partition_values, before), theirs)
         values = self._rule.clauses[clause].values
         return {self._places[name]: evaluate(value, column, before.num_rows) for name, value in values.items()}
 
@@ -485,7 +327,7 @@ class ArrowMerge:
     def _insert(self) -> tuple[list[FileRecord], int]:
         """Write the rows of the source without a pair that a clause inserts; how many there are."""
         rows = self._source.take(pa.array(self._unpaired))
-        clauses = self._first_of(ClauseOn.NOT_MATCHED, _both_sides(None, rows), rows.num_rows)
+        clauses = self._first_of(ClauseOn.NOT_MATCHED, both_sides(None, rows), rows.num_rows)
         batches: list[pa.RecordBatch] = []
         inserted = 0
         for number in self._rule.numbers(ClauseOn.NOT_MATCHED):
@@ -501,7 +343,7 @@ class ArrowMerge:
     def _inserted(self, number: int, part: pa.Table) -> list[pa.RecordBatch]:
         """New rows as a task takes them; with those of the change feed, where there is one."""
         size, schema = part.num_rows, self._snapshot.schema
-        column, values = _both_sides(None, part), self._rule.clauses[number].values
+        column, values = both_sides(None, part), self._rule.clauses[number].values
         arrays = []
         data, partitions = written_columns(schema, self._snapshot.partition_columns)
         for name in (*data, *partitions):
@@ -596,11 +438,5 @@ def _joinable(values: pa.Array) -> pl.Series:
     return pl.Series(pl.from_arrow(values))
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_one_array(column) for column in table.columns], schema=table.schema)
+    return pa.RecordBatch.from_arrays([one_array(column) for column in table.columns], schema=table.schema)

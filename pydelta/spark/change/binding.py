@@ -315,6 +315,11 @@ class TableColumns:
                 if self._own.contains(column):
                     self._ids[str(column.name()).lower()] = column.exprId()  # named as the user spelt it
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """Ids of the columns that are read."""
+        return frozenset(int(id_.id()) for id_ in self._ids.values())
+
     def over(self, scan: DataFrame) -> DataFrame:
         """A later scan of the same table whose columns are those that the expressions read.
 

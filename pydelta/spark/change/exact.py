@@ -73,7 +73,7 @@ _JOINED: Final[Mapping[str, Callable[..., Exact]]] = {
 
 
 Sources: TypeAlias = Mapping[int, tuple[str, ...]]
-"""Paths of the columns of a MERGE's source, by the ids that Spark has for them."""
+"""Paths of the columns of a MERGE's source, by the ids that Spark has for them; those of the table have no path."""
 
 
 def exact(tree: Tree, schema: StructType, sources: Sources | None = None) -> Exact:
@@ -82,19 +82,19 @@ def exact(tree: Tree, schema: StructType, sources: Sources | None = None) -> Exa
     Args:
         tree: The expression.
         schema: The table's: every other column that the expression reads must be one of it, with its type.
-        sources: The columns that are not the table's.
+        sources: Of a MERGE, the columns of both sides.
 
     Raises:
         NotHere: Some part of it is Spark's alone; the text names its kind, and no value.
     """
     try:
-        return _Translation(schema, tree.fetch, sources or {}).of(tree.root)
+        return _Translation(schema, tree.fetch, sources).of(tree.root)
     except RecursionError as error:
         raise NotHere("an expression that is nested too deeply") from error
 
 
 class _Translation:
-    def __init__(self, schema: StructType, fetch: Fetch, sources: Sources) -> None:
+    def __init__(self, schema: StructType, fetch: Fetch, sources: Sources | None) -> None:
         self._schema = schema
         self._sources = sources
         self._fetch = fetch
@@ -125,7 +125,13 @@ class _Translation:
         return field_of(self._schema, (str(node.body["name"]),), expected=_type(node.body.get("dataType")))
 
     def _source_path(self, node: Node) -> tuple[str, ...] | None:
-        return self._sources.get(int(node.body["exprId"]["id"])) if self._sources else None
+        """The path of a column of the source; None for one of the table's."""
+        if self._sources is None:
+            return None
+        path = self._sources.get(int(node.body["exprId"]["id"]))
+        if path is None:
+            raise NotHere("a column of neither side")
+        return path or None
 
     def _GetStructField(self, node: Node) -> Exact:  # noqa: N802
         path, top = list[str](), node

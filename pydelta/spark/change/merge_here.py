@@ -17,7 +17,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pydelta.arrow.expressions import Exact, Field, NotHere, fields_of
-from pydelta.arrow.merging import SOURCE, ArrowClause, ArrowMerge, MergeRule, ranges, source_field
+from pydelta.arrow.merge_rule import SOURCE, ArrowClause, MergeRule, ranges, source_field
+from pydelta.arrow.merging import ArrowMerge
 from pydelta.arrow.tasks.arrow import file_array
 from pydelta.commands.change.merge import MergeMatches
 from pydelta.commands.change.reconcile import Passed
@@ -103,7 +104,8 @@ class MergeHere:
             raise NotHere("a merge that changes the schema")
         plan = self._frame._jdf.queryExecution().analyzed()
         output = plan.output()
-        ids = {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
+        ids: dict[int, tuple[str, ...]] = dict.fromkeys(self._bound.columns.ids, ())
+        ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
         rule = self._rule(ids)
         limit = self._here.limit()
         size = _kept_bytes(self._spark, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +13,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pydelta.arrow.changes import Place
+from pydelta.arrow.engine import ArrowEngine
+from pydelta.arrow.expressions import Constant, Field, both, compare, concat, opposite
+from pydelta.arrow.merge_rule import SOURCE, ArrowClause, MergeRule
+from pydelta.arrow.merging import ArrowMerge
 from pydelta.arrow.table import LocalTable
-from pydelta.errors import BindError, InvalidArgumentError, ParseError, SchemaMismatchError, UnsupportedFeatureError
+from pydelta.commands.change.merge import ClauseAction, ClauseOn
+from pydelta.errors import (
+    BindError,
+    InvalidArgumentError,
+    ParseError,
+    RowsDoNotAddUpError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+)
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
@@ -212,3 +226,63 @@ def test_a_value_that_cannot_be_set_says_so(values, error, text):
     with pytest.raises(error, match=text):
         merged.update(values)
     assert merged.version == 0
+
+
+@pytest.mark.parametrize("properties", [None, VECTORS, FEED], ids=str)
+def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, properties):
+    merged, store = table([(rows(range(20), ["a"] * 20), {"p": "x"})], properties=properties)
+    before, write = sorted(item.path for item in store.list_all()), ArrowMerge.write
+
+    def forgetful(self, *args, **options):
+        [item] = self._found.values()
+        self._found[0] = type(item)(item.positions[1:], item.clauses[1:], item.sources[1:])
+        return write(self, *args, **options)
+
+    def doubling(self, *args, **options):
+        self._unpaired = np.concatenate([self._unpaired, self._unpaired[:1]])
+        return write(self, *args, **options)
+
+    for faulty in (forgetful, doubling):
+        monkeypatch.setattr(ArrowMerge, "write", faulty)
+        with pytest.raises(RowsDoNotAddUpError):
+            merged.merge(rows(range(10, 30), ["b"] * 20), on="k")
+        assert sorted(item.path for item in store.list_all()) == before
+    monkeypatch.setattr(ArrowMerge, "write", write)
+    assert merged.merge(rows(range(10, 30), ["b"] * 20), on="k").num_updated_rows == 10
+
+
+def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
+    """Over a rule that ``LocalTable.merge`` does not make: conditions of clauses, and one beside the key."""
+    _, store = table([(rows([1, 2, 3, 4], ["a", "b", "c", "d"]), {"p": "x"})], properties=FEED)
+    log = DeltaLog(store)
+    snapshot, engine = log.update(), ArrowEngine(log)
+    source = rows([1, 2, 3, 9, 8], ["A", "B", "C", "I", "J"])
+    k, s, v = (Field((SOURCE, str(n)), snapshot.schema.fields[n].data_type) for n in range(3))
+    long, text = snapshot.schema.fields[0].data_type, snapshot.schema.fields[1].data_type
+    rule = MergeRule.of(
+        both(compare("=", Field(("k",), long), k), opposite(compare("=", k, Constant(3, long)))),
+        [
+            ArrowClause(on=ClauseOn.MATCHED, action=ClauseAction.DELETE,
+                        condition=compare("=", Field(("s",), text), Constant("a", text))),
+            ArrowClause(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE, values={"s": concat(Field(("s",), text), s)}),
+            ArrowClause(on=ClauseOn.NOT_MATCHED, action=ClauseAction.INSERT,
+                        condition=compare("=", k, Constant(9, long)), values={"k": k, "v": v}),
+            ArrowClause(on=ClauseOn.NOT_MATCHED_BY_SOURCE, action=ClauseAction.DELETE,
+                        condition=compare(">", Field(("k",), long), Constant(3, long))),
+        ],
+    )  # fmt: skip
+    merge = ArrowMerge(
+        snapshot, rule, source, task=engine.write_task(snapshot), place=Place(store=log.store, options=log.options)
+    )
+    files = snapshot.files.core
+    matches = merge.find(files)
+    assert (matches.updated, matches.deleted, matches.alone_deleted, matches.paired) == (1, 2, 1, 2)
+    assert matches.positions[0].tolist() == [0, 1, 3]
+    written, passed = merge.write(files, [0], copy_others=True)
+    assert (passed.copied, passed.updated, passed.inserted, passed.source, passed.paired) == (1, 1, 1, 5, 2)
+    found = Counter()
+    for add in written.adds:
+        for row in pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path)))).to_pylist():
+            found[row["k"], row["s"], add.partition_values["p"]] += 1
+    assert found == Counter({(2, "bB", "x"): 1, (3, "c", "x"): 1, (9, None, None): 1})
+    assert written.num_changes == 2 + 2 + 1

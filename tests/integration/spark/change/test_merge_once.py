@@ -20,6 +20,14 @@ def properties(request):
     return VARIANTS[request.param]
 
 
+@pytest.fixture
+def by_jobs(spark):
+    """Merges of any size are Spark's: it is its plans that a test takes apart."""
+    spark.conf.set("spark.pydelta.local.maxBytes", "0")
+    yield
+    spark.conf.unset("spark.pydelta.local.maxBytes")
+
+
 def rows_of(spark, path):
     return spark.read.format("delta").load(path).collect()
 
@@ -151,7 +159,9 @@ def test_a_cached_source_is_merged_as_it_was_cached(spark, tmp_path):
         source.unpersist()
 
 
-def test_kept_rows_that_are_lost_fail_the_merge_and_are_not_made_again(spark, tmp_path, properties, monkeypatch):
+def test_kept_rows_that_are_lost_fail_the_merge_and_are_not_made_again(
+    spark, tmp_path, properties, monkeypatch, by_jobs
+):
     path = tmp_path / "t"
     save(spark.range(0, 50, 1, 2).selectExpr("id", "0L AS v"), str(path), **properties)
     before = files_below(path)
@@ -263,7 +273,7 @@ def doubles_a_source_row(merge, files, places, **options):
 
 
 @pytest.mark.parametrize("fault", [forgets_a_change, forgets_a_pair, doubles_a_pair, doubles_a_source_row])
-def test_a_merge_whose_rows_do_not_add_up_leaves_no_trace(spark, tmp_path, properties, monkeypatch, fault):
+def test_a_merge_whose_rows_do_not_add_up_leaves_no_trace(spark, tmp_path, properties, monkeypatch, by_jobs, fault):
     path = tmp_path / "t"
     save(spark.range(0, 50, 1, 1).selectExpr("id", "0L AS v"), str(path), **properties)
     before, write = files_below(path), SparkMerge.write

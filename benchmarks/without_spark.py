@@ -1,0 +1,141 @@
+"""Compare ``pydelta.open`` with delta-rs: the same changes to copies of the same tables, both in this process, no JVM.
+
+The tables are written by delta-rs. After every turn the rows of both copies are compared.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+
+import pydelta
+from benchmarks._timing import ratios
+
+ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "2000000"))
+FILES = int(os.environ.get("PYDELTA_BENCH_FILES", "1000"))
+ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
+LARGE = 16
+_ONE_GIB = 1 << 30
+_Turn = Callable[[str], None]
+
+
+def _rows(first: int, count: int) -> pa.Table:
+    ids = np.arange(first, first + count, dtype=np.int64)
+    random = np.random.default_rng(first + 7)
+    return pa.table(
+        {
+            "id": ids * 7919 % ROWS,
+            "p": (ids % 20).astype(np.int32),
+            "v": random.random(count),
+            "s": pa.array([f"customer-{n % 100_000}" for n in ids.tolist()]),
+            "t": pa.array(1_577_836_800_000_000 + ids * 1_000_003, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def _source(count: int) -> pa.Table:
+    """Half of the rows are there, scattered; half are new."""
+    rows = _rows(0, count)
+    step = max(ROWS // count, 1)
+    ids = np.concatenate([np.arange(count // 2) * step, ROWS + np.arange(count - count // 2)])
+    return rows.set_column(0, "id", pa.array(ids.astype(np.int64)))
+
+
+def _operations() -> dict[str, tuple[str, _Turn, _Turn]]:
+    """Name -> the table it is done to, by this engine and by delta-rs."""
+    one, part = ROWS // 2 + 1, f"id BETWEEN {ROWS // 2} AND {ROWS // 2 + 999}"
+    small, large = _source(1000), _source(200_000)
+
+    def merged(rows: pa.Table) -> tuple[_Turn, _Turn]:
+        def theirs(path: str) -> None:
+            merger = deltalake.DeltaTable(path).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        return lambda path: pydelta.open(path).merge(rows, on="id"), theirs
+
+    def rs(path: str) -> deltalake.DeltaTable:
+        return deltalake.DeltaTable(path)
+
+    found: dict[str, tuple[str, _Turn, _Turn]] = {
+        "append one row": (
+            "large",
+            lambda path: pydelta.open(path).append(small.slice(0, 1)),
+            lambda path: deltalake.write_deltalake(path, small.slice(0, 1), mode="append"),
+        ),
+        "delete one row": (
+            "large",
+            lambda path: pydelta.open(path).delete(f"id = {one}"),
+            lambda path: rs(path).delete(f"id = {one}"),
+        ),
+        "update 1,000 rows": (
+            "large",
+            lambda path: pydelta.open(path).update({"v": "0.5"}, part),
+            lambda path: rs(path).update(updates={"v": "0.5"}, predicate=part),
+        ),
+        "merge 1,000 rows": ("large", *merged(small)),
+        "merge 200,000 rows": ("large", *merged(large)),
+        f"compact {FILES} files": (
+            "small",
+            lambda path: pydelta.open(path).optimize(),
+            lambda path: rs(path).optimize.compact(target_size=_ONE_GIB),
+        ),
+        f"zorder {FILES} files": (
+            "small",
+            lambda path: pydelta.open(path).optimize(zorder_by=["id", "s"]),
+            lambda path: rs(path).optimize.z_order(["id", "s"], target_size=_ONE_GIB),
+        ),
+    }
+    return found
+
+
+def run() -> dict[str, Any]:
+    """2,000,000 rows (``PYDELTA_BENCH_ROWS``) in 16 files, and in 1,000; medians, and ours over that of delta-rs."""
+    wanted = os.environ.get("PYDELTA_BENCH_ONLY", "")
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, files in (("large", LARGE), ("small", FILES)):
+            each = ROWS // files
+            for number in range(files):
+                deltalake.write_deltalake(f"{folder}/{name}", _rows(number * each, each), mode="append")
+        for name, (kind, ours, theirs) in _operations().items():
+            if wanted in name:
+                result[name] = _compare({"pydelta": ours, "delta-rs": theirs}, f"{folder}/{kind}", folder)
+                print(name, result[name], flush=True)
+    return result
+
+
+def _compare(contestants: dict[str, _Turn], base: str, folder: str) -> dict[str, Any]:
+    seconds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
+    for turn in range(ROUNDS + 1):
+        seen = set()
+        for contestant, change in contestants.items():
+            copy = f"{folder}/copy-{turn}-{contestant}"
+            shutil.copytree(base, copy)
+            started = time.perf_counter()
+            change(copy)
+            took = time.perf_counter() - started
+            if turn:
+                seconds[contestant].append(took)
+            seen.add(_fingerprint(copy))
+            shutil.rmtree(copy)
+        assert len(seen) == 1, seen
+    medians = {contestant: sorted(values)[len(values) // 2] for contestant, values in seconds.items()}
+    return {
+        **ratios(medians, to="delta-rs"),
+        "seconds": {contestant: round(value, 3) for contestant, value in medians.items()},
+    }
+
+
+def _fingerprint(path: str) -> str:
+    query = "select count(*) as n, sum(id) as ids, sum(p) as parts, count(distinct s) as names, sum(v) as v from t"
+    found = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path)).execute(query).read_all()
+    values = {name: found.column(name).to_pylist()[0] for name in found.schema.names}
+    return str({**values, "v": round(values["v"], 2)})
