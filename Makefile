@@ -145,9 +145,10 @@ test-peers: $(VENV)/.dev $(PEER)/.installed ## Both directions with the referenc
 	@$(MAKE) test-programs
 
 .PHONY: test-programs
-test-programs: $(VENV)/.dev $(PEER)/.installed ## Programs on the reference engine and on this one, compared (PART=1/1: all; RECORD=1 keeps answers)
+test-programs: $(VENV)/.dev $(PEER)/.installed ## Programs on the reference engine and on this one, compared (PART=1/1: all; RECORD=1 keeps answers; DOOR=thrift or connect: by pydelta serve)
 	@scripts/check-java
-	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(PEER)/bin/python --part $(PART) $(if $(RECORD),--record)
+	@cd tests/peers && $(CURDIR)/$(PY) -m differ --python $(CURDIR)/$(if $(DOOR),$(PY),$(PEER)/bin/python) --part $(PART) $(if $(RECORD),--record) \
+		$(if $(DOOR),--door $(DOOR))
 	@$(if $(RECORD),cd tests/peers && $(CURDIR)/$(PY) -m differ.report)
 
 .PHONY: interop

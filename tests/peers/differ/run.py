@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -143,6 +144,7 @@ def _state(spark: Any, name: str, program: Program) -> Any:
 
 def main(engine: str, folder: str, out: str, names: str) -> None:
     """See above."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that who is cut off ends the server, too
     known = {program.name: program for program in all_programs()}
     wanted = Path(names).read_text().split("\n")
     programs = [known[name] if name in known else generated(name) for name in wanted]
