@@ -47,11 +47,12 @@ class MetastoreAddress:
     ) -> MetastoreAddress:
         """Read ``thrift://host:9083[,thrift://other:9083]``; None for what ``PYDELTA_METASTORE`` says.
 
-        ``PYDELTA_METASTORE_TLS=true`` asks for TLS where the caller does not, ``PYDELTA_METASTORE_CA`` names the certificates
-        to trust where the caller names none.
+        ``PYDELTA_METASTORE_TLS=true`` asks for TLS where the caller does not, ``PYDELTA_METASTORE_CA`` names the
+        certificates to trust where the caller names none.
 
         Raises:
-            InvalidArgumentError: No address, or one that cannot be read; or ``PYDELTA_METASTORE_TLS`` is neither true nor false.
+            InvalidArgumentError: No address, or one that cannot be read; or ``PYDELTA_METASTORE_TLS`` is neither true
+                nor false.
         """
         text = uris or os.environ.get(ENVIRONMENT) or ""
         hosts = []

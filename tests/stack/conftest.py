@@ -95,7 +95,7 @@ def metastore() -> Iterator[ThriftHiveMetastore.Client]:
 
 
 def trino_address(user: str | None = None, password: str | None = None) -> dict[str, Any]:
-    """Where Trino is and who asks, as its client takes it: by TLS and with a password where the stack is a secure one."""
+    """Where Trino is and who asks, as its client takes it: by TLS, with a password, where the stack is secure."""
     address = os.environ["TRINO"]
     host, _, port = address.removeprefix("https://").partition(":")
     who = user or os.environ.get("TRINO_USER") or "tests"

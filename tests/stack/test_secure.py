@@ -1,4 +1,4 @@
-"""A secure stack refuses who speaks in clear, who has no password, who has no right; and vouches for each of its servers by name."""
+"""A secure stack refuses who speaks in clear, has no password or no right; and vouches for each server by name."""
 
 from __future__ import annotations
 
@@ -41,19 +41,22 @@ def _as(user, password, statement):
         return cursor.fetchall()
 
 
+def _handshake(context, host, port, name):
+    with (
+        socket.create_connection((host, port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname=name) as link,
+    ):
+        return link.version()
+
+
 @pytest.mark.parametrize(("host", "port"), SERVERS)
 def test_a_server_is_vouched_for_by_the_stack_s_authority_and_by_its_name(host, port):
-    with socket.create_connection((host, port), timeout=60) as plain:
-        trusted = ssl.create_default_context()
-        with trusted.wrap_socket(plain, server_hostname=host) as link:
-            assert link.version() in ("TLSv1.2", "TLSv1.3")
-    with socket.create_connection((host, port), timeout=60) as plain:
-        with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-            ssl.create_default_context().wrap_socket(plain, server_hostname="somebody-else")
-    with socket.create_connection((host, port), timeout=60) as plain:
-        nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no authority
-        with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer|self-signed"):
-            nobody.wrap_socket(plain, server_hostname=host)
+    assert _handshake(ssl.create_default_context(), host, port, host) in ("TLSv1.2", "TLSv1.3")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        _handshake(ssl.create_default_context(), host, port, "somebody-else")
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no authority
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate verify failed"):
+        _handshake(nobody, host, port, host)
 
 
 @pytest.mark.skipif(STORE.hostname != "minio", reason="an S3 of somebody else's has answers of its own")
@@ -66,7 +69,7 @@ def test_the_engine_s_own_client_reaches_the_store():
     store = open_store(f"{STORE_ROOT}work")
     store.put("stack_tests/secure", b"by TLS")
     assert store.read("stack_tests/secure") == b"by TLS"
-    store.delete(["stack_tests/secure"])
+    store.delete_many(["stack_tests/secure"])
 
 
 def test_the_metastore_refuses_who_speaks_in_clear():
@@ -122,13 +125,13 @@ def test_who_may_read_reads():
     [
         "CREATE SCHEMA delta.stack_tests_more WITH (location = 's3://warehouse/stack_tests_more')",
         "CREATE TABLE delta.lake.stack_tests_made (id int)",
-        "DROP SCHEMA delta.stack_tests",
+        "DROP SCHEMA delta.lake",
         "SELECT * FROM system.runtime.queries",
-        "SELECT * FROM tpch.tiny.nation",
+        "ALTER SCHEMA delta.lake RENAME TO more",
     ],
 )
 def test_who_may_only_read_is_denied_the_rest(statement):
-    with pytest.raises(trino.exceptions.TrinoUserError, match="Access Denied|does not exist"):
+    with pytest.raises(trino.exceptions.TrinoUserError, match="Access Denied"):
         _as("reader", os.environ["TRINO_READER_PASSWORD"], statement)
 
 

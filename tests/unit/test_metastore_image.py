@@ -1,4 +1,4 @@
-"""What the metastore's image is made of: no library of Hive's archive stays that is known to be weak and could be replaced or left out."""
+"""What the metastore's image is made of: libraries of Hive's archive that could be replaced or left out are."""
 
 from __future__ import annotations
 
