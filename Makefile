@@ -70,7 +70,7 @@ test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 
 ##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
-up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook,monitor: these, too)
+up: ## Build, start, wait until healthy; prints addresses, time and memory (STORE=minio, versity, hdfs or external: where tables are kept; PROFILES=kafka,serve,presto,history,notebook,monitor: these, too; SECURE=yes: TLS, and passwords at Trino)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/stack-up
 
 .PHONY: down

@@ -11,6 +11,8 @@ from pydelta.errors import InvalidArgumentError
 __all__ = ["ENVIRONMENT", "MetastoreAddress"]
 
 ENVIRONMENT: Final = "PYDELTA_METASTORE"
+_TLS: Final = "PYDELTA_METASTORE_TLS"
+_CA: Final = "PYDELTA_METASTORE_CA"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,12 @@ class MetastoreAddress:
     ) -> MetastoreAddress:
         """Read ``thrift://host:9083[,thrift://other:9083]``; None for what ``PYDELTA_METASTORE`` says.
 
+        ``PYDELTA_METASTORE_TLS=true`` asks for TLS where the caller does not, ``PYDELTA_METASTORE_CA`` names the
+        certificates to trust where the caller names none.
+
         Raises:
-            InvalidArgumentError: No address, or one that cannot be read.
+            InvalidArgumentError: No address, or one that cannot be read; or ``PYDELTA_METASTORE_TLS`` is neither true
+                nor false.
         """
         text = uris or os.environ.get(ENVIRONMENT) or ""
         hosts = []
@@ -64,11 +70,18 @@ class MetastoreAddress:
             )
         return cls(
             hosts=tuple(hosts),
-            tls=tls,
-            ca_file=ca_file,
+            tls=tls or _tls_of_environment(),
+            ca_file=ca_file or os.environ.get(_CA) or None,
             kerberos_service=kerberos_service,
             timeout_seconds=timeout_seconds,
         )
 
     def __str__(self) -> str:
         return ",".join(f"thrift://{host}:{port}" for host, port in self.hosts)
+
+
+def _tls_of_environment() -> bool:
+    text = os.environ.get(_TLS) or "false"
+    if text.lower() not in ("true", "false"):
+        raise InvalidArgumentError(f"{_TLS} is {text!r}.", hint="Set it to true or to false.")
+    return text.lower() == "true"

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import polars as pl
@@ -39,6 +39,8 @@ class Choice:
         presto: Presto's; None where the stack runs none.
         sync_seconds: How often the scheduler syncs.
         root: What every place of the store begins with.
+        trino_user: Who asks Trino.
+        trino_password: Of that user, where Trino asks for one.
     """
 
     without_sync: bool
@@ -47,6 +49,8 @@ class Choice:
     presto: str | None
     sync_seconds: int
     root: str = "s3a://"
+    trino_user: str = "verify"
+    trino_password: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Choice:
@@ -71,6 +75,8 @@ class Choice:
             presto=env.get("VERIFY_PRESTO") or None,
             sync_seconds=int(every),
             root=env.get("STORE_ROOT") or "s3a://",
+            trino_user=env.get("TRINO_USER") or "verify",
+            trino_password=env.get("TRINO_PASSWORD") or None,
         )
 
 
@@ -110,7 +116,8 @@ def _tell(outcome: Outcome) -> None:
 
 def _run(choice: Choice, began: float) -> int:
     presto = None if choice.presto is None else Trino(choice.presto, "verify", "Presto")
-    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), Trino(choice.trino, "verify"), presto, choice.root)
+    trino = Trino(choice.trino, choice.trino_user, password=choice.trino_password)
+    lake = open_lake(Names.at(dt.datetime.now(dt.UTC)), trino, presto, choice.root)
     print(f"{lake.names.run}: a session on the cluster after {time.monotonic() - began:.1f} s", flush=True)
     outcomes: list[Outcome] = []
     try:

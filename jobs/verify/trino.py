@@ -1,7 +1,8 @@
-"""Run statements on Trino or Presto over plain HTTP, with no package but Python's own."""
+"""Run statements on Trino or Presto over HTTP, with no package but Python's own."""
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -27,18 +28,25 @@ class TrinoError(Exception):
 
 
 class Trino:
-    """Run statements on a server without a password; times are those of UTC.
+    """Run statements on a server; times are those of UTC.
 
     Args:
-        address: ``host:port``.
+        address: ``host:port``, or ``https://host:port``.
         user: Who asks.
         name: What it is: Trino, or Presto, which speaks the same protocol with headers of its own name.
+        password: Of the user, who has none where the server asks for none. It is sent over TLS alone.
     """
 
-    def __init__(self, address: str, user: str, name: Literal["Trino", "Presto"] = "Trino") -> None:
+    def __init__(
+        self, address: str, user: str, name: Literal["Trino", "Presto"] = "Trino", *, password: str | None = None
+    ) -> None:
         self._address = address
+        self._url = address if address.startswith("https://") else f"http://{address}"
         self._name = name
         self._headers = {f"X-{name}-User": user, f"X-{name}-Time-Zone": "UTC"}
+        if password and self._url.startswith("https://"):
+            said = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {said}"
         self._hint = _HINT.format(name.lower())
 
     def rows(self, statement: str) -> list[list[Any]]:
@@ -48,7 +56,7 @@ class Trino:
             TrinoError: It was refused or failed, or there is no answer.
         """
         rows: list[list[Any]] = []
-        page = self._get(f"http://{self._address}/v1/statement", statement.encode())
+        page = self._get(f"{self._url}/v1/statement", statement.encode())
         while True:
             if "error" in page:
                 error = page["error"]

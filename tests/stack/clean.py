@@ -8,12 +8,12 @@ import sys
 from conftest import DATABASE, ON_HDFS, PLACES, ROOT, STORE_OPTIONS, STORE_ROOT
 from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol import TBinaryProtocol
-from thrift.transport import TSocket, TTransport
 
+from catalog_sync.thrift.transport import transport_to
 from pydelta.storage import open_store
 
 host, _, port = os.environ["METASTORE"].partition(":")
-transport = TTransport.TBufferedTransport(TSocket.TSocket(host, int(port)))
+transport = transport_to(host, int(port), budget=lambda: 60.0, tls=os.environ.get("METASTORE_TLS") == "true")
 transport.open()
 client = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
 for name in client.get_all_tables("lake"):  # what the tests register there, and its twins

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 import trino
+import trino.auth
 from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol import TBinaryProtocol
-from thrift.transport import TSocket, TTransport
 
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
+from catalog_sync.thrift.transport import transport_to
 from pydelta.log import DeltaLog
 from pydelta.storage import Store, open_store
 
@@ -86,16 +87,29 @@ def store_at():
 @pytest.fixture
 def metastore() -> Iterator[ThriftHiveMetastore.Client]:
     host, _, port = os.environ["METASTORE"].partition(":")
-    transport = TTransport.TBufferedTransport(TSocket.TSocket(host, int(port)))
+    tls = os.environ.get("METASTORE_TLS") == "true"
+    transport = transport_to(host, int(port), budget=lambda: 60.0, tls=tls)
     transport.open()
     yield ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocol(transport))
     transport.close()
 
 
+def trino_address(user: str | None = None, password: str | None = None) -> dict[str, Any]:
+    """Where Trino is and who asks, as its client takes it: by TLS, with a password, where the stack is secure."""
+    address = os.environ["TRINO"]
+    host, _, port = address.removeprefix("https://").partition(":")
+    who = user or os.environ.get("TRINO_USER") or "tests"
+    found: dict[str, Any] = {"host": host, "port": int(port), "user": who}
+    if address.startswith("https://"):
+        said = password or os.environ["TRINO_PASSWORD"]
+        trusted = "/etc/ssl/certs/ca-certificates.crt"  # the client of Trino brings others of its own
+        found |= {"http_scheme": "https", "auth": trino.auth.BasicAuthentication(who, said), "verify": trusted}
+    return found
+
+
 def run_on_trino(statement: str) -> list[list[Any]]:
     """Run a statement on Trino; rows come back as lists."""
-    host, _, port = os.environ["TRINO"].partition(":")
-    with contextlib.closing(trino.dbapi.connect(host=host, port=int(port), user="tests")) as connection:
+    with contextlib.closing(trino.dbapi.connect(**trino_address())) as connection:
         cursor = connection.cursor()
         cursor.execute(statement)
         found: list[list[Any]] = cursor.fetchall()

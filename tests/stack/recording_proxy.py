@@ -15,6 +15,7 @@ class RecordingProxy:
     def __init__(self, target: str) -> None:
         requests: list[tuple[str, str, dict[str, str], bytes]] = []
         netloc = urlsplit(target).netloc
+        secure = urlsplit(target).scheme == "https"
         local = threading.local()
 
         class Handler(BaseHTTPRequestHandler):
@@ -26,7 +27,8 @@ class RecordingProxy:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 requests.append((self.command, unquote(url.path), query, body))
                 if getattr(local, "client", None) is None:
-                    local.client = http.client.HTTPConnection(netloc, timeout=60)
+                    client = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+                    local.client = client(netloc, timeout=60)
                 local.client.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():  # the host, too: it is signed
                     local.client.putheader(name, value)
