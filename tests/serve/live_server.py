@@ -18,7 +18,7 @@ from java_servers import java
 from pyhive import hive
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-START_SECONDS = 300.0
+START_SECONDS = 1800.0
 PROMPT = re.compile(r"^\d+: jdbc:hive2://\S+> ")
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -64,14 +64,14 @@ def serve(*arguments, environment=None):
 class LiveServer:
     """Started by the constructor; ``stop`` and ``kill`` end the processes that were started here, and no other."""
 
-    def __init__(self, folder, *options, cores=2, environment=None):
+    def __init__(self, folder, *options, cores=2, environment=None, settings=None):
         folder.mkdir(parents=True, exist_ok=True)
         self.warehouse = folder / "warehouse"
         self.thrift, self.connect = free_ports(2)
         self._said = folder / "said.txt"
         command = [sys.executable, "-m", "pydelta.ops.cli", "serve", "--thrift", self.thrift, "--connect", self.connect]
         command += ["--master", f"local[{cores}]", "--warehouse", self.warehouse, *options]
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, **(settings or {})}.items():
             command += ["--conf", f"{name}={value}"]
         with self._said.open("ab") as said:
             self.process = subprocess.Popen(
