@@ -156,6 +156,11 @@ interop: $(VENV)/.bench $(PEER)/.installed ## What each engine writes, read by a
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m matrix --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
 
+.PHONY: interop-pairs
+interop-pairs: $(VENV)/.bench $(PEER)/.installed ## Two engines write one table at once, each pair, judged as by certify (RECORD=1 keeps the counts)
+	@scripts/check-java
+	@cd tests/peers && $(CURDIR)/$(PY) -m matrix.pairs --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
+
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
@@ -180,7 +185,8 @@ fuzz: $(VENV)/.dev ## Feed the engine with what nobody should write (SECONDS=60 
 
 .PHONY: simulation
 simulation: $(VENV)/.dev ## Run the engine by seeds that decide clock, store and turns (SECONDS=60 FROM=1000; ARGS="--seeds 1 --show")
-	@$(PY) -m tests.simulation --seconds "$(SECONDS)" --from "$(FROM)" --seeds 1000000 --jobs "$(WORKERS)" $(ARGS)
+	@$(PY) -m tests.simulation --seconds "$(SECONDS)" --from "$(FROM)" --seeds 1000000 \
+	--jobs $(if $(filter command line,$(origin WORKERS)),$(WORKERS),0) $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## ruff, mypy --strict and the direction of imports

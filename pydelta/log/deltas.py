@@ -83,12 +83,8 @@ def build_delta(actions: Iterable[Action], *, version: int, partition_names: Seq
     first = DELTA_BIT | version << _ID_SHIFT
     return FileDelta(
         version=version,
-        adds=adds_to_frame(list(adds.values()), partition_names, first).with_columns(
-            pl.Series("key", list(adds), dtype=pl.String)
-        ),
-        removes=removes_to_frame(list(removes.values()), first).with_columns(
-            pl.Series("key", list(removes), dtype=pl.String)
-        ),
+        adds=_keyed(adds_to_frame(list(adds.values()), partition_names, first), adds),
+        removes=_keyed(removes_to_frame(list(removes.values()), first), removes),
     )
 
 
@@ -125,6 +121,11 @@ def _numbered(frames: Sequence[pl.DataFrame], version: int) -> pl.DataFrame:
     return frame.with_columns(pl.Series("row", rows, dtype=pl.UInt64))
 
 
+def _keyed(fresh: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
+    """The frame, which nobody else holds, with ``key`` behind its columns: no query has to be planned for that."""
+    return fresh.insert_column(fresh.width, pl.Series("key", list(keys), dtype=pl.String))
+
+
 def _unescaped(paths: pl.Series) -> pl.Series:
     """Printable ASCII escapes undone, in one pass; enough to find candidates, not to prove identity."""
     escaped = paths.str.contains("%", literal=True)
@@ -148,9 +149,11 @@ class Mentions:
         if parts:
             paths = pl.concat([part["path"] for part in parts]).unique()
             plain = paths.str.contains(_PLAIN_PATH)
-            odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
-            forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))])
-            self._forms = forms.unique()
+            self._forms = paths
+            if not bool(plain.all()):
+                odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
+                forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))])
+                self._forms = forms.unique()
             self._keys = pl.concat([part["key"] for part in parts]).unique()
 
     def without(self, frame: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,7 @@ __all__ = ["vector_files"]
 _UUID_LENGTH: Final = 20
 _VALUES: Final[npt.NDArray[np.uint64]] = np.full(256, 1 << 40, dtype=np.uint64)
 _VALUES[np.frombuffer(DIGITS.encode(), dtype=np.uint8)] = np.arange(len(DIGITS), dtype=np.uint64)
+_NONE: Final = pl.DataFrame(schema={"id": pl.String, "path": pl.String})
 _POWERS: Final = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.uint64)
 
 
@@ -36,6 +37,8 @@ def vector_files(ids: pl.Series, *, offsets: bool = True) -> pl.DataFrame:
         >>> vector_files(pl.Series(["uab^-aqEH.-t@S}K{vb[*k^", None]))["path"].to_list()
         ['ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin']
     """
+    if ids.null_count() == len(ids):
+        return _NONE
     frame = pl.DataFrame({"id": ids.drop_nulls().unique()}, schema={"id": pl.String})
     bodies = frame.with_columns(kind=pl.col("id").str.slice(0, 1), body=pl.col("id").str.slice(1))
     if offsets:
@@ -50,7 +53,7 @@ def _decoded(vectors: pl.DataFrame) -> pl.DataFrame:
     text = pl.col("body").str.tail(_UUID_LENGTH)
     vectors = vectors.filter(text.str.len_bytes() == _UUID_LENGTH)
     if vectors.is_empty():
-        return pl.DataFrame(schema={"id": pl.String, "path": pl.String})
+        return _NONE
     raw = np.frombuffer("".join(vectors.select(text)["body"].to_list()).encode(), dtype=np.uint8)
     numbers = _VALUES[raw].reshape(-1, 4, 5) @ _POWERS
     good = (numbers < (1 << 32)).all(axis=1)

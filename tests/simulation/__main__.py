@@ -22,19 +22,20 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many (1000)")
     parser.add_argument("--seconds", type=float, help="start none after this time")
     parser.add_argument("--from", dest="first", default="0", help="the first: a number, or a commit's hash")
-    parser.add_argument("--jobs", type=int, default=1, help="how many at once (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once (1); 0: one per processor")
     parser.add_argument("--show", action="store_true", help="print the trace of each seed")
     asked = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in _SETTINGS.items()):
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], {**os.environ, **_SETTINGS}
         )
+    jobs = asked.jobs or len(os.sched_getaffinity(0))
     first = int(asked.first) if asked.first.isdigit() and len(asked.first) < 12 else int(asked.first[:7], 16)
     began = time.monotonic()
     ends = None if asked.seconds is None else began + asked.seconds
     count = versions = 0
     broken: list[int] = []
-    for seed, wrong, made, trace in _results(range(first, first + asked.seeds), asked.jobs, ends):
+    for seed, wrong, made, trace in _results(range(first, first + asked.seeds), jobs, ends):
         count, versions = count + 1, versions + made
         if asked.show:
             print("\n".join([f"seed {seed}", *trace]))

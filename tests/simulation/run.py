@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from collections import Counter
@@ -150,6 +151,7 @@ def run_seed(seed: str, *, odds: Odds | None = None, fault: str = "", without: C
         world.faults = False
         outcome.versions = len(book.versions)
         outcome.wrong = book.wrong or _wrong(world, book, done)
+    world.forget()
     return outcome
 
 
@@ -320,5 +322,8 @@ def shrink(outcome: Outcome, *, odds: Odds | None = None, fault: str = "") -> Ou
 def run_chunk(seeds: Sequence[int]) -> list[tuple[int, str, int, list[str]]]:
     """Run some seeds in a process of a pool; for each what was wrong, its versions and its trace."""
     logging.disable(logging.CRITICAL)
+    gc.disable()  # what a seed leaves in circles is little, and looking for it after every few steps is not
     outcomes = [(seed, run_seed(str(seed))) for seed in seeds]
+    gc.enable()
+    gc.collect()
     return [(seed, outcome.wrong, outcome.versions, outcome.trace) for seed, outcome in outcomes]

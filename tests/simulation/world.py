@@ -21,9 +21,10 @@ from typing import Any, Final
 from unittest import mock
 
 from pydelta.errors import StorageError
-from pydelta.storage import readers
+from pydelta.storage import memory, readers
 from pydelta.storage.interface import PutOutcome
 from pydelta.storage.memory import MemoryStore
+from pydelta.storage.uris import split_location
 from pydelta.testing import operations
 from pydelta.testing.stores import SimulatedCrash, _Wrapper
 
@@ -110,6 +111,10 @@ class World:
         self.memory = MemoryStore(f"memory://simulation{next(_NUMBERS)}/t")
         self._late: list[tuple[str, bytes]] = []
         self.processes: dict[str, Any] = {}
+
+    def forget(self) -> None:
+        """Let go of the objects, which a store in memory keeps for as long as the process lives."""
+        memory._SPACES.pop(split_location(self.memory.root)[1])
 
     def uuid4(self) -> uuid.UUID:
         """Give the next id."""

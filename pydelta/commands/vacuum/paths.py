@@ -91,14 +91,18 @@ class PlainPaths:
         Such as a mount point: every end of the path that consists of whole names.
         """
         spelt = locations.filter(locations.str.contains(_ABSOLUTE))
+        if spelt.is_empty():
+            return spelt
         plain = pl.concat([_straight(_without_scheme(text)) for text in (spelt, decoded_paths(spelt))])
         rest = plain.filter(~(plain.str.starts_with(self._base) | plain.str.starts_with(self._real_base)))
         ends: list[pl.Series] = []
         for _ in range(_DEEPEST):
+            if rest.is_empty():
+                break
             rest = rest.str.extract(r"(?s)^[^/]*/+(.*)$")
             rest = rest.filter(rest != "")  # null, where nothing is left, goes too
             ends.append(rest)
-        return pl.concat(ends).unique()
+        return pl.concat(ends).unique() if ends else rest
 
     def of_files(self, files: pl.DataFrame) -> pl.Series:
         """Apply ``under`` to files and their deletion vectors: columns ``path`` and ``vector``."""

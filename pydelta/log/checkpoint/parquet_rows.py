@@ -121,11 +121,9 @@ class ParquetRows:
         )
 
     def _chosen(self, columns: Sequence[str]) -> list[int]:
-        return [
-            index
-            for path, index in self._leaves.items()
-            if any(path == column or path.startswith(column + ".") for column in columns)
-        ]
+        wanted = set(columns)
+        below = tuple(f"{column}." for column in columns)
+        return [index for path, index in self._leaves.items() if path in wanted or path.startswith(below)]
 
     def _measure(self, group: int, columns: Sequence[str]) -> None:
         """Check once what the texts of a row group come to."""
@@ -191,11 +189,10 @@ class ParquetRows:
     def _has_values(self, group: int, kind: str) -> bool:
         """Whether the row group can hold an action of the kind, as far as the footer says."""
         rows = self._metadata.row_group(group)
-        for path, index in self._leaves.items():
-            if path.startswith(kind + "."):
-                statistics = rows.column(index).statistics
-                if statistics is None or not statistics.has_null_count or statistics.null_count < rows.num_rows:
-                    return True
+        for index in self._chosen([kind]):
+            statistics = rows.column(index).statistics
+            if statistics is None or not statistics.has_null_count or statistics.null_count < rows.num_rows:
+                return True
         return False
 
     def batches(self, columns: Sequence[str], *, kind: str) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -55,7 +55,9 @@ def page(told: dict[str, Any]) -> str:
                     notes.append(f"- {TITLES[reader]} reads {case.name} by {TITLES[writer]}: `{words}`")
             parts.append(f"| {case.name} | {' | '.join(cells)} |")
         parts.append("")
-    return "\n".join([*parts, "## What they said\n", *notes]) + "\n"
+    from matrix.pairs import section
+
+    return "\n".join([*parts, *section(), "## What they said\n", *notes]) + "\n"
 
 
 def _cell(words: str) -> str:
