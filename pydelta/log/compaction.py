@@ -65,8 +65,8 @@ def compact_run(commits: Iterable[Sequence[Action]], *, root: str) -> list[Actio
             if identity is not None:
                 last.pop(identity, None)
                 last[identity] = action
-    order = {Protocol: 0, Metadata: 1}
-    return sorted(last.values(), key=lambda action: order.get(type(action), 2))
+    order = {"protocol": 0, "metaData": 1}
+    return sorted(last.values(), key=lambda action: order.get(action.kind, 2))
 
 
 def _identity(action: Action, root: str) -> object:

@@ -1,4 +1,4 @@
-"""Enter the command line: plain calls of ``history`` directly, since Typer alone takes longer to import than they take.
+"""Start the command line: plain calls of ``history`` directly, since Typer alone takes longer to import than they take.
 
 ::
 

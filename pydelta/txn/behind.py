@@ -1,4 +1,4 @@
-"""Do work behind a commit: in one thread of the process, of each table the newest, all of it before the process ends.
+"""Run work behind a commit: in one thread of the process, of each table the newest, all of it before the process ends.
 
 ::
 

@@ -1,0 +1,162 @@
+"""Measure a log of many live files: open, append, prune to a partition, delete it, checkpoint; time and peak memory.
+
+The log is made by columns: a V2 checkpoint with its sidecars, nothing else. Sizes are 10,000 to 1,000,000 files, or
+those that ``FILES`` names (``FILES=10000000,20000000``). Each size is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SIZES: Final = (10_000, 100_000, 1_000_000)
+SIDECAR_ROWS: Final = 50_000
+DAYS: Final = 100
+FIELDS: Final = [("id", "long"), ("day", "string")]
+
+STEPS: Final = """
+    from pydelta.log import DeltaLog
+    from pydelta.log.runs import removes_of
+    from pydelta.predicate import Column, Compare, Literal
+    from pydelta.protocol.actions import AddFile
+    from pydelta.txn import Operation, start_transaction
+    from pydelta.txn.behind import behind_commits
+
+    def step(name, run):
+        started, spent = time.perf_counter(), time.process_time()
+        result = run()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        seconds = {"s": time.perf_counter() - started, "processor s": time.process_time() - spent}
+        took[name] = {**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": round(peak)}
+        return result
+
+    def append(number):
+        add = AddFile(path=f"day=d7/new-{number}.parquet", partition_values={"day": "d7"}, size=1, modification_time=0,
+                      data_change=True, stats='{"numRecords":1}')
+        return start_transaction(log).commit([add], Operation(name="WRITE"))
+
+    log = DeltaLog.for_table(path)
+    snapshot = step("open", log.snapshot)
+    step("first append", lambda: append(0))
+    step("20 appends, a checkpoint or two behind them", lambda: [append(number) for number in range(1, 21)])
+    step("wait for these", behind_commits.join)
+    day = Compare("=", Column(("day",)), Literal("d7", "string"))
+    found = step("prune to a partition", lambda: log.update().files.select(day))
+    assert found.height == files // days + 21, found.height
+
+    def delete():
+        txn = start_transaction(log)
+        gone = txn.snapshot.files.add_actions(txn.read_files([day]))
+        return txn.commit(removes_of(gone, deletion_timestamp=1_800_000_000_000), Operation(name="DELETE"))
+
+    committed = step("delete it", delete)
+    assert committed.snapshot.num_files == files - files // days
+    result = step("checkpoint", log.checkpoint)
+    assert result.num_adds == files - files // days
+    result = step("checkpoint after one append", lambda: log.checkpoint(append(21).snapshot))
+    print(json.dumps(took))
+"""
+
+
+def run() -> dict[str, Any]:
+    """Seconds, processor seconds and peak memory of each step, by number of files."""
+    sizes = [int(text) for text in os.environ.get("FILES", "").split(",") if text] or SIZES
+    measured: dict[str, Any] = {}
+    for files in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            made = make_log(Path(folder), files)
+            measured[f"{files:,} files"] = {"checkpoint MB": round(made / 1e6, 1), **_measure(folder, files)}
+    return measured
+
+
+def _measure(path: str, files: int) -> dict[str, Any]:
+    program = "\n".join(
+        (
+            "import json, resource, sys, time",
+            "path, files, days, took = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), {}",
+            textwrap.dedent(STEPS),
+        )
+    )
+    command = [sys.executable, "-c", program, path, str(files), str(DAYS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def make_log(folder: Path, files: int) -> int:
+    """Make the log of a table with so many live files in ``DAYS`` partitions; returns the checkpoint's bytes."""
+    from pydelta.log import DeltaLog
+    from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
+    from pydelta.protocol.actions import CommitInfo, Metadata, Protocol, encode_commit
+
+    log = folder / "_delta_log"
+    (log / "_sidecars").mkdir(parents=True)
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in FIELDS]
+    metadata = Metadata(
+        id="00000000-0000-0000-0000-000000000001",
+        schema_string=json.dumps({"type": "struct", "fields": fields}),
+        partition_columns=("day",),
+        configuration={"delta.checkpointPolicy": "v2", "delta.checkpoint.writeStatsAsStruct": "false"},
+        created_time=0,
+    )
+    names = ("v2Checkpoint",)
+    protocol = Protocol(min_reader_version=3, min_writer_version=7, reader_features=names, writer_features=names)
+    (log / f"{0:020d}.json").write_bytes(encode_commit([CommitInfo({"operation": "WRITE"}), protocol, metadata]))
+    rows = FileRows(snapshot=DeltaLog.for_table(str(folder)).snapshot(), expired_before_ms=0)
+    DeltaLog.clear_cache()
+    types = rows.types()
+    schema = pa.schema(list(types.items()))
+    sidecars: list[dict[str, Any]] = []
+    for start in range(0, files, SIDECAR_ROWS):
+        count = min(SIDECAR_ROWS, files - start)
+        target = log / "_sidecars" / f"{start:012d}.parquet"
+        nothing = pa.nulls(count, types["remove"])
+        pq.write_table(pa.Table.from_arrays([_adds(start, count, types["add"]), nothing], schema=schema), target)
+        sidecars.append({"path": target.name, "sizeInBytes": target.stat().st_size, "modificationTime": 0})
+    state = [
+        {"checkpointMetadata": {"version": 0}},
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}},
+        {"metaData": {
+            "id": metadata.id, "format": {"provider": "parquet", "options": []}, "schemaString": metadata.schema_string,
+            "partitionColumns": ["day"], "configuration": list(metadata.configuration.items()), "createdTime": 0,
+        }},
+        *({"sidecar": sidecar} for sidecar in sidecars),
+    ]  # fmt: skip
+    main = log / f"{0:020d}.checkpoint.00000000-0000-0000-0000-000000000000.parquet"
+    pq.write_table(pa.Table.from_pylist(state, schema=pa.schema(list((STATE_TYPES | types).items()))), main)
+    return main.stat().st_size + sum(sidecar["sizeInBytes"] for sidecar in sidecars)
+
+
+def _adds(start: int, count: int, kind: pa.StructType) -> Any:
+    number = pl.int_range(start, start + count, eager=True).alias("n")
+    day = ("d" + (number % DAYS).cast(pl.String)).to_frame("day")["day"]
+    text = number.cast(pl.String)
+    frame = pl.DataFrame({"n": text, "day": day}).select(
+        path="day=" + pl.col("day") + "/part-" + pl.col("n").str.zfill(12) + "-5c1f3b0e-1f60.c000.snappy.parquet",
+        stats='{"numRecords":1000,"minValues":{"id":' + pl.col("n") + '},"maxValues":{"id":' + pl.col("n")
+        + '},"nullCount":{"id":0}}',
+    )  # fmt: skip
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32))
+    known = {
+        "path": frame["path"].to_arrow().cast(pa.string()),
+        "partitionValues": pa.MapArray.from_arrays(offsets, pa.repeat("day", count), day.to_arrow().cast(pa.string())),
+        "size": (number + 1_000).to_arrow().cast(pa.int64()),
+        "modificationTime": pa.repeat(pa.scalar(1_700_000_000_000, pa.int64()), count),
+        "dataChange": pa.repeat(pa.scalar(False), count),
+        "stats": frame["stats"].to_arrow().cast(pa.string()),
+    }
+    arrays = [known.get(field.name, pa.nulls(count, field.type)) for field in kind]
+    return pa.StructArray.from_arrays(arrays, fields=list(kind))
