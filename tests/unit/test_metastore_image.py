@@ -25,7 +25,7 @@ REPLACED = {
     "commons-lang3": (3, 18),
     "httpcore": (4, 4, 16),
 }
-LEFT_OUT = ("derby", "bonecp", "commons-dbcp", "commons-pool", "orc", "aircompressor", "protobuf")
+LEFT_OUT = ("derby", "orc", "aircompressor", "protobuf")
 
 
 def _versions(name: str) -> list[tuple[int, ...]]:

@@ -57,6 +57,18 @@ def test_it_is_asked_for_by_a_variable_or_as_a_profile_and_env_keeps_it(scripts)
     assert made[0] in (scripts.folder / ".env").read_text()
 
 
+def test_a_stack_whose_env_is_lost_stays_a_secure_one_and_one_that_was_taken_back_stays_so(scripts):
+    (scripts.folder / "docker").write_text('#!/bin/sh\n[ "$1 $2" != "volume ls" ] || echo lakehouse_tls-ca\n')
+    asked = f"source scripts/stack-lib; {ASKED}"
+    assert scripts(asked) == YES
+    scripts("scripts/make-env", SECURE="no")
+    assert scripts(asked) == NO
+    (scripts.folder / ".env").unlink()
+    scripts("scripts/make-env")
+    assert scripts(asked) == YES
+    assert "TRINO_ADMIN_PASSWORD=" in (scripts.folder / ".env").read_text()
+
+
 @pytest.mark.parametrize("name", ["config.properties", "jvm.config"])
 def test_a_secure_trino_has_all_that_the_other_has(name):
     plain, secure = (path.read_text().splitlines() for path in (SECURE.parent / name, SECURE / name))
