@@ -74,7 +74,7 @@ def test_no_script_and_no_test_names_an_image_by_itself():
 
 def test_the_core_s_limits_of_memory_are_under_eight_gibibytes_and_the_guide_lists_them():
     text = (ROOT / "docker-compose.yml").read_text()
-    core = "minio postgres hive-metastore spark-master spark-worker trino scheduler ui".split()
+    core = ["minio", "postgres", "hive-metastore", "spark-master", "spark-worker", "trino", "scheduler", "ui"]
     limits = {}
     for name in core:
         section = re.split(r"\n  \S", text.split(f"\n  {name}:\n", 1)[1])[0]
