@@ -20,8 +20,10 @@ be read by nobody. So it looks for the version before, at first and once it has 
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,6 +33,7 @@ from pydelta.protocol.actions import Action, decode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path, parse_log_name
 from pydelta.storage.discarding import discard
 from pydelta.storage.interface import ObjectInfo, Store
+from pydelta.storage.uris import scheme_of
 from pydelta.storage.whole import ensure_whole, read_listed
 from pydelta.txn.conflicts import find_conflict
 from pydelta.txn.phases import COMMIT, Observer
@@ -43,6 +46,9 @@ from pydelta.txn.staged import WinningCommit
 __all__ = ["Attempts", "Published", "Winner", "now_ms", "publish"]
 
 _LATELY_MS: Final = 60_000
+_TOGETHER: Final = 16
+_MANY: Final = 3
+_NEAR: Final = ("file", "memory")
 
 
 def now_ms() -> int:
@@ -276,20 +282,41 @@ def _unknown(outcome: Unknown, *, txn_id: str, table: str) -> CommitStateUnknown
 
 
 def _winners_from(race: _Race, first: WinningCommit, *, size_bytes: int) -> Iterator[Winner]:
-    """``first`` and the commits behind it as one listing shows them, each read once and checked, oldest first.
+    """``first`` and the commits behind it up to the newest, each read once and checked, oldest first.
+
+    One listing shows many; while these were read, others came: it is listed again until there are few, or else the next
+    version would be taken for sure where dozens write.
 
     Raises:
         StorageError: One was read in part: the conflicts in the rest of it are not known.
     """
-    expected = first.version
-    for file in race.store.list_from(commit_file(first.version), prefix=LOG_DIR):
-        name = file.path.rpartition("/")[2]
-        if name != commit_file(expected):
-            continue  # checkpoints, checksums, and names that are none of the log's
-        if expected > first.version:
-            commit = race.follow(expected, decode_commit(read_listed(race.store, file), source=name))
-        else:
-            commit = first
-            ensure_whole(size_bytes, file)
-        yield Winner(commit=commit, file=file)
-        expected += 1
+    listed = _listed_from(race.store, first.version)
+    if listed:
+        ensure_whole(size_bytes, listed[0])
+        yield Winner(commit=first, file=listed.pop(0))
+    expected = first.version + 1
+    while listed:
+        for number in range(0, len(listed), _TOGETHER):
+            files = listed[number : number + _TOGETHER]
+            for file, data in zip(files, _read_together(race.store, files), strict=True):
+                commit = race.follow(expected, decode_commit(data, source=commit_file(expected)))
+                yield Winner(commit=commit, file=file)
+                expected += 1
+        listed = _listed_from(race.store, expected) if len(listed) >= _MANY else []
+
+
+def _listed_from(store: Store, version: int) -> list[ObjectInfo]:
+    """The commits from a version on that one listing shows without a gap."""
+    found: list[ObjectInfo] = []
+    for file in store.list_from(commit_file(version), prefix=LOG_DIR):
+        if file.path.rpartition("/")[2] == commit_file(version + len(found)):
+            found.append(file)  # else a checkpoint, a checksum, or a name that is none of the log's
+    return found
+
+
+def _read_together(store: Store, files: Sequence[ObjectInfo]) -> list[bytes]:
+    """The bytes of commits; of a store that is far away, all at once."""
+    if len(files) < _MANY or scheme_of(store.root) in _NEAR:
+        return [read_listed(store, file) for file in files]
+    with ThreadPoolExecutor(len(files), thread_name_prefix="pydelta-winners") as pool:
+        return list(pool.map(functools.partial(read_listed, store), files))

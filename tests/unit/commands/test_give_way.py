@@ -112,9 +112,7 @@ def test_optimize_reads_the_table_after_it_has_waited(store, monkeypatch):
         append("1", [9]).run(DeltaLog(of))
 
     monkeypatch.setattr("pydelta.commands.optimize.command.give_way", waits)
-    result = optimize(
-        log, LogEngine(), Settings(), begin=lambda log: start_transaction(log, backoff=NO_PAUSE)
-    )
+    result = optimize(log, LogEngine(), Settings(), begin=lambda log: start_transaction(log, backoff=NO_PAUSE))
     assert seen == [60_000]
     assert len(result.removed) == 5, "what was committed while it waited is part of it"
 

@@ -61,7 +61,7 @@ def test_a_delete(spark, path, tmp_path, compacts):
     result = DeltaTable.forPath(spark, path).delete("id % 10 = 3")
     assert compacts == ["DELETE"]
     assert result.num_deleted_rows == 3
-    assert sorted(rows_of(spark, path)) == [id for id in range(30) if id % 10 != 3]
+    assert sorted(rows_of(spark, path)) == [key for key in range(30) if key % 10 != 3]
     assert (told_of(path)["numRetries"], told_of(path)["retryReason"]) == ("1", "version 3: OPTIMIZE")
     live = data_files(path)
     left = {item.name for item in (tmp_path / "t").glob("*.parquet")}
@@ -85,8 +85,8 @@ def test_an_update_has_the_clock_of_its_first_try(spark, path, compacts, monkeyp
     of_update = [item for item in moments if item is moments[0]]
     assert len(of_update) == 2, "both tries have the same moment"
     rows = rows_of(spark, path)
-    assert {id for id, row in rows.items() if row["v"] == 1} == set(range(5))
-    assert len({rows[id]["at"] for id in range(5)}) == 1
+    assert {key for key, row in rows.items() if row["v"] == 1} == set(range(5))
+    assert len({rows[key]["at"] for key in range(5)}) == 1
     assert told_of(path)["numRetries"] == "1"
 
 
@@ -110,7 +110,10 @@ def test_a_merge_reads_its_source_once(spark, path, compacts):
     assert (result.num_updated_rows, result.num_inserted_rows, result.num_source_rows) == (5, 5, 10)
     rows = rows_of(spark, path)
     assert sorted(rows) == list(range(35))
-    assert {id: row["v"] for id, row in rows.items() if row["v"]} == {**dict.fromkeys(range(25, 30), 7), **dict.fromkeys(range(30, 35), 8)}
+    assert {key: row["v"] for key, row in rows.items() if row["v"]} == {
+        **dict.fromkeys(range(25, 30), 7),
+        **dict.fromkeys(range(30, 35), 8),
+    }
     assert told_of(path)["numRetries"] == "1"
 
 
