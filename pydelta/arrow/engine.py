@@ -19,7 +19,7 @@ from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, make_task
 from pydelta.arrow.local_merge import LocalMerging
 from pydelta.arrow.predicates import exactly
-from pydelta.arrow.rearrange import ANY_SIZE, compact, lay_out
+from pydelta.arrow.rearrange import ANY_SIZE, Order, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.arrow.updates import update_rows
@@ -205,9 +205,7 @@ class ArrowEngine:
         """See ``RearrangingEngine.lay_out``."""
         task = self._rearranging(snapshot)
         try:
-            return lay_out(
-                snapshot, files, plan, layout=layout, target_bytes=target_bytes, task=task, place=self._place
-            )
+            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=self._place)
         except (NotHere, NeedsSpark) as reason:
             raise only_spark(reason, snapshot) from None
 

@@ -16,7 +16,7 @@ import itertools
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +44,7 @@ from pydelta.protocol.types import DataType
 from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
-__all__ = ["ANY_SIZE", "bins_of", "compact", "deal", "lay_out"]
+__all__ = ["ANY_SIZE", "Order", "bins_of", "compact", "deal", "lay_out"]
 
 ANY_SIZE: Final = 1 << 62
 """The target size of a task whose files are never split."""
@@ -133,13 +133,25 @@ def compact(
     return _written(run_groups(run, list(enumerate(deal(bins, cores()))), stop, place.store))
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How rows are put in order.
+
+    Args:
+        layout: Columns and curve.
+        target_bytes: Bytes of old files that go into one new file.
+    """
+
+    layout: Layout
+    target_bytes: int
+
+
 def lay_out(
     snapshot: Snapshot,
     files: Sequence[AddFile],
     plan: pl.DataFrame,
+    order: Order,
     *,
-    layout: Layout,
-    target_bytes: int,
     task: WriteTask,
     place: Place,
 ) -> RewriteOutput:
@@ -149,8 +161,7 @@ def lay_out(
         snapshot: The table.
         files: What is rewritten.
         plan: The same files with ``bin``, one a partition.
-        layout: Columns and curve.
-        target_bytes: Bytes of old files that go into one new file.
+        order: How the rows are put in order.
         task: How files are written, of ``ANY_SIZE``.
         place: Where they are.
 
@@ -162,13 +173,13 @@ def lay_out(
     bins, for_spark = bins_of(files, plan, task, by_field_id=False)
     if for_spark:
         raise NotHere("files outside the table's folder")
-    order_by = _OrderBy(snapshot, layout, task)
+    order_by = _OrderBy(snapshot, order.layout, task)
     records: list[FileRecord] = []
     try:
         for item in bins:
             rows = _in_memory(item, task, place)
             if rows.num_rows:
-                pieces = max(1, math.ceil(item.size / target_bytes))
+                pieces = max(1, math.ceil(item.size / order.target_bytes))
                 records += _write_sorted(item, rows, order_by(item, rows), pieces, task=task, place=place)
     except BaseException:
         discard(place.store, [record.path for record in records])

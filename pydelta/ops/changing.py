@@ -42,109 +42,115 @@ _HINT = "Write it as column=value, such as --set \"state='paid'\" or --set amoun
 
 def add_changes(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command()(delete)
-    app.command()(update)
-    app.command()(append)
-    app.command()(merge)
-    app.command()(optimize)
+    _add_delete_and_update(app)
+    _add_append_and_merge(app)
+    _add_optimize(app)
 
 
-def delete(
-    path: _Path,
-    where: _Where = None,
-    every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
-    as_json: _Json = False,
-    option: _Options = None,
-) -> None:
-    """Delete the rows for which a condition is true."""
-    _refuse_everything(where, every, "delete")
-    result = _open(path, option).delete(where)
-    _say(as_json, "Deleted", result.version, {
-        "rows deleted": result.num_deleted_rows,
-        "rows copied": result.num_copied_rows,
-        "files touched": result.num_touched_files,
-    })  # fmt: skip
+def _add_delete_and_update(app: typer.Typer) -> None:
+    @app.command()
+    def delete(
+        path: _Path,
+        where: _Where = None,
+        every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        as_json: _Json = False,
+        option: _Options = None,
+    ) -> None:
+        """Delete the rows for which a condition is true."""
+        _refuse_everything(where, every, "delete")
+        result = _open(path, option).delete(where)
+        _say(as_json, "Deleted", result.version, {
+            "rows deleted": result.num_deleted_rows,
+            "rows copied": result.num_copied_rows,
+            "files touched": result.num_touched_files,
+        })  # fmt: skip
+
+    @app.command()
+    def update(
+        path: _Path,
+        assignments: Annotated[
+            _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
+        ] = None,
+        where: _Where = None,
+        every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        as_json: _Json = False,
+        option: _Options = None,
+    ) -> None:
+        """Set columns of the rows for which a condition is true."""
+        _refuse_everything(where, every, "change")
+        values = named_values(assignments, what="An assignment", hint=_HINT)
+        result = _open(path, option).update(values, where)
+        _say(as_json, "Updated", result.version, {
+            "rows updated": result.num_updated_rows,
+            "rows copied": result.num_copied_rows,
+            "files touched": result.num_touched_files,
+        })  # fmt: skip
 
 
-def update(
-    path: _Path,
-    assignments: Annotated[
-        _Many, typer.Option("--set", "-s", metavar="COLUMN=VALUE", help="A constant as SQL writes it, or a column.")
-    ] = None,
-    where: _Where = None,
-    every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
-    as_json: _Json = False,
-    option: _Options = None,
-) -> None:
-    """Set columns of the rows for which a condition is true."""
-    _refuse_everything(where, every, "change")
-    values = named_values(assignments, what="An assignment", hint=_HINT)
-    result = _open(path, option).update(values, where)
-    _say(as_json, "Updated", result.version, {
-        "rows updated": result.num_updated_rows,
-        "rows copied": result.num_copied_rows,
-        "files touched": result.num_touched_files,
-    })  # fmt: skip
+def _add_append_and_merge(app: typer.Typer) -> None:
+    @app.command()
+    def append(path: _Path, rows: _Rows, as_json: _Json = False, option: _Options = None) -> None:
+        """Add the rows of a file in one version; columns are matched by name."""
+        result = _open(path, option).append(_read(rows))
+        _say(as_json, "Appended", result.version, {"rows added": result.num_rows, "files added": result.num_files})
+
+    @app.command()
+    def merge(
+        path: _Path,
+        rows: _Rows,
+        on: Annotated[list[str], typer.Option("--on", metavar="COLUMN", help="Rows match by it; may be repeated.")],
+        matched: Annotated[str, typer.Option("--matched", help="update, delete or keep.")] = "update",
+        not_matched: Annotated[str, typer.Option("--not-matched", help="insert or skip.")] = "insert",
+        not_matched_by_source: Annotated[
+            str, typer.Option("--not-matched-by-source", help="keep, or delete rows that match none of the file's.")
+        ] = "keep",
+        as_json: _Json = False,
+        option: _Options = None,
+    ) -> None:
+        """Merge the rows of a file into the table, in one version."""
+        nothing = {"keep", "skip"}
+        result = _open(path, option).merge(
+            _read(rows),
+            on,
+            matched=None if matched in nothing else matched,
+            not_matched=None if not_matched in nothing else not_matched,
+            not_matched_by_source=None if not_matched_by_source in nothing else not_matched_by_source,
+        )
+        _say(as_json, "Merged", result.version, {
+            "rows updated": result.num_updated_rows,
+            "rows deleted": result.num_deleted_rows,
+            "rows inserted": result.num_inserted_rows,
+            "rows copied": result.num_copied_rows,
+            "files touched": result.num_touched_files,
+        })  # fmt: skip
 
 
-def append(path: _Path, rows: _Rows, as_json: _Json = False, option: _Options = None) -> None:
-    """Add the rows of a file in one version; columns are matched by name."""
-    result = _open(path, option).append(_read(rows))
-    _say(as_json, "Appended", result.version, {"rows added": result.num_rows, "files added": result.num_files})
-
-
-def merge(
-    path: _Path,
-    rows: _Rows,
-    on: Annotated[list[str], typer.Option("--on", metavar="COLUMN", help="Rows match by it; may be repeated.")],
-    matched: Annotated[str, typer.Option("--matched", help="update, delete or keep.")] = "update",
-    not_matched: Annotated[str, typer.Option("--not-matched", help="insert or skip.")] = "insert",
-    not_matched_by_source: Annotated[
-        str, typer.Option("--not-matched-by-source", help="keep, or delete rows that match none of the file's.")
-    ] = "keep",
-    as_json: _Json = False,
-    option: _Options = None,
-) -> None:
-    """Merge the rows of a file into the table, in one version."""
-    nothing = {"keep", "skip"}
-    result = _open(path, option).merge(
-        _read(rows),
-        on,
-        matched=None if matched in nothing else matched,
-        not_matched=None if not_matched in nothing else not_matched,
-        not_matched_by_source=None if not_matched_by_source in nothing else not_matched_by_source,
-    )
-    _say(as_json, "Merged", result.version, {
-        "rows updated": result.num_updated_rows,
-        "rows deleted": result.num_deleted_rows,
-        "rows inserted": result.num_inserted_rows,
-        "rows copied": result.num_copied_rows,
-        "files touched": result.num_touched_files,
-    })  # fmt: skip
-
-
-def optimize(
-    path: _Path,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")] = None,
-    zorder_by: Annotated[
-        _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
-    purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
-    as_json: _Json = False,
-    option: _Options = None,
-) -> None:
-    """Rewrite small files into large ones, or rows into an order that lets queries skip files."""
-    if purge and (zorder_by or full):
-        raise InvalidArgumentError("--purge goes with neither --zorder-by nor --full.", hint="Run one after the other.")
-    table = _open(path, option)
-    result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
-    _say(as_json, "Purged" if purge else "Optimized", result.version, {
-        "files removed": len(result.removed),
-        "files added": len(result.added),
-        "bytes removed": sum(add.size for add in result.removed),
-        "bytes added": sum(add.size for add in result.added),
-    })  # fmt: skip
+def _add_optimize(app: typer.Typer) -> None:
+    @app.command()
+    def optimize(
+        path: _Path,
+        where: Annotated[str | None, typer.Option("--where", "-w", help="Only these partitions.")] = None,
+        zorder_by: Annotated[
+            _Many, typer.Option("--zorder-by", metavar="COLUMN", help="Order rows by it; may be repeated.")
+        ] = None,
+        full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
+        purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
+        as_json: _Json = False,
+        option: _Options = None,
+    ) -> None:
+        """Rewrite small files into large ones, or rows into an order that lets queries skip files."""
+        if purge and (zorder_by or full):
+            raise InvalidArgumentError(
+                "--purge goes with neither --zorder-by nor --full.", hint="Run one after the other."
+            )
+        table = _open(path, option)
+        result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
+        _say(as_json, "Purged" if purge else "Optimized", result.version, {
+            "files removed": len(result.removed),
+            "files added": len(result.added),
+            "bytes removed": sum(add.size for add in result.removed),
+            "bytes added": sum(add.size for add in result.added),
+        })  # fmt: skip
 
 
 def _open(path: str, options: _Many) -> LocalTable:

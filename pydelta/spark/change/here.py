@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydelta.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
 from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import TableShape
-from pydelta.arrow.rearrange import compact, lay_out
+from pydelta.arrow.rearrange import Order, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.arrow.updates import update_rows
@@ -151,9 +151,7 @@ class Here:
 
         def work() -> RewriteOutput:
             task = rearranging_task(self._spark, snapshot)
-            return lay_out(
-                snapshot, files, plan, layout=layout, target_bytes=target_bytes, task=task, place=written_by(task)
-            )
+            return lay_out(snapshot, files, plan, Order(layout, target_bytes), task=task, place=written_by(task))
 
         return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
 
