@@ -128,6 +128,10 @@ class LocalMerging:
         """See ``Merging.count_source``."""
         return int(self._rows.num_rows)
 
+    def source_reads_table(self) -> bool:
+        """See ``Merging.source_reads_table``: the rows were given, and are none of a plan."""
+        return False
+
     def target_filters(self) -> Sequence[Expr]:
         """See ``Merging.target_filters``."""
         return self._filters
