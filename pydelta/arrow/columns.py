@@ -23,18 +23,21 @@ from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
-__all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_table"]
+__all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_depth", "refuse_table"]
 
 _COLLATIONS: Final = "__COLLATIONS"
 _PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "boolean", "date")
+_DEEPEST: Final = 99
 
 
 def refuse_table(snapshot: Snapshot) -> None:
     """Check that rows of a table mean the same here as in Spark.
 
     Raises:
-        NotHere: Columns are found by ids, text has a collation, or a column is ``char``, which Spark pads as it reads.
+        NotHere: Columns are found by ids, text has a collation, a column is ``char``, which Spark pads as it reads, or
+            one is nested so deeply that Arrow does not open its files.
     """
+    refuse_depth(snapshot.schema)
     if snapshot.column_mapping_mode == "id":
         raise NotHere("a table whose columns are mapped by id")
     for field in fields_in(snapshot.schema):
@@ -42,6 +45,28 @@ def refuse_table(snapshot: Snapshot) -> None:
             raise NotHere("a table with a column of type char")
         if _COLLATIONS in field.metadata:
             raise NotHere("a table with a collation")
+
+
+def refuse_depth(schema: StructType) -> None:
+    """Check that files of a schema can be read here: Arrow writes what it then refuses to open.
+
+    Raises:
+        NotHere: A column is nested too deeply.
+    """
+    for field in schema.fields:
+        if (depth := _depth(field.data_type)) > _DEEPEST:
+            raise NotHere(f"a column of {depth} levels in Parquet ({field.name}), more than {_DEEPEST}")
+
+
+def _depth(data_type: DataType) -> int:
+    """Levels in Parquet, where a list or a map has one of its own between itself and what is in it."""
+    if isinstance(data_type, StructType):
+        return 1 + max((_depth(field.data_type) for field in data_type.fields), default=0)
+    if isinstance(data_type, ArrayType):
+        return 2 + _depth(data_type.element_type)
+    if isinstance(data_type, MapType):
+        return 2 + max(_depth(data_type.key_type), _depth(data_type.value_type))
+    return 1
 
 
 def fields_in(data_type: DataType) -> Iterator[StructField]:

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_table
+from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_depth, refuse_table
 from pydelta.arrow.engine import ArrowEngine, only_spark
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
@@ -335,6 +335,10 @@ class _Scan:
 
 def _refuse_rules(snapshot: Snapshot) -> None:
     """Check that nothing about new rows of the table takes Spark."""
+    try:
+        refuse_depth(snapshot.schema)
+    except NotHere as reason:
+        raise only_spark(reason, snapshot) from None
     assert snapshot.metadata is not None
     rules = {key for key in snapshot.metadata.configuration if key.lower().startswith(_CONSTRAINT)}
     for field in fields_in(snapshot.schema):

@@ -186,3 +186,20 @@ def test_files_outside_the_table_are_refused_without_spark_and_never_deleted(tmp
     vacuum(DeltaLog(store), VacuumRequest(retention_hours=0, enforce_retention=False))
     assert sorted((tmp_path / "source").rglob("*.parquet")) == before != []
     assert [row["id"] for row in rows_of(pydelta.open(str(tmp_path / "source")), "id")] == [1, 2, 3]
+
+
+def test_what_arrow_would_not_open_again_is_refused_before_it_is_written(tmp_path):
+    kind: object = "long"
+    for _ in range(49):
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    create(tmp_path / "deepest", {"id": "long", "deep": kind})
+    create(tmp_path / "deeper", {"id": "long", "deep": {"type": "array", "elementType": kind, "containsNull": True}})
+    deepest, deeper = (pydelta.open(str(tmp_path / name)) for name in ("deepest", "deeper"))
+    ids = pa.table({"id": pa.array([1])})
+    deepest.append(ids)
+    assert deepest.scan(columns=["id"]).to_pylist() == [{"id": 1}]
+    with pytest.raises(UnsupportedFeatureError, match="101 levels in Parquet"):
+        deeper.append(ids)
+    assert deeper.version == 0
+    with pytest.raises(UnsupportedFeatureError, match="101 levels in Parquet"):
+        deeper.scan()
