@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,17 @@ from pydelta.predicate import FALSE, Column, Expr, In, Literal
 from pydelta.predicate import Compare as Comparison
 from pydelta.protocol.types import DecimalType, PrimitiveType
 
-__all__ = ["SOURCE", "ArrowClause", "MergeRule", "SeveralSources", "both_sides", "one_array", "ranges", "source_field"]
+__all__ = [
+    "SOURCE",
+    "ArrowClause",
+    "MergeRule",
+    "SeveralSources",
+    "both_sides",
+    "one_array",
+    "outwards",
+    "ranges",
+    "source_field",
+]
 
 SOURCE: Final = "\0source"
 """First part of the path of a column of the source; the second is its place, as text."""
@@ -31,6 +42,7 @@ SOURCE: Final = "\0source"
 _KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
 _RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
 _MOST_PARTITIONS: Final = 1000
+_DIGITS: Final = 15
 
 
 class SeveralSources(NotHere):
@@ -136,7 +148,11 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
             return [FALSE]
         target = mine.child if isinstance(mine, Cast) else mine
         kind = mine.type.name if isinstance(mine.type, PrimitiveType) else ""
-        if not isinstance(target, Field) or len(target.path) > 1 or kind not in _RANGED:
+        if isinstance(mine.type, DecimalType):
+            kind = f"decimal({mine.type.precision},{mine.type.scale})"
+        elif kind not in _RANGED:
+            continue
+        if not isinstance(target, Field) or len(target.path) > 1:
             continue
         column = Column(target.path)
         try:
@@ -148,8 +164,14 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
         except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
             continue
+        low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
         found += [Comparison(">=", column, Literal(low, kind)), Comparison("<=", column, Literal(high, kind))]
     return found
+
+
+def outwards(bound: Any, rounding: str) -> Any:
+    """Round a bound that is a decimal to as many digits as statistics compare; ``rounding`` leads out of the range."""
+    return Context(prec=_DIGITS, rounding=rounding).plus(bound) if isinstance(bound, Decimal) else bound
 
 
 def both_sides(mine: Columns | None, theirs: pa.Table | None) -> Columns:

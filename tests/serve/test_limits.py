@@ -24,7 +24,7 @@ def server(tmp_path_factory):
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.hadoop.hive.server2.session.check.interval": "3000",
-        "spark.hadoop.hive.server2.idle.session.timeout": "8000",
+        "spark.hadoop.hive.server2.idle.session.timeout": "30000",  # longer than a busy machine takes to begin one
     }
     found = LiveServer(folder, *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")))
     found.events = folder / "events"
@@ -77,7 +77,7 @@ def use(client, text):
 def test_a_session_that_idles_is_closed(server):
     client = server.client()
     use(client, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
-    for pause in (12, 24, 48):  # each use makes it busy again, so a slow machine gets longer breaks
+    for pause in (36, 72, 144):  # each use makes it busy again, so a slow machine gets longer breaks
         time.sleep(pause)
         try:
             use(client, "SELECT * FROM mine")

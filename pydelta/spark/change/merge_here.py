@@ -1,4 +1,4 @@
-"""Try the row work of a MERGE in this process, over a source that Spark has run once and kept.
+"""Run the row work of a MERGE in this process, over a source that Spark has run once and kept.
 
 ::
 

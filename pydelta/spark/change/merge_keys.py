@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
+from pydelta.arrow.merge_rule import outwards
 from pydelta.predicate import FALSE, Column, Compare, Expr, In, IsNull, Literal, Or
 from pydelta.spark.jvm import Jvm, java_class_name
 from pydelta.spark.scan.filters import literal_of, to_expressions
@@ -35,7 +36,6 @@ _WHOLE: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _RANGED: Final = frozenset({*_WHOLE, "date", "timestamp", "timestamp_ntz", "string"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _MOST_PARTITIONS: Final = 1000
-_DIGITS: Final = 15
 _USER_DEFINED: Final = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 
 
@@ -150,10 +150,7 @@ def _range(key: MergeKey, low: pa.Scalar, high: pa.Scalar) -> Iterator[Expr]:
         literal = _literal(bound, key.data_type)
         if literal is None:
             continue
-        if isinstance(literal.value, Decimal):  # no more digits than statistics compare; outwards
-            rounded = Context(prec=_DIGITS, rounding=rounding).plus(literal.value)
-            literal = Literal(rounded, literal.type)
-        yield Compare(operator, Column((key.target,)), literal)
+        yield Compare(operator, Column((key.target,)), Literal(outwards(literal.value, rounding), literal.type))
 
 
 def _listed(source: DataFrame, key: MergeKey, value: SparkColumn) -> Expr | None:

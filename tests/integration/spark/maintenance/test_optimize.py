@@ -249,8 +249,12 @@ def test_zorder_plans_hold_no_python(spark, square, monkeypatch):
         raise InvalidArgumentError("enough")
 
     monkeypatch.setattr(optimize, "_write", look)
-    with pytest.raises(InvalidArgumentError, match="enough"):
-        DeltaTable.forPath(spark, square).optimize().executeZOrderBy("x", "y", "id")
+    spark.conf.set("spark.pydelta.local.optimizeMaxBytes", "0")  # Spark's own way
+    try:
+        with pytest.raises(InvalidArgumentError, match="enough"):
+            DeltaTable.forPath(spark, square).optimize().executeZOrderBy("x", "y", "id")
+    finally:
+        spark.conf.unset("spark.pydelta.local.optimizeMaxBytes")
     assert "Python" not in seen[0]
     assert "Arrow" not in seen[0]
 
