@@ -150,8 +150,8 @@ def test_a_source_beyond_the_limit_is_spark_s(session, tmp_path):
     make(session, path, pa.table({"id": range(10), "s": ["a"] * 10}))
     session.conf.set(LIMIT, "200k")
     source = session.range(20_000).selectExpr("id", "repeat('x', 50) AS s")
-    result = merged(session, path, source).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-    assert (result.num_updated_rows, result.num_inserted_rows) == (10, 19_990)
+    told = merged(session, path, source).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute().collect()[0]
+    assert (told["num_updated_rows"], told["num_inserted_rows"]) == (10, 19_990)
     metrics = DeltaTable.forPath(session, path).history(1).collect()[0]["operationMetrics"]
     assert metrics["scannedBy"].startswith("spark: a source of ")
     assert LIMIT in metrics["scannedBy"]
