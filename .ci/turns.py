@@ -53,7 +53,6 @@ STACK: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
     "versity": ("images/versity/",),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
-    "secure": ("scripts/test-stack-secure", "images/hive-metastore/make-certificates", "docker-compose.secure"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }
 
