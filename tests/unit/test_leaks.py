@@ -59,6 +59,9 @@ def test_page():
 
 def test_files(tmp_path):
     (tmp_path / ".env").write_text(f"S3_SECRET_KEY={KEY}")
+    (tmp_path / "core-site.xml").write_text(f"<value>{KEY}</value>")
+    (tmp_path / "data" / ".minio.sys" / "config").mkdir(parents=True)
+    (tmp_path / "data" / ".minio.sys" / "config" / "identity.json").write_text(KEY)
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / "0.json").write_text('{"commitInfo": {"key": "%s"}}' % KEY)
     one = zstandard.ZstdCompressor().compress(b"an event")
@@ -97,7 +100,8 @@ def test_each_planted_secret_fails_its_test_or_the_run(tmp_path):
     end = said[said.rindex("A secret was shown") :]
     for where in ("_delta_log/0.json", "events.zstd", "old.log", "the object memory://planted/t/x.json"):
         assert where in end
-    assert ".env" not in end
+    for kept in (".env", "core-site.xml", ".minio.sys"):
+        assert kept not in end
     shutil.rmtree(tmp_path / "base")
     shown = [line for line in said.splitlines() if leaks.MARK in line and "captured" not in line.lower()]
     assert [line for line in shown if "A secret was shown" in line or "(a secret)" in line] == []
