@@ -293,7 +293,8 @@ class _Scan:
         wanted = {*names, *(item.path[0] for item in fields)}
         stored = [field for field in snapshot.schema.fields if field.name in wanted and self._is_stored(field)]
         self._schema = optional(to_arrow(logical_to_physical(StructType(tuple(stored)), self._mode)))
-        self._out = pa.schema([_logical(snapshot.schema).field(name) for name in names])
+        logical = _logical(snapshot.schema)
+        self._out = pa.schema([logical.field(name) for name in names])
 
     def _is_stored(self, field: StructField) -> bool:
         return field.name.lower() not in self._partitions and field.data_type != _VOID

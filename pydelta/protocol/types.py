@@ -151,6 +151,8 @@ class StructType:
     """Named fields in order. Names are unique ignoring case."""
 
     fields: tuple[StructField, ...] = ()
+    _by_name: dict[str, StructField] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Each field by its name and by the name in lower case, once one is asked for: a table may have thousands."""
 
     def __iter__(self) -> Iterator[StructField]:
         return iter(self.fields)
@@ -168,13 +170,12 @@ class StructType:
 
     def field(self, name: str) -> StructField | None:
         """Return the field of that name, ignoring case; an exact match goes first."""
-        folded = None
-        for item in self.fields:
-            if item.name == name:
-                return item
-            if folded is None and item.name.lower() == name.lower():
-                folded = item
-        return folded
+        if not self._by_name and self.fields:
+            names = {item.name: item for item in reversed(self.fields)}
+            folded = {item.name.lower(): item for item in reversed(self.fields)}
+            self._by_name.update(folded | names)
+        found = self._by_name.get(name)
+        return self._by_name.get(name.lower()) if found is None else found
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
