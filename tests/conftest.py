@@ -66,7 +66,7 @@ def _folder(nodeid: str) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("selection", "which tests run (tests/selection)")
-    group.addoption("--selected", action="store_true", help="leave out cases that run no branch which others do not")
+    group.addoption("--selected", action="store_true", help="leave out what runs no branch that others do not")
     group.addoption(
         "--servers",
         metavar="A,B",
@@ -94,7 +94,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if config.getoption("--selected"):
         part = config.getoption("--and-part")
         more = f", but for part {part} of them" if part else ", and tests marked ci and in_turn"
-        told.append(f"cases of a test that run no branch which others do not: left out{more}; make test-whole runs all")
+        told.append(f"tests and cases that run no branch which others do not: left out{more}; make test-whole runs all")
     if unasked := _unasked_servers(config):
         told.append(f"tests of servers are left out ({', '.join(sorted(unasked))}); make test-servers runs them")
     return told

@@ -1,6 +1,7 @@
-"""Write ``left_out.txt`` from what a whole run noted: ``python -m tests.selection FOLDER``. See ``make selection``.
+"""Write ``left_out.txt`` and ``in_turn.txt`` from what a run noted: ``python -m tests.selection FOLDER``.
 
-FOLDER has ``cpu.jsonl`` (``record.py``) and coverage's data with branches and contexts, in one file or more.
+FOLDER has ``cpu.jsonl`` (``record.py``) and coverage's data with branches and contexts, in one file or more. After a
+run of all tests the lists are new; after one of ``--selected`` what was left out before stays so. ``make selection``
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.selection.choosing import FILE, Branches, chosen
-
-ALWAYS = ("tests/unit/", "tests/contracts/", "tests/property/", "tests/test_")  # start no Spark session
+from tests.selection.choosing import FILE, IN_TURN, Branches, chosen, names_in
 
 
 def main(folder: Path) -> None:
@@ -27,15 +26,17 @@ def main(folder: Path) -> None:
             ran.setdefault(name, []).append(numbers)
     by_test = {name: np.unique(np.concatenate(parts)) for name, parts in ran.items()}
     seconds: dict[str, float] = dict(map(json.loads, (folder / "cpu.jsonl").read_text().splitlines()))
-    nothing = np.zeros(0, np.int64)
-    candidates = {name: by_test.get(name, nothing) for name in seconds if not name.startswith(ALWAYS)}
-    always = [numbers for name, numbers in by_test.items() if name.startswith(ALWAYS)]
-    taken = chosen(candidates, seconds, np.unique(np.concatenate([nothing, *always])), len(branches))
-    left_out = sorted(candidates.keys() - taken)
-    FILE.write_text("".join(f"{name}\n" for name in left_out))
-    spent = [sum(seconds[name] for name in names) for names in (taken, candidates)]
-    print(f"{len(taken)} of {len(candidates)} tests, {spent[0]:.0f} of {spent[1]:.0f} s of the processor, run")
-    print(f"all of {len(branches)} branches; {FILE.name} has {len(left_out)} lines")
+    tests = {name: by_test.get(name, np.zeros(0, np.int64)) for name in seconds}
+    choice = chosen(tests, seconds, len(branches))
+    before = names_in(FILE), names_in(IN_TURN)
+    if tests.keys() & (before[0] | before[1]):  # they ran, so all did
+        before = frozenset(), frozenset()
+    for file, names in ((FILE, choice.left_out | before[0]), (IN_TURN, choice.in_turn | before[1])):
+        file.write_text("".join(f"{name}\n" for name in sorted(names)))
+        print(f"{file.name} has {len(names)} lines")
+    spent = [sum(seconds[name] for name in names) for names in (choice.taken, choice.in_turn, tests)]
+    print(f"{len(choice.taken)} of {len(tests)} tests, {spent[0]:.0f} of {spent[2]:.0f} s of the processor, run all of")
+    print(f"{len(branches)} branches; those by turns take {spent[1]:.0f} s")
 
 
 class _Branches:

@@ -12,43 +12,57 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILE", "TURNS", "LeftOut", "chosen", "is_its_turn"]
+__all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_turn", "names_in"]
 
 FILE = Path(__file__).with_name("left_out.txt")
+IN_TURN = Path(__file__).with_name("in_turn.txt")
+CHEAP_SECONDS = 0.5
+FEW_BRANCHES = 200
 Branches = npt.NDArray[np.int64]
 TURNS = 4
 
 
-def chosen(
-    candidates: Mapping[str, Branches], seconds: Mapping[str, float], always: Branches, number_of_branches: int
-) -> set[str]:
-    """Choose tests that run every branch which a candidate runs, the cheapest first; and one case of each function.
+@dataclass(frozen=True)
+class Choice:
+    """Which tests run each time.
 
     Args:
-        candidates: For each test, the branches that it runs, as numbers below ``number_of_branches``.
-        seconds: What each test costs; 0 where it is not known.
-        always: Branches that tests run which are not to be chosen.
-        number_of_branches: Of all.
-
-    Returns:
-        Names of tests.
+        taken: Each time.
+        in_turn: One case of each test of which no case is taken: it runs by turns.
+        left_out: Further cases, which run more rarely.
     """
-    run = np.zeros(number_of_branches, bool)
-    run[always] = True
-    cost = {name: max(seconds.get(name, 0.0), 0.05) for name in candidates}
-    taken: set[str] = set()
+
+    taken: frozenset[str]
+    in_turn: frozenset[str]
+    left_out: frozenset[str]
+
+
+def chosen(tests: Mapping[str, Branches], seconds: Mapping[str, float], number_of_branches: int) -> Choice:
+    """Choose tests that run every branch which any of them runs, the cheapest first.
+
+    Cheap tests are taken. So is the cheapest case of a test that runs hardly a branch here: what it tries is in another
+    process, where nothing is noted.
+
+    Args:
+        tests: For each test, the branches that it runs, as numbers below ``number_of_branches``.
+        seconds: What each test costs; 0 where it is not known.
+        number_of_branches: Of all.
+    """
+    cost = {name: max(seconds.get(name, 0.0), 0.05) for name in tests}
     cases: dict[str, list[str]] = defaultdict(list)
-    for name in candidates:
+    for name in tests:
         cases[name.partition("[")[0]].append(name)
-    for names in cases.values():
-        first = min(names, key=lambda name: (cost[name], name))
-        taken.add(first)
-        run[candidates[first]] = True
+    first = {test: min(names, key=lambda name: (cost[name], name)) for test, names in cases.items()}
+    taken = {name for name in tests if cost[name] < CHEAP_SECONDS}
+    taken |= {name for name in first.values() if len(tests[name]) < FEW_BRANCHES}
+    run = np.zeros(number_of_branches, bool)
+    for name in taken:
+        run[tests[name]] = True
 
     def worth(name: str) -> float:
-        return int(np.count_nonzero(~run[candidates[name]])) / cost[name]
+        return int(np.count_nonzero(~run[tests[name]])) / cost[name]
 
-    waiting = [(-worth(name), name) for name in candidates if name not in taken]
+    waiting = [(-worth(name), name) for name in tests if name not in taken]
     heapq.heapify(waiting)
     while waiting:
         _, name = heapq.heappop(waiting)
@@ -59,8 +73,9 @@ def chosen(
             heapq.heappush(waiting, (-now, name))
             continue
         taken.add(name)
-        run[candidates[name]] = True
-    return taken
+        run[tests[name]] = True
+    in_turn = {first[test] for test, names in cases.items() if not taken.intersection(names)}
+    return Choice(frozenset(taken), frozenset(in_turn), frozenset(tests.keys() - taken - in_turn))
 
 
 @dataclass(frozen=True)
@@ -68,25 +83,36 @@ class LeftOut:
     """The tests that ``make test`` leaves out.
 
     Args:
-        names: Those of ``left_out.txt``.
+        names: Those of ``left_out.txt``: further cases of tests.
         number: Of the part of them that is not left out after all, and
         of: how many parts there are; 0 for none.
+        in_turn: Those of ``in_turn.txt``: tests that run in every ``TURNS``-th part.
     """
 
     names: frozenset[str]
     number: int = 0
     of: int = 0
+    in_turn: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, part: str | None) -> LeftOut:
-        """Read the list; a part is written ``K/N``."""
+        """Read the lists; a part is written ``K/N``."""
         number, of = map(int, part.split("/")) if part else (0, 0)
-        return cls(frozenset(FILE.read_text().split("\n")), number, of)
+        return cls(names_in(FILE), number, of, names_in(IN_TURN))
 
     def __contains__(self, name: str) -> bool:
-        if name not in self.names:
-            return False
-        return not self.of or zlib.crc32(name.encode()) % self.of != self.number % self.of
+        if name in self.in_turn:
+            return not self.of or not _is_part(name, self.number, TURNS)
+        return name in self.names and (not self.of or not _is_part(name, self.number, self.of))
+
+
+def names_in(file: Path) -> frozenset[str]:
+    """The names that a list has, one a line."""
+    return frozenset(file.read_text().splitlines())
+
+
+def _is_part(name: str, number: int, of: int) -> bool:
+    return zlib.crc32(name.encode()) % of == number % of
 
 
 def is_its_turn(nodeid: str, part: str | None) -> bool:
@@ -98,4 +124,4 @@ def is_its_turn(nodeid: str, part: str | None) -> bool:
     """
     if part is None:
         return False
-    return zlib.crc32(nodeid.partition("::")[0].encode()) % TURNS == int(part.partition("/")[0]) % TURNS
+    return _is_part(nodeid.partition("::")[0], int(part.partition("/")[0]), TURNS)

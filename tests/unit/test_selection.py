@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from selection import choosing
 from selection.choosing import TURNS, LeftOut, chosen, is_its_turn
 
 
@@ -11,25 +12,34 @@ def branches(*numbers):
     return np.array(numbers, np.int64)
 
 
-def run(candidates, seconds=None, always=()):
+def run(candidates, seconds=None):
     seconds = seconds or dict.fromkeys(candidates, 1.0)
-    return chosen({name: branches(*found) for name, found in candidates.items()}, seconds, branches(*always), 9)
+    return chosen({name: branches(*found) for name, found in candidates.items()}, seconds, 9)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(choosing, "FEW_BRANCHES", 1)
 
 
 @pytest.mark.parametrize(
-    ("candidates", "seconds", "always", "expected"),
+    ("candidates", "seconds", "taken", "in_turn"),
     [
-        ({"t[a]": (1, 2), "t[b]": (1,), "t[c]": (3,)}, None, (), {"t[a]", "t[c]"}),
-        ({"t[a]": (1, 2, 3), "t[b]": (1, 2), "t[c]": (3,)}, {"t[a]": 9, "t[b]": 1, "t[c]": 1}, (), {"t[b]", "t[c]"}),
-        ({"t[a]": (1,), "t[b]": (2,), "t[c]": (2,)}, {"t[a]": 1, "t[b]": 2, "t[c]": 3}, (1,), {"t[a]", "t[b]"}),
-        ({"t[a]": (1, 2), "u[b]": (1,), "u[c]": (2,)}, {"t[a]": 1, "u[b]": 5, "u[c]": 4}, (), {"t[a]", "u[c]"}),
-        ({"t": (1,), "u": (1,)}, None, (1,), {"t", "u"}),
-        ({"t[a]": (), "t[b]": ()}, None, (), {"t[a]"}),
+        ({"t[a]": (1, 2), "t[b]": (1,), "t[c]": (3,)}, None, {"t[a]", "t[c]"}, set()),
+        ({"t[a]": (1, 2, 3), "t[b]": (1, 2), "t[c]": (3,)}, {"t[a]": 9, "t[b]": 1, "t[c]": 1}, {"t[b]", "t[c]"}, set()),
+        ({"t[a]": (1, 2), "u[b]": (1,), "u[c]": (2,)}, {"t[a]": 1, "u[b]": 5, "u[c]": 4}, {"t[a]"}, {"u[c]"}),
+        ({"t": (1, 2), "u": (1,)}, {"t": 3, "u": 1}, {"t", "u"}, set()),
+        ({"t": (1,), "u": (1,)}, {"t": 3, "u": 2}, {"u"}, {"t"}),
+        ({"t": (1,), "u[a]": (1,), "u[b]": (1,)}, {"t": 3, "u[a]": 0.4, "u[b]": 0.4}, {"u[a]", "u[b]"}, {"t"}),
+        ({"t[a]": (), "t[b]": ()}, None, {"t[a]"}, set()),
     ],
-    ids=["what others run, too", "cheapest", "what always runs", "one case of each", "each test", "nothing of ours"],
+    ids=["run by others", "cheapest", "a test of which none is needed", "a part", "of two one", "cheap", "elsewhere"],
 )
-def test_every_branch_is_run_at_the_least_cost(candidates, seconds, always, expected):
-    assert run(candidates, seconds, always) == expected
+def test_every_branch_is_run_at_the_least_cost(candidates, seconds, taken, in_turn):
+    choice = run(candidates, seconds)
+    assert choice.taken == taken
+    assert choice.in_turn == in_turn
+    assert choice.left_out == candidates.keys() - taken - in_turn
 
 
 def test_a_test_that_is_not_listed_runs():
@@ -43,6 +53,14 @@ def test_parts_of_those_left_out_are_all_of_them():
     assert sum(map(len, parts)) == 100
     assert set().union(*parts) == set(names)
     assert all(len(part) > 5 for part in parts)
+
+
+def test_a_test_by_turns_runs_in_every_fourth_part_and_never_without_one():
+    names = [f"t{number}" for number in range(100)]
+    assert [name for name in names if name not in LeftOut(frozenset(), in_turn=frozenset(names))] == []
+    for name in names:
+        runs = [k for k in range(1, 17) if name not in LeftOut(frozenset(), k, 16, frozenset(names))]
+        assert len(runs) == 16 / TURNS
 
 
 def test_each_file_has_a_turn_of_its_own_among_four_and_none_without_a_part():
