@@ -7,7 +7,7 @@ import time
 import urllib.request
 
 import pytest
-from live_server import LiveServer, free_ports
+from live_server import LiveServer
 from TCLIService.ttypes import TOperationState
 
 from pydelta.log import DeltaLog
@@ -17,22 +17,17 @@ pytestmark = pytest.mark.ci
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    (port,) = free_ports(1)
-    settings = {
-        "spark.ui.enabled": "true",
-        "spark.ui.port": str(port),
-        "spark.connect.progress.reportInterval": "100ms",
-    }
+    settings = {"spark.connect.progress.reportInterval": "100ms"}
     local = {"SPARK_LOCAL_IP": "127.0.0.1"}
-    found = LiveServer(tmp_path_factory.mktemp("shown"), settings=settings, environment=local)
-    found.pages = f"http://127.0.0.1:{port}"
+    found = LiveServer(tmp_path_factory.mktemp("shown"), settings=settings, environment=local, pages=True)
     yield found
     found.stop()
 
 
-def delete(table, rows):
-    """A DELETE that one core works on for as long as it takes to count rows."""
-    return f"DELETE FROM {table} WHERE id IN (SELECT max(id % 7) FROM range(0, {rows}, 1, 1))"
+def merge(table, rows):
+    """A MERGE whose source one core works on for as long as it takes to count rows; it deletes one row."""
+    source = f"SELECT max(id % 7) AS id FROM range(0, {rows}, 1, 1)"
+    return f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN DELETE"
 
 
 def page(server, path):
@@ -50,10 +45,10 @@ def is_running(cursor):
     return cursor.poll().operationState in (TOperationState.RUNNING_STATE, TOperationState.PENDING_STATE)
 
 
-def test_a_long_delete_is_in_the_sql_tab_by_its_text_and_holds_up_no_select_of_another(server):
+def test_a_long_merge_is_in_the_sql_tab_by_its_text_and_holds_up_no_select_of_another(server):
     client, other = server.client(), server.client("grace")
     client.run("CREATE TABLE shown USING delta AS SELECT id FROM range(10)")
-    text = delete("shown", 10**15)
+    text = merge("shown", 10**15)
     running = client.start(text)
     while not (found := [item for item in executions(server) if item["runningJobIds"]]):
         assert is_running(running)
@@ -75,11 +70,11 @@ def test_a_remote_client_is_told_of_the_progress_of_its_statement(server):
     told = server.remote(
         f"""
         seen = []
-        def see(stages, tasks, operation, done):
+        def see(stages, inflight_tasks, operation_id, done):
             seen.append(sum(stage.num_tasks for stage in stages))
         spark.sql("CREATE TABLE progress USING delta AS SELECT id FROM range(10)")
         spark.registerProgressHandler(see)
-        tell(spark.sql("{delete("progress", 5 * 10**9)}").first()[0])
+        tell(spark.sql("{merge("progress", 5 * 10**9)}").first()[0])
         tell(max(seen, default=0) > 0)
         """
     )
