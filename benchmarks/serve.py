@@ -1,4 +1,6 @@
-"""Compare statements by each door of ``pydelta serve`` with in process; TPC-H by JDBC with Spark's Thrift server."""
+"""Compare statements by each door of ``pydelta serve`` with in process; what is Spark's own, and TPC-H by JDBC, with
+Spark's Thrift server.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,9 @@ class _Beeline:
 
 
 def run() -> dict[str, Any]:
-    """Both comparisons; TPC-H at the scale that ``SCALE`` says (1)."""
-    return {"statement": _doors(), "tpch by JDBC": _tpch(float(os.environ.get("SCALE", "1")))}
+    """All comparisons; TPC-H at the scale that ``SCALE`` says (1)."""
+    scale = float(os.environ.get("SCALE", "1"))
+    return {"statement": _doors(), "Spark's own statements": _others(), "tpch by JDBC": _tpch(scale)}
 
 
 def _plain(folder: Path) -> Server:
@@ -105,6 +108,36 @@ def _doors() -> dict[str, Any]:
         finally:
             server.stop()
             spark.stop()
+
+
+def _others() -> dict[str, Any]:
+    """Statements that concern no Delta table, by Thrift: our server beside Spark's."""
+    from pyhive import hive
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        servers = {"plain": _plain(folder), "ours": pydelta_server(folder, free_port())}
+        try:
+            cursors = {
+                key: hive.connect("127.0.0.1", port=server.port, username="ada").cursor()
+                for key, server in servers.items()
+            }
+
+            def ask(key: str, text: str) -> object:
+                cursors[key].execute(text)
+                return cursors[key].fetchall() if cursors[key].description else None
+
+            for key in cursors:
+                ask(key, "CREATE TABLE other USING parquet AS SELECT id, id % 7 AS k FROM range(100000)")
+            result: dict[str, Any] = {}
+            for text in ("SELECT 1", "SHOW TABLES", "SELECT k, sum(id) FROM other GROUP BY k"):
+                doors = {key: lambda key=key, text=text: ask(key, text) for key in cursors}
+                medians = interleave(doors, rounds=40)
+                result[text] = ratios(medians, to="plain") | {"ms": round(medians["ours"] * 1000)}
+            return result
+        finally:
+            for server in servers.values():
+                server.stop()
 
 
 def _remote(port: int) -> Callable[[str], object]:

@@ -64,10 +64,13 @@ def serve(*arguments, environment=None):
 class LiveServer:
     """Started by the constructor; ``stop`` and ``kill`` end the processes that were started here, and no other."""
 
-    def __init__(self, folder, *options, cores=2, environment=None, settings=None):
+    def __init__(self, folder, *options, cores=2, environment=None, settings=None, pages=False):
         folder.mkdir(parents=True, exist_ok=True)
         self.warehouse = folder / "warehouse"
-        self.thrift, self.connect = free_ports(2)
+        self.thrift, self.connect, port = free_ports(3)
+        self.pages = f"http://127.0.0.1:{port}"
+        if pages:
+            settings = {**(settings or {}), "spark.ui.enabled": "true", "spark.ui.port": str(port)}
         self._said = folder / "said.txt"
         command = [sys.executable, "-m", "pydelta.ops.cli", "serve", "--thrift", self.thrift, "--connect", self.connect]
         command += ["--master", f"local[{cores}]", "--warehouse", self.warehouse, *options]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import urllib.request
@@ -60,35 +61,69 @@ def test_sigterm_cancels_what_outlasts_the_grace(live):
     assert DeltaLog.for_table(str(server.warehouse / "t")).update().version == 0
 
 
-def test_a_server_that_is_killed_has_kept_what_clients_were_told_of(live):
-    server = live()
-    server.client().run("CREATE TABLE t (id BIGINT) USING delta")
-    told, ready = [], threading.Semaphore(0)
+class Ledger(threading.Thread):
+    """A client that changes rows of its own until the server is gone: ``told`` is what it was told of, ``asked`` what
+    there would be if the statement that got no answer has been committed, too.
+    """
 
-    def write(start):
-        client = server.client()
-        number = start
+    def __init__(self, server, number):
+        super().__init__(daemon=True)
+        self.server, self.number = server, number
+        self.told, self.asked, self.wrong = {}, {}, None
+        self.rounds = threading.Semaphore(0)
+
+    def run(self):
+        client = self.server.client(f"client{self.number}")
+        try:
+            for turn in itertools.count():
+                self._change(client, turn)
+                self.rounds.release()
+        except GONE as error:
+            if self.server.process.poll() is None:
+                self.wrong = error
+
+    def _change(self, client, turn):
+        first, new, one = 3 * turn, {3 * turn + item: turn for item in range(2)}, self.number
+        values = ", ".join(f"({one}, {key}, {value})" for key, value in new.items())
+        self._step(client, f"INSERT INTO t VALUES {values}", self.told | new)
+        source = f"SELECT * FROM VALUES ({one}, {first}, -1), ({one}, {first + 2}, -2) AS s(client, id, v)"
+        merge = f"MERGE INTO t USING ({source}) s ON t.client = {one} AND t.client = s.client AND t.id = s.id "
+        merge += "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        self._step(client, merge, self.told | {first: -1, first + 2: -2})
+        left = {key: value for key, value in self.told.items() if key != first + 1}
+        self._step(client, f"DELETE FROM t WHERE client = {one} AND id = {first + 1}", left)
+
+    def _step(self, client, text, rows):
         while True:
+            self.asked = rows
             try:
-                client.run(f"INSERT INTO t VALUES ({number})")
-            except GONE:
-                return
-            told.append(number)
-            ready.release()
-            number += 1
+                client.run(text)
+            except Failed as error:
+                if "CONCURRENT" not in str(error):
+                    raise
+                continue  # a conflict: nothing was changed
+            self.told = rows
+            return
 
-    writers = [threading.Thread(target=write, args=(start,), daemon=True) for start in (0, 1_000_000)]
-    for writer in writers:
-        writer.start()
-    for _ in range(8):
-        ready.acquire()
+
+def test_a_server_that_is_killed_amid_the_commits_of_many_has_kept_what_they_were_told_of(live):
+    server = live()
+    server.client().run("CREATE TABLE t (client INT, id INT, v INT) USING delta PARTITIONED BY (client)")
+    clients = [Ledger(server, number) for number in range(8)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        while not client.rounds.acquire(timeout=1):
+            assert client.wrong is None
     server.kill()
-    for writer in writers:
-        writer.join()
-    rows = deltalake.DeltaTable(str(server.warehouse / "t")).to_pyarrow_table()["id"].to_pylist()
-    assert set(told) <= set(rows)
-    assert len(rows) == len(set(rows))
-    assert len(rows) <= len(told) + 2  # each writer may have one more, of which it was not told
+    for client in clients:
+        client.join()
+    table = deltalake.DeltaTable(str(server.warehouse / "t")).to_pyarrow_table().to_pylist()
+    for client in clients:
+        rows = sorted((row["id"], row["v"]) for row in table if row["client"] == client.number)
+        assert len(client.told) >= 2
+        assert rows in (sorted(client.told.items()), sorted(client.asked.items()))
+    assert DeltaLog.for_table(str(server.warehouse / "t")).update().version >= 3 * len(clients)
 
 
 def test_metrics_count_statements_by_their_outcome(live):

@@ -25,6 +25,8 @@ def server(tmp_path_factory):
         "spark.eventLog.rolling.enabled": "false",
         "spark.hadoop.hive.server2.session.check.interval": "3000",
         "spark.hadoop.hive.server2.idle.session.timeout": "30000",  # longer than a busy machine takes to begin one
+        "spark.connect.session.manager.defaultSessionTimeout": "30s",
+        "spark.connect.session.manager.maintenanceInterval": "3s",
     }
     found = LiveServer(folder, *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")))
     found.events = folder / "events"
@@ -85,3 +87,22 @@ def test_a_session_that_idles_is_closed(server):
             assert "Invalid SessionHandle" in str(error)
             return
     pytest.fail("the session was never closed")
+
+
+def test_a_remote_session_that_idles_is_closed(server):
+    told = server.remote(
+        """
+        import time
+        from pyspark.errors import PySparkException
+        spark.sql("CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
+        for pause in (40, 80, 160):
+            time.sleep(pause)
+            try:
+                spark.sql("SELECT * FROM mine").collect()
+            except PySparkException as error:
+                tell(error.getCondition() or str(error)[:200])
+                break
+        """
+    )
+    assert len(told) == 1
+    assert "SESSION" in told[0]
