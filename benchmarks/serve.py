@@ -79,8 +79,8 @@ def _doors() -> dict[str, Any]:
         spark.range(1000).write.format("delta").save(path)
         connect = free_port()
         server = pydelta_server(folder, connect)
+        remote = _remote(connect)
         try:
-            remote = _remote(connect)
             cursor = hive.connect("127.0.0.1", port=server.port, username="ada").cursor()
 
             def by_thrift(text: str) -> object:
@@ -97,7 +97,7 @@ def _doors() -> dict[str, Any]:
                 doors: dict[str, Callable[[], object]] = {
                     "in process": lambda text=text: spark.sql(text).collect(),
                     "thrift": lambda text=text: by_thrift(text),
-                    "connect": lambda text=text: remote(text),
+                    "connect": lambda text=text: remote.sql(text).collect(),
                 }
                 medians = interleave(doors, rounds=30)
                 result[title] = {
@@ -106,6 +106,7 @@ def _doors() -> dict[str, Any]:
                 }
             return result
         finally:
+            remote.stop()  # while there is a server: it would look for one for minutes
             server.stop()
             spark.stop()
 
@@ -140,12 +141,11 @@ def _others() -> dict[str, Any]:
                 server.stop()
 
 
-def _remote(port: int) -> Callable[[str], object]:
+def _remote(port: int) -> Any:
     """A client of Spark Connect in this process, beside a session of its own."""
     from pyspark.sql.connect.session import SparkSession
 
-    session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}/;user_id=ada").create()
-    return lambda text: session.sql(text).collect()
+    return SparkSession.builder.remote(f"sc://127.0.0.1:{port}/;user_id=ada").create()
 
 
 def _tpch(scale: float) -> dict[str, Any]:
