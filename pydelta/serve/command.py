@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["run_server"]
 
 _POLL_SECONDS: Final = 1.0
+_ENDING_SECONDS: Final = 10.0
 _UNKNOWN: Final = 3
 
 
@@ -131,17 +132,21 @@ def _listening(addresses: Addresses) -> list[str]:
 
 def _wait(server: Server, stopping: Stopping) -> None:
     """Until the process is asked to stop."""
-    process = server.process
     while not stopping.asked.wait(_POLL_SECONDS):
-        if process is not None and process.poll() is not None:
-            raise DeltaEnvironmentError(
-                f"Spark's process ended by itself, with code {process.returncode}.",
-                hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
-                "told of are there.",
-            )
-        if server.has_lost_spark and not stopping.asked.is_set():
+        _raise_if_ended(server.process)
+        if server.has_lost_spark and not stopping.asked.wait(_ENDING_SECONDS):
+            _raise_if_ended(server.process)  # a process that ends stops Spark first
             raise DeltaEnvironmentError(
                 "Spark stopped by itself: the cluster ended the application, or lost it.",
                 hint="Look at the page of the cluster's master and start the server again; commits that clients were "
                 "told of are there.",
             )
+
+
+def _raise_if_ended(process: Any) -> None:
+    if process is not None and process.poll() is not None:
+        raise DeltaEnvironmentError(
+            f"Spark's process ended by itself, with code {process.returncode}.",
+            hint="Look for what ended it (memory, a signal) and start the server again; commits that clients were "
+            "told of are there.",
+        )

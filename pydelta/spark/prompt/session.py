@@ -6,9 +6,11 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
 
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.session.places import CATALOG, METASTORE, WAREHOUSE, own_catalog, own_warehouse
@@ -72,7 +74,8 @@ def prompt_session(
         try:
             yield spark
         finally:
-            spark.stop()
+            with suppress(Py4JError, OSError):  # its process has ended by itself, which is told already
+                spark.stop()
     finally:
         if lock is not None:
             lock.close()

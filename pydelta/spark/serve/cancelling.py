@@ -68,7 +68,8 @@ class Cancelling:
         finally:
             with self._condition:
                 del self._running[tag]
-            self._context.removeJobTag(tag)
+            if not self._has_ended:
+                self._context.removeJobTag(tag)
 
     def look(self) -> None:
         """Cancel the jobs of each statement that is interrupted, or was when this looked before."""
@@ -77,8 +78,13 @@ class Cancelling:
         for statement in running:
             # a call that throws takes the mark off the thread; the statement stays interrupted
             statement.is_interrupted = statement.is_interrupted or bool(statement.thread.isInterrupted())
-            if statement.is_interrupted:
+            if statement.is_interrupted and not self._has_ended:
                 self._context.cancelJobsWithTag(statement.tag)
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether Spark was stopped, and with it every job."""
+        return self._context._jsc is None
 
     def _watch(self) -> None:
         while True:
@@ -87,7 +93,7 @@ class Cancelling:
                 self._condition.wait(_EVERY)  # most statements have ended by then
             try:
                 self.look()
-            except Py4JError:  # Spark has ended, and with it every statement
+            except (Py4JError, OSError):  # Spark's process has ended, and with it every statement
                 with self._condition:
                     self._watcher = None
                 return

@@ -102,7 +102,7 @@ class Server:
         """Whether Spark stopped by itself, as when the cluster ends the application: no statement can run any more."""
         try:
             return bool(self._root.sparkContext._jsc.sc().isStopped())
-        except Py4JError:
+        except (Py4JError, OSError):
             return False  # the JVM is ending, which its process tells
 
     def stop(self, seconds: float) -> int:

@@ -20,6 +20,7 @@ class Context:
     """Notes the tags that are set and whose jobs were cancelled."""
 
     def __init__(self):
+        self._jsc = object()
         self.tags, self.cancelled, self.done = [], [], threading.Event()
 
     def addJobTag(self, tag):
@@ -47,6 +48,16 @@ def test_a_statement_that_nobody_interrupts_is_left_alone():
         assert len(context.tags) == 1
     assert context.tags == []
     assert context.cancelled == []
+
+
+def test_nothing_is_asked_of_a_context_that_was_stopped_meanwhile():
+    cancelling, context, thread = watched()
+    with cancelling.watching():
+        tags = list(context.tags)
+        context._jsc, thread.mark = None, True
+        cancelling.look()
+    assert context.cancelled == []
+    assert context.tags == tags
 
 
 def test_jobs_that_begin_after_the_mark_was_taken_off_are_cancelled_too():
