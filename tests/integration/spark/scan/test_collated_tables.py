@@ -5,54 +5,35 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import pydelta
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.actions import Protocol
+from pydelta.storage import open_store
+from pydelta.testing.tables import TableBuilder
 
-
-def field(name, kind, metadata=None):
-    return {"name": name, "type": kind, "nullable": True, "metadata": metadata or {}}
+FEATURES = ("domainMetadata", "collations-preview", "appendOnly", "invariants")
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Three files of one row, as a writer of the preview keeps them: bounds are those of bytes."""
-    table = tmp_path / "t"
-    (table / LOG_DIR).mkdir(parents=True)
-    fields = [field("id", "long"), field("name", "string", {"__COLLATIONS": {"name": "spark.UTF8_LCASE"}})]
-    features = ["domainMetadata", "collations-preview", "appendOnly", "invariants"]
-    actions = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
-        {
-            "metaData": {
-                "id": "8e1b9c1c-3c1e-4b3e-9d3c-0c5d1f7a2b6e",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [],
-                "configuration": {},
-            }
-        },
-    ]
+    table = TableBuilder(
+        open_store(str(tmp_path / "t")),
+        columns={"id": "long", "name": "string"},
+        protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=FEATURES),
+    )
+    schema = json.loads(table.metadata.schema_string)
+    schema["fields"][1]["metadata"] = {"__COLLATIONS": {"name": "spark.UTF8_LCASE"}}
+    table.metadata = table.metadata.replace(schema_string=json.dumps(schema))
+    adds = []
     for number, name in enumerate(["Ada", "ADA", "Grace"]):
-        pq.write_table(pa.table({"id": [number], "name": [name]}), table / f"{number}.parquet")
-        stats = {
-            "numRecords": 1, "nullCount": {"id": 0, "name": 0},
-            "minValues": {"id": number, "name": name}, "maxValues": {"id": number, "name": name},
-        }  # fmt: skip
-        size = (table / f"{number}.parquet").stat().st_size
-        add = {
-            "path": f"{number}.parquet",
-            "partitionValues": {},
-            "size": size,
-            "modificationTime": 1,
-            "dataChange": True,
-        }
-        actions.append({"add": add | {"stats": json.dumps(stats)}})
-    (table / LOG_DIR / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    return str(table)
+        values = {"id": number, "name": name}
+        stats = {"numRecords": 1, "nullCount": {"id": 0, "name": 0}, "minValues": values, "maxValues": values}
+        adds.append(table.file(pa.table({"id": [number], "name": [name]})).replace(stats=json.dumps(stats)))
+    table.commit(*adds)
+    return str(tmp_path / "t")
 
 
 def test_spark_compares_as_the_collation_says(spark, folder):
