@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,43 +73,41 @@ def _plain(folder: Path) -> Server:
 def _doors() -> dict[str, Any]:
     from pyhive import hive
 
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as ends:
         folder = Path(name)
         spark = pydelta.session("bench-serve", conf={"spark.sql.shuffle.partitions": "4"})
+        ends.callback(spark.stop)
         path = f"{folder}/t"
         spark.range(1000).write.format("delta").save(path)
         connect = free_port()
         server = pydelta_server(folder, connect)
+        ends.callback(server.stop)
         remote = _remote(connect)
-        try:
-            cursor = hive.connect("127.0.0.1", port=server.port, username="ada").cursor()
+        ends.callback(remote.stop)  # while there is a server: it would look for one for minutes
+        cursor = hive.connect("127.0.0.1", port=server.port, username="ada").cursor()
 
-            def by_thrift(text: str) -> object:
-                cursor.execute(text)
-                return cursor.fetchall()
+        def by_thrift(text: str) -> object:
+            cursor.execute(text)
+            return cursor.fetchall()
 
-            result: dict[str, Any] = {}
-            statements = {
-                "SELECT 1": "SELECT 1",
-                "a table of one file": f"SELECT sum(id + 1) FROM delta.`{path}`",
-                "its history": f"DESCRIBE HISTORY delta.`{path}`",
+        result: dict[str, Any] = {}
+        statements = {
+            "SELECT 1": "SELECT 1",
+            "a table of one file": f"SELECT sum(id + 1) FROM delta.`{path}`",
+            "its history": f"DESCRIBE HISTORY delta.`{path}`",
+        }
+        for title, text in statements.items():
+            doors: dict[str, Callable[[], object]] = {
+                "in process": lambda text=text: spark.sql(text).collect(),
+                "thrift": lambda text=text: by_thrift(text),
+                "connect": lambda text=text: remote.sql(text).collect(),
             }
-            for title, text in statements.items():
-                doors: dict[str, Callable[[], object]] = {
-                    "in process": lambda text=text: spark.sql(text).collect(),
-                    "thrift": lambda text=text: by_thrift(text),
-                    "connect": lambda text=text: remote.sql(text).collect(),
-                }
-                medians = interleave(doors, rounds=30)
-                result[title] = {
-                    **ratios(medians, to="in process"),
-                    "ms": {k: round(v * 1000) for k, v in medians.items()},
-                }
-            return result
-        finally:
-            remote.stop()  # while there is a server: it would look for one for minutes
-            server.stop()
-            spark.stop()
+            medians = interleave(doors, rounds=30)
+            result[title] = {
+                **ratios(medians, to="in process"),
+                "ms": {k: round(v * 1000) for k, v in medians.items()},
+            }
+        return result
 
 
 def _others() -> dict[str, Any]:
