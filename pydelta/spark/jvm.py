@@ -22,12 +22,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark.callers import close_ended
 from pydelta.spark.java_names import JavaNames
+from pydelta.spark.recent import Recent
 from pydelta.spark.returned import release_late
 
 __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
 _CACHED_SNAPSHOTS: Final = 8
+_RECENT_ROWS_BYTES: Final = 32 * 1024 * 1024
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
 
@@ -63,6 +65,7 @@ class Jvm:
         close_ended(self.gateway)
         self._partitions: OrderedDict[Any, Any] = OrderedDict()
         self._partitions_lock = threading.Lock()
+        self.recent_rows: Recent[Any, Any] = Recent(_RECENT_ROWS_BYTES)
 
         sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
         self.python_utils: Any = jvm.org.apache.spark.api.python.PythonUtils
@@ -91,7 +94,8 @@ class Jvm:
         self._union: Any = plans.Union
         self._alias: Any = scala_object(catalyst.expressions, "Alias")
         self._named: Any = scala_object(catalyst.expressions, "NamedExpression")
-        self._literal: Any = scala_object(catalyst.expressions, "Literal")
+        self.bits_base = int(jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET)
+        self._classes: dict[str, Any] = {}
         self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
         self._expression_utils: Any = scala_object(sql.classic, "ExpressionUtils")
         self._tag: Any = catalyst.trees.TreeNodeTag
@@ -247,22 +251,26 @@ class Jvm:
             result = self.and_expression(result, expression)
         return result
 
-    def bit_is_set(self, bits: Column, position: Column) -> Column:
+    def bit_is_set(self, bits: Column, base: Column, position: Column) -> Column:
         """Test a bit of a binary column, by a function of Spark's own that generated code calls directly.
 
         Args:
             bits: Words of 64 bits, little-endian; there is no check of bounds.
+            base: ``bits_base``.
             position: An integer from 0.
         """
-        function = self.view.java.lang.Class.forName("org.apache.spark.unsafe.bitset.BitSetMethods")
-        offset = self._literal.apply(int(self.view.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET))
-        offset = self.view.org.apache.spark.sql.catalyst.expressions.Cast(
-            offset, self.data_type.fromJson('"long"'), self.none, self._legacy()
+        return self.static_call(
+            "org.apache.spark.unsafe.bitset.BitSetMethods", "isSet", "boolean", bits, base, position
         )
-        arguments = self.seq([self.expression(bits), offset, self.expression(position)])
-        given = [function, self.data_type.fromJson('"boolean"'), "isSet", arguments]
+
+    def static_call(self, java_class: str, method: str, result: str, *arguments: Column) -> Column:
+        """Call a static method of a Java class in generated code; null where an argument is."""
+        if java_class not in self._classes:
+            self._classes[java_class] = self.view.java.lang.Class.forName(java_class)
+        given = [self._classes[java_class], self.data_type.fromJson(f'"{result}"'), method]
         rest = [self.seq([]), True, True, True, self.none]
-        return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
+        called = self._static_invoke(*given, self.seq(map(self.expression, arguments)), *rest)
+        return Column(self._expression_utils.column(called))
 
     def binary_search(self, ascending: Sequence[int] | Sequence[float] | Sequence[str], value: Column) -> Column:
         """Find a value among sorted ones; ``-(place of the first greater one) - 1`` where it is not there.
@@ -274,7 +282,6 @@ class Jvm:
             ascending: All of one type, without null or NaN.
             value: A bigint, double or string, as they are.
         """
-        types = self.view.java.lang
         text = self.view.org.apache.spark.unsafe.types.UTF8String
         if isinstance(ascending[0], str):
             kind, items = text, [text.fromString(item) for item in ascending]
@@ -285,14 +292,7 @@ class Jvm:
             array[place] = item
         held = self.view.org.apache.spark.sql.types.ObjectType(array.getClass())
         literal = self.view.org.apache.spark.sql.catalyst.expressions.Literal(array, held)
-        arguments = self.seq([literal, self.expression(value)])
-        integer = self.data_type.fromJson('"integer"')
-        given = [types.Class.forName("java.util.Arrays"), integer, "binarySearch", arguments]
-        rest = [self.seq([]), True, True, True, self.none]
-        return Column(self._expression_utils.column(self._static_invoke(*given, *rest)))
-
-    def _legacy(self) -> Any:
-        return scala_object(self.view.org.apache.spark.sql.catalyst.expressions, "EvalMode").LEGACY()
+        return self.static_call("java.util.Arrays", "binarySearch", "integer", Column(self.column_of(literal)), value)
 
     def expression(self, column: Column) -> Any:
         """Return the Catalyst expression of a Column."""

@@ -13,7 +13,8 @@ evaluates. What statistics cannot say exactly (see ``log.exact_statistics``) sta
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ __all__ = ["answer", "answer_all", "answered_frame", "count_rows", "install"]
 
 _TRANSPARENT: Final = ("SubqueryAlias", "View")
 _MOST_NODES: Final = 50
+_AGGREGATE: Final = re.compile(r"\b(count|min|max)\s*\(", re.IGNORECASE)
 _SUFFIXES: Final = {"long": "L", "bigint": "L", "integer": "", "short": "S", "byte": "Y"}
 
 
@@ -93,9 +95,11 @@ def count_rows(spark: SparkSession, plan: Any) -> int | None:
 
 
 def install() -> None:
-    """Answer ``DataFrame.count`` and ``DataFrame.agg`` of enabled sessions; ``patches.restore_all`` takes it out."""
+    """Answer what asks enabled sessions for aggregates of a frame; ``patches.restore_all`` takes it out."""
     patch(ClassicFrame, "count", _count)
     patch(ClassicFrame, "agg", _agg)
+    patch(ClassicFrame, "select", _select)
+    patch(ClassicFrame, "selectExpr", _select)
 
 
 def answered_frame(spark: SparkSession, frame: DataFrame) -> DataFrame:
@@ -128,6 +132,23 @@ def _agg(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         return frame if plan is None else Jvm.of(spark).frame(plan)
 
     return agg
+
+
+def _select(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """``select(count("*"))`` and ``selectExpr("count(*)")``."""
+    aggregating = _agg(original)
+
+    def select(self: DataFrame, *columns: Any) -> DataFrame:
+        return (aggregating if columns and _names_aggregate(columns[0]) else original)(self, *columns)
+
+    return select
+
+
+def _names_aggregate(column: Any) -> bool:
+    """Whether the first of the columns selected may be an aggregate, by its text: most that are selected are none."""
+    if isinstance(column, list | tuple):
+        return bool(column) and _names_aggregate(column[0])
+    return _AGGREGATE.search(str(column)) is not None
 
 
 # --- the relation below ------------------------------------------------------------------------------------
@@ -192,7 +213,7 @@ def _relation(spark: SparkSession, plan: Any) -> _Relation | None:
         if found is not None:
             fields[int(attribute.exprId().id())] = found
     if filters:
-        kept = None if marked else _filtered(jvm, index, filters, fields, snapshot)
+        kept = _filtered(jvm, indexes, filters, fields, snapshot)
         if kept is None:
             return None
         frame = kept
@@ -223,7 +244,7 @@ def _snapshot(spark: SparkSession, index: DeltaFileIndex) -> Snapshot | None:
 
 
 def _filtered(
-    jvm: Jvm, index: DeltaFileIndex, filters: list[Any], fields: dict[int, StructField], snapshot: Snapshot
+    jvm: Jvm, indexes: Sequence[DeltaFileIndex], filters: list[Any], fields: dict[int, StructField], snapshot: Snapshot
 ) -> pl.DataFrame | None:
     """The files that filters leave, when they are over partition columns of the scan alone."""
     patterns = jvm.view.org.apache.spark.sql.catalyst.trees.TreePattern
@@ -237,9 +258,10 @@ def _filtered(
         used = [fields.get(int(item.exprId().id())) for item in references]
         if not used or any(item is None or item.name.lower() not in partitions for item in used):
             return None
-    kept = index.partition_matches(filters)
+    keys = ["path", "dv_id"]
+    kept = pl.concat([index.partition_matches(filters).select(keys) for index in indexes])
     # By path: the snapshot may have been read again, and then its rows lie elsewhere.
-    return snapshot.files.core.join(kept.select("path"), on="path", how="semi", maintain_order="left")
+    return snapshot.files.core.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
 # --- the aggregate -----------------------------------------------------------------------------------------

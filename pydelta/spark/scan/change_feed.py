@@ -34,7 +34,7 @@ from pydelta.protocol.types import PrimitiveType, StructField
 from pydelta.settings import parse_bool
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import bitmap_columns, make_bitmap
-from pydelta.spark.scan.index import VECTOR_COLUMNS, HiddenColumn
+from pydelta.spark.scan.index import MATCH_COLUMNS, HiddenColumn
 from pydelta.spark.scan.scan import Reading, make_relation, project
 from pydelta.spark.scan.travel import TimeTravel, epoch_ms
 
@@ -197,7 +197,7 @@ def _scan(
             hidden=tuple(hidden),
             subset=f"{subset}+{kind.value}",
             tracked=tracked,
-            bitmaps={VECTOR_COLUMNS: _Vectors(log, files)} if kind in (_Kind.WITHOUT, _Kind.ONLY) else {},
+            bitmaps={MATCH_COLUMNS: _Vectors(log, files)} if kind in (_Kind.WITHOUT, _Kind.ONLY) else {},
             prune=_keep_all,
         ),
     )
@@ -218,8 +218,8 @@ def _scan(
 def _chosen(jvm: Jvm, scanned: DataFrame, *, inside: bool) -> Column:
     """Whether the row's bit is set (``inside``), or is not."""
     row = scanned.metadataColumn("_metadata").getField("row_index")
-    bits, start, end = (F.col(name) for name in VECTOR_COLUMNS)
-    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
+    bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
+    is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
     if inside:
         return (row >= start) & (row < end) & is_set
     return (row < start) | (row >= end) | ~is_set
@@ -259,7 +259,7 @@ class _Vectors:
     def __call__(self, files: pl.DataFrame) -> pa.Table:
         """See ``VectorReader``."""
         rows = self._rows([self._files[number] for number in files[_NUMBER]])
-        return bitmap_columns([make_bitmap(RowSet.of(item)) for item in rows], VECTOR_COLUMNS)
+        return bitmap_columns([make_bitmap(RowSet.of(item)) for item in rows])
 
     def _rows(self, files: Sequence[ChangedFile]) -> list[Positions]:
         pairs = [file.only or (file.hides, None) for file in files]

@@ -5,28 +5,28 @@
     files without a vector --> the plain scan ----------------------------------+--> one relation, ``_metadata`` too
     files with one --> scan + bitmap a file --filter: bit of the row not set----+
 
+The filter is of a form that Spark tests after all other conditions of a query: see ``_not_deleted``.
 The other way round, ``collect_rows`` gives the rows that a query found. No row goes through Python.
 Protocol: "Reader Requirement for Deletion Vectors".
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.protocol.row_sets import WORD_BITS, RowSet
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.scan.index import VECTOR_COLUMNS
+from pydelta.spark.recent import Recent
+from pydelta.spark.scan.index import MATCH_COLUMNS, VECTOR_COLUMNS
 from pydelta.storage import open_store
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _METADATA: Final = "_metadata"
-_MAX_BITS: Final = (1 << 31) - WORD_BITS
+_MAX_BITS: Final = (1 << 31) - 4 * WORD_BITS
 _CACHE_BYTES: Final = 128 * 1024 * 1024
 _MARK: Final = "pydelta.vectors"
 
@@ -78,43 +78,36 @@ def make_bitmap(rows: RowSet) -> Bitmap:
     return Bitmap(bits=rows.dense() or bytes(WORD_BITS // 8), start=rows.start, end=rows.end)
 
 
-def bitmap_columns(bitmaps: Sequence[Bitmap], names: Sequence[str]) -> pa.Table:
-    """Return bitmaps as the three columns of a ``VectorReader``."""
+def bitmap_columns(bitmaps: Sequence[Bitmap]) -> pa.Table:
+    """Return bitmaps as ``MATCH_COLUMNS``."""
     columns = [
         pa.array([item.bits for item in bitmaps], type=pa.binary()),
         pa.array([item.start for item in bitmaps], type=pa.int64()),
         pa.array([item.end for item in bitmaps], type=pa.int64()),
     ]
-    return pa.Table.from_arrays(columns, names=list(names))
+    return pa.Table.from_arrays(columns, names=list(MATCH_COLUMNS))
 
 
-class _Recent:
-    """Bitmaps of the vectors used last, up to a number of bytes. A vector never changes, so none goes stale."""
+def _vector_columns(bitmaps: Sequence[Bitmap], base: int) -> pa.Table:
+    """Return bitmaps as ``VECTOR_COLUMNS``: with a word of zeros on either side, that rows beyond it are taken for.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._bytes = 0
-        self._kept: OrderedDict[tuple[str, str], Bitmap] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, str]) -> Bitmap | None:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: tuple[str, str], bitmap: Bitmap) -> None:
-        with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = bitmap
-            self._bytes += len(bitmap.bits)
-            while self._bytes > self._limit:
-                _, dropped = self._kept.popitem(last=False)
-                self._bytes -= len(dropped.bits)
+    Args:
+        bitmaps: Of a file each.
+        base: Where Java keeps the bits of an array.
+    """
+    zeros = bytes(WORD_BITS // 8)
+    bits = [(zeros if item.start else b"") + item.bits + zeros for item in bitmaps]
+    columns = [
+        pa.array(bits, type=pa.binary()),
+        pa.array([item.start - WORD_BITS if item.start else 0 for item in bitmaps], type=pa.int64()),
+        pa.array([item.end for item in bitmaps], type=pa.int64()),
+        pa.array([base] * len(bits), type=pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, names=list(VECTOR_COLUMNS))
 
 
-_RECENT: Final = _Recent(_CACHE_BYTES)
+_RECENT: Final[Recent[tuple[str, str], Bitmap]] = Recent(_CACHE_BYTES)
+"""Bitmaps of the vectors used last, in this process."""
 
 
 class SnapshotVectors:
@@ -131,7 +124,7 @@ class SnapshotVectors:
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
         """Columns ``VECTOR_COLUMNS``, a row a file."""
-        return bitmap_columns(self._bitmaps(files), VECTOR_COLUMNS)
+        return _vector_columns(self._bitmaps(files), self._jvm.bits_base)
 
     def _bitmaps(self, files: pl.DataFrame) -> list[Bitmap]:
         root = self._snapshot.table_uri
@@ -148,7 +141,7 @@ class SnapshotVectors:
             ):
                 key = (root, vector.unique_id)
                 found[key] = make_bitmap(RowSet.of(rows))
-                _RECENT.put(key, found[key])
+                _RECENT.put(key, found[key], len(found[key].bits))
         return [found[key] for key in keys]
 
 
@@ -167,10 +160,7 @@ def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any]
     spark = jvm.spark
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(marked), spark)
     metadata = scanned.metadataColumn(_METADATA)
-    row = metadata.getField("row_index")
-    bits, start, end = (F.col(name) for name in VECTOR_COLUMNS)
-    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
-    kept = scanned.filter((row < start) | (row >= end) | ~is_set)
+    kept = scanned.filter(_not_deleted(jvm, metadata.getField("row_index")))
     shown = [f"`{name.replace('`', '``')}`" for name in scanned.columns if name not in VECTOR_COLUMNS]
     branch = kept.select(*(kept[name] for name in shown), metadata.alias(_METADATA))._jdf.queryExecution().analyzed()
     *columns, hidden = jvm.to_list(branch.output())
@@ -184,6 +174,21 @@ def vector_scan(jvm: Jvm, *, plain: Any | None, marked: Any, ids: dict[str, Any]
     jvm.hide_column(outer, jvm.to_list(inner.output())[-1])
     union = jvm.union([other, outer])
     return jvm.frame(_top(jvm, union, jvm.to_list(union.output()), shared, ids))
+
+
+def _not_deleted(jvm: Jvm, row: Column) -> Column:
+    """Whether the bit of a row is not set, as a condition that is tested after those of the query.
+
+    Spark puts the scan's own filter before what a query adds, and tests conditions in their order, but those of the
+    form "is not null" last, if null is all that a null among its columns can make of them. So a deleted row is one for
+    which a function has no value, and neither literals nor comparisons are in it; ``factorial`` has none below zero,
+    and 1 at zero.
+    """
+    bits, first, last, base = (F.col(name) for name in VECTOR_COLUMNS)
+    within = jvm.static_call("java.lang.Math", "max", "long", row, first)
+    within = jvm.static_call("java.lang.Math", "min", "long", within, last)
+    is_set = jvm.bit_is_set(bits, base, (within - first).cast("int"))
+    return F.factorial(-is_set.cast("int")).isNotNull()
 
 
 def _top(jvm: Jvm, plan: Any, columns: list[Any], hidden: Any, ids: dict[str, Any] | None) -> Any:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import re
@@ -55,11 +56,17 @@ _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.
 TABLE_SCAN: Final = "pydelta.table"
 """Mark of a projection that gives the columns of a scan their logical names."""
 
-VECTOR_COLUMNS: Final = ("__pydelta_vector", "__pydelta_vector_start", "__pydelta_vector_end")
-"""Hidden columns of files with a deletion vector: bits (binary), row of the first bit, row behind the last (bigint)."""
-
 MATCH_COLUMNS: Final = ("__pydelta_match", "__pydelta_match_start", "__pydelta_match_end")
-"""The same for the rows of a file that a command's condition matched."""
+"""Hidden columns that single out rows of a file: bits (binary), row of the first bit, row behind the last (bigint)."""
+
+VECTOR_COLUMNS: Final = (
+    "__pydelta_vector",
+    "__pydelta_vector_first",
+    "__pydelta_vector_last",
+    "__pydelta_vector_base",
+)
+"""Hidden columns of files with a deletion vector: bits (binary); the rows that the first of them stands for, and one of
+the last, neither of which is deleted unless the first is row 0; where Java keeps the bits of an array (bigint)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +105,7 @@ class VectorReader(Protocol):
     """Makes the bitmaps of files, when it is known which files a query is left with."""
 
     def __call__(self, files: pl.DataFrame) -> pa.Table:
-        """Three columns (bits, start, end) for rows of a scan's frame, in their order."""
+        """The columns that the reader is kept under, for rows of a scan's frame, in their order."""
 
 
 class Pruner(Protocol):
@@ -121,8 +128,8 @@ class ScanFiles:
         size_bytes: Sum of the sizes.
         pinned: The version was asked for by the user: never replaced by a later one.
         prune: Narrows by statistics.
-        bitmaps: What gives each file a bitmap of its own: the names of its three columns, and their reader. With
-            ``VECTOR_COLUMNS``, every file has a deletion vector.
+        bitmaps: What gives each file a bitmap of its own: ``MATCH_COLUMNS`` or ``VECTOR_COLUMNS``, and their reader.
+            With the latter, every file has a deletion vector.
         shared: A whole table's files, so that other scans of the version may use the same partition rows.
     """
 
@@ -133,7 +140,7 @@ class ScanFiles:
     size_bytes: int
     pinned: bool
     prune: Pruner
-    bitmaps: Mapping[tuple[str, str, str], VectorReader] = field(default_factory=dict)
+    bitmaps: Mapping[tuple[str, ...], VectorReader] = field(default_factory=dict)
     shared: bool = False
 
 
@@ -310,18 +317,36 @@ class DeltaFileIndex:
 
     def _rows_with_bitmaps(self, frame: pl.DataFrame) -> tuple[Any, pl.DataFrame]:
         """A partition row a file, with its bitmaps, and the frame numbered accordingly."""
+        numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
+        if not self.files.shared or frame.is_empty():  # a command's, or nobody's
+            return self._make_rows(frame)[0], numbered
+        identity, zone = self._cache_key()
+        key = (identity.table_id, identity.location, zone, *self.files.bitmaps, self._digest(frame))
+        rows = self._jvm.recent_rows.get(key)
+        if rows is None:
+            rows, num_bytes = self._make_rows(frame)
+            self._jvm.recent_rows.put(key, rows, num_bytes)
+        return rows, numbered
+
+    def _digest(self, frame: pl.DataFrame) -> bytes:
+        """What tells the files of a query, and what their rows carry, from others, whatever the version."""
+        text = "".join(f"{name} {kind}," for name, kind in self.files.partition_types.items())
+        chosen = frame.select("path", "dv_id", *self._columns()).rechunk()
+        return hashlib.sha256(text.encode() + chosen.write_ipc(None).getvalue()).digest()
+
+    def _make_rows(self, frame: pl.DataFrame) -> tuple[Any, int]:
+        """``java.util.List[InternalRow]``, a partition row a file, with its bitmaps; and how many bytes they take."""
         jvm = self._jvm
-        frame = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
         names, arrays, casts = self._row_columns(frame)
         for columns, read in self.files.bitmaps.items():
-            arrays, names, casts = [*arrays, *read(frame).columns], [*names, *columns], [*casts, "", "", ""]
+            arrays, names, casts = [*arrays, *read(frame).columns], [*names, *columns], [*casts, *("" for _ in columns)]
         table = pa.Table.from_arrays(arrays, names=names)
         rows = jvm.new_list()
         step = max(1, frame.height * _ROWS_BYTES // max(table.nbytes, 1))
         for start in range(0, frame.height, step):  # what one job may hand to the driver is limited
             part = table.slice(start, step)
             rows.addAll(jvm.rows_list(jvm.rows_of(part, casts)))
-        return rows, frame
+        return rows, table.nbytes
 
     def _row_columns(self, frame: pl.DataFrame) -> tuple[list[str], list[pa.Array], list[str]]:
         """Names, text or typed values, and casts of the columns of partition rows."""

@@ -78,7 +78,6 @@ ROW_INDEX_COLUMN: Final = "__pydelta_row_index"
 MATCHED_COLUMN: Final = "__pydelta_matched"
 """Column of ``scan_matched`` (boolean, never null): whether the row is one of those that were found."""
 
-_BITMAP_TYPES: Final = ("binary", "long", "long")
 _DROPPED_METADATA: Final = ("delta.", "EXISTS_DEFAULT")
 _PLACE: Final = "__pydelta_place"
 _SERIALS: Final = itertools.count(1)
@@ -120,7 +119,7 @@ class Reading:
     hidden: tuple[HiddenColumn, ...] = ()
     subset: str = ""
     tracked: tuple[StructField, ...] = ()
-    bitmaps: Mapping[tuple[str, str, str], VectorReader] = dataclasses.field(default_factory=dict)
+    bitmaps: Mapping[tuple[str, ...], VectorReader] = dataclasses.field(default_factory=dict)
     shared: bool = False
     prune: Pruner | None = None
 
@@ -219,7 +218,7 @@ def _scan_matched(
     """See ``scan_matched``; of files that all have a deletion vector, or none of which has."""
 
     def read(files: pl.DataFrame) -> pa.Table:
-        return bitmap_columns([make_bitmap(rows[place]) for place in files[_PLACE]], MATCH_COLUMNS)
+        return bitmap_columns([make_bitmap(rows[place]) for place in files[_PLACE]])
 
     jvm = Jvm.of(spark)
     scanned = physical_scan(
@@ -235,7 +234,7 @@ def _scan_matched(
     )
     bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
     row = scanned.metadataColumn("_metadata").getField("row_index")
-    is_set = jvm.bit_is_set(bits, (row - start).cast("int"))
+    is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
     # no AND: Spark may compute both sides of one beforehand, and the test of a bit beyond the last reads anything
     matched = F.when((row >= start) & (row < end), is_set).otherwise(F.lit(False)).alias(MATCHED_COLUMN)
     extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
@@ -305,10 +304,10 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     }
     partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
     assert len(partition_fields) == len(logical_names)
-    beside = [(item.name, item.spark_type) for item in reading.hidden]
-    for names in reading.bitmaps:
-        beside += zip(names, _BITMAP_TYPES, strict=True)
-    extra = tuple({"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in beside)
+    beside = [(item.name, item.spark_type, True) for item in reading.hidden]
+    for bits, *places in reading.bitmaps:  # every file of the scan has them
+        beside += [(bits, "binary", False), *((name, "long", False) for name in places)]
+    extra = tuple({"name": name, "type": kind, "nullable": null, "metadata": {}} for name, kind, null in beside)
     identity = IndexIdentity(
         table_id=snapshot.metadata.id, location=snapshot.table_uri, version=snapshot.version, subset=reading.subset
     )

@@ -134,7 +134,10 @@ def test_live_vectors_leave_the_count(spark, path):
     assert check(spark, path, "count(*) FROM $t", answered=True) == [(59,)]
     assert check(spark, path, "max(p) FROM $t", answered=True) == [(2,)]
     assert check(spark, path, "max(id) FROM $t", answered=False) == [(58,)]
-    check(spark, path, "count(*) FROM $t WHERE p = 2", answered=False)
+    assert check(spark, path, "count(*), max(q) FROM $t WHERE p = 2", answered=True) == [(19, "it's c")]
+    assert check(spark, path, "count(*) FROM $t WHERE p IN (0, 1)", answered=True) == [(40,)]
+    assert check(spark, path, "count(*) FROM $t WHERE q IS NULL", answered=True) == [(0,)]
+    check(spark, path, "count(*) FROM $t WHERE p = 2 AND id > 3", answered=False)
     assert spark.read.format("delta").load(path).count() == 59
 
 
@@ -171,6 +174,9 @@ def test_frames(spark, path):
         lambda: frame.agg(F.max("id"), F.count("*")),
         lambda: frame.where("p = 1").select("id", "p").agg(F.min("id").alias("least")),
         lambda: frame.agg({"day": "max"}),
+        lambda: frame.selectExpr("count(*)", "max(id) + 1"),
+        lambda: frame.select(F.count("*").alias("n")),
+        lambda: frame.select([F.max("id"), F.lit(1)]),
     ):
         _, read = both(spark, run)
         assert not read
@@ -178,6 +184,8 @@ def test_frames(spark, path):
     assert frame.count() == 60
     assert frame.where("p = 1").withColumn("x", F.rand()).count() == 20
     assert spark.sparkContext.statusTracker().getJobIdsForGroup("counted") == []
+    assert frame.select("id", "id").count() == 60
+    assert reads_files(frame.select(F.count("some")))
     assert frame.where("id < 5").count() == 5
     assert frame.limit(3).count() == 3
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)

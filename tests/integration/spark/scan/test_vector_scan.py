@@ -17,6 +17,7 @@ from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.vectors import inline_vector, pack_vectors, vector_path
+from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.scan.deleted_rows import make_bitmap
@@ -76,6 +77,20 @@ def _plan(frame) -> str:
     return out.getvalue()
 
 
+@contextlib.contextmanager
+def _with(spark, **settings):
+    """Settings by their names without ``spark.sql.``, dots as underscores."""
+    named = {f"spark.sql.{name.replace('_', '.')}": value for name, value in settings.items()}
+    before = {name: spark.conf.get(name) for name in named}
+    try:
+        for name, value in named.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 def _load(spark, path):
     return spark.read.format("delta").load(str(path))
 
@@ -126,6 +141,64 @@ def test_the_plan_is_sparks_own_with_pruning_and_push_down(spark, tmp_path):
     assert "ReadSchema: struct<id:bigint>" in plain
     assert "static_invoke(BitSetMethods.isSet" in plan
     assert plan.count("*(") >= plan.count("FileScan"), "generated code"
+
+
+def test_a_row_is_looked_up_in_its_vector_after_the_conditions_of_the_query(spark, tmp_path):
+    table, adds = build(tmp_path / "t")
+    mark(table, adds, {0: [7], 1: [7], 2: [7], 3: [7]})
+    with _with(spark, adaptive_enabled="false"):  # its plans have no code before they run
+        plan = _load(spark, tmp_path / "t").where("p < 77")._jdf.queryExecution().executedPlan()
+        debug = spark._jvm.org.apache.spark.sql.execution.debug
+        code = str(getattr(getattr(debug, "package$"), "MODULE$").codegenString(plan))
+    assert "PushedFilters: [IsNotNull(p), LessThan(p,77)]" in str(plan.toString())
+    assert 0 < code.index("< 77") < code.index("BitSetMethods.isSet(", code.index("/* 001 */"))
+
+
+@pytest.mark.parametrize("mode", ["FALLBACK", "NO_CODEGEN"])
+def test_rows_at_the_ends_of_words_files_and_vectors(spark, tmp_path, mode):
+    """Against a model: with generated code and without, with conditions that are null and that fail for some rows."""
+    deleted = [[0], [63, 64], [64], [127, 128, 191], [192, 999], [*range(64, 128)], [999], [*range(999)], [998]]
+    table, adds = build(tmp_path / "t", files=len(deleted) + 1)
+    mark(table, adds, dict(enumerate(deleted)))
+    gone = {number * 1000 + row for number, rows in enumerate(deleted) for row in rows}
+    left = [i for i in range((len(deleted) + 1) * 1000) if i not in gone]
+    conditions = {
+        "true": lambda i: True,
+        "id % 64 = 0": lambda i: i % 64 == 0,
+        "id % 1000 >= 960": lambda i: i % 1000 >= 960,
+        "name LIKE '%9'": lambda i: i % 10 == 9,
+        "nullif(id % 2, 0) = 1": lambda i: i % 2 == 1,
+        "id IN (64, 128, 999, 2063, 2064, 2065)": lambda i: i in (64, 128, 999, 2063, 2064, 2065),
+        "p = 3 OR id < 70": lambda i: 3000 <= i < 4000 or i < 70,
+        "_metadata.row_index IN (0, 999)": lambda i: i % 1000 in (0, 999),
+    }
+    with _with(spark, codegen_factoryMode=mode, codegen_wholeStage=str(mode == "FALLBACK").lower()):
+        for condition, holds in conditions.items():
+            frame = _load(spark, tmp_path / "t").where(condition)
+            expected = [i for i in left if holds(i)]
+            assert sorted(row.id for row in frame.collect()) == expected, condition
+            assert frame.selectExpr("sum(id)").first()[0] == sum(expected), condition
+
+
+def test_what_is_kept_of_a_query_serves_the_same_files_alone(spark, tmp_path):
+    table, adds = build(tmp_path / "t", partitioned=True)
+    mark(table, adds, {1: [7], 2: [8]})
+    jvm = Jvm.of(spark)
+    made = []
+    original = jvm.rows_of
+    jvm.rows_of = lambda *given: made.append(1) or original(*given)
+    try:
+        ids = set(range(4000)) - {1007, 2008}
+        assert _ids(_load(spark, tmp_path / "t")) == ids
+        first = len(made)
+        assert _ids(_load(spark, tmp_path / "t")) == ids
+        assert len(made) == first, "a second query makes no rows of its vectors"
+        assert _ids(_load(spark, tmp_path / "t").where("p = 2")) == set(range(2000, 3000)) - {2008}
+        assert len(made) > first, "other files"
+        mark(table, adds, {1: [7, 9]}, folder="b")
+        assert _ids(_load(spark, tmp_path / "t")) == ids - {1009}
+    finally:
+        del jvm.rows_of
 
 
 def test_a_table_without_live_vectors_keeps_the_plain_scan(spark, tmp_path):
