@@ -44,7 +44,7 @@ from pydelta.protocol.types import DataType
 from pydelta.storage.discarding import discard
 from pydelta.storage.readers import read_all
 
-__all__ = ["ANY_SIZE", "Order", "bins_of", "compact", "deal", "lay_out"]
+__all__ = ["ANY_SIZE", "Order", "bins_of", "check_plan", "compact", "deal", "lay_out"]
 
 ANY_SIZE: Final = 1 << 62
 """The target size of a task whose files are never split."""
@@ -110,9 +110,7 @@ def compact(
         NotHere, NeedsSpark: Only Spark is sure to do it. Nothing that was written is left, here and below.
         StorageError: A file is missing or damaged, or the store refused.
     """
-    bins, for_spark = bins_of(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
-    if for_spark:
-        raise NotHere("columns mapped by id, or files outside the table's folder")
+    bins = _bins_here(snapshot, files, plan, task)
     stop = threading.Event()
 
     def run(group: tuple[int, list[Bin]]) -> list[FileRecord]:
@@ -131,6 +129,38 @@ def compact(
         return records
 
     return _written(run_groups(run, list(enumerate(deal(bins, cores()))), stop, place.store))
+
+
+def check_plan(
+    snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, layout: Layout | None, task: WriteTask
+) -> None:
+    """Check that a plan can be carried out here, as far as that is known before a file is read.
+
+    Args:
+        snapshot: The table.
+        files: What is to be rewritten.
+        plan: The same files with ``bin``.
+        layout: Columns and curve; None for compaction.
+        task: How files are written.
+
+    Raises:
+        NotHere: Only Spark is sure to do it.
+    """
+    if layout is not None:
+        _order_here(snapshot, layout, task)
+    _bins_here(snapshot, files, plan, task)
+
+
+def _bins_here(snapshot: Snapshot, files: Sequence[AddFile], plan: pl.DataFrame, task: WriteTask) -> list[Bin]:
+    bins, for_spark = bins_of(files, plan, task, by_field_id=snapshot.column_mapping_mode == "id")
+    if for_spark:
+        raise NotHere("columns mapped by id, or files outside the table's folder")
+    return bins
+
+
+def _order_here(snapshot: Snapshot, layout: Layout, task: WriteTask) -> _OrderBy:
+    refuse_table(snapshot)
+    return _OrderBy(snapshot, layout, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +199,8 @@ def lay_out(
         NotHere, NeedsSpark: Only Spark is sure to do it, or there are too many rows to sort here.
         StorageError: A file is missing or damaged, or the store refused.
     """
-    refuse_table(snapshot)
-    bins, for_spark = bins_of(files, plan, task, by_field_id=False)
-    if for_spark:
-        raise NotHere("files outside the table's folder")
-    order_by = _OrderBy(snapshot, order.layout, task)
+    order_by = _order_here(snapshot, order.layout, task)
+    bins = _bins_here(snapshot, files, plan, task)
     records: list[FileRecord] = []
     try:
         for item in bins:

@@ -16,6 +16,7 @@ from pydelta.arrow.layout import TableShape
 from pydelta.commands.change.hidden_rows import footer_rows
 from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
+from pydelta.commands.optimize.command import PlannedOptimize
 from pydelta.commands.optimize.plan import Layout
 from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, first_line
@@ -135,6 +136,10 @@ class SparkEngine:
         files = snapshot.files.select(data_filters=bound.conjuncts, time_zone=self.time_zone())
         way = self._here.foresee(snapshot, files, bound.native.tree)
         return f"{way} ({files.height} files, {int(files['size'].sum() or 0)} bytes)"
+
+    def foresee_rearranged(self, planned: PlannedOptimize) -> str:
+        """Tell how an OPTIMIZE would rewrite its files, without reading one: for EXPLAIN."""
+        return self._here.foresee_rearranged(planned.snapshot, planned.files, planned.layout)
 
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``Engine.bind_condition``."""

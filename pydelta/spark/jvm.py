@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -63,8 +61,7 @@ class Jvm:
         ensure_callback_server_started(self.gateway)
         release_late(self.gateway)
         close_ended(self.gateway)
-        self._partitions: OrderedDict[Any, Any] = OrderedDict()
-        self._partitions_lock = threading.Lock()
+        self._partitions: Recent[Any, Any] = Recent(_CACHED_SNAPSHOTS)
         self.recent_rows: Recent[Any, Any] = Recent(_RECENT_ROWS_BYTES)
 
         sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
@@ -95,7 +92,7 @@ class Jvm:
         self._alias: Any = scala_object(catalyst.expressions, "Alias")
         self._named: Any = scala_object(catalyst.expressions, "NamedExpression")
         self.bits_base = int(jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET)
-        self._classes: dict[str, Any] = {}
+        self._class_named: Any = jvm.java.lang.Class.forName
         self._static_invoke: Any = catalyst.expressions.objects.StaticInvoke
         self._expression_utils: Any = scala_object(sql.classic, "ExpressionUtils")
         self._tag: Any = catalyst.trees.TreeNodeTag
@@ -265,9 +262,7 @@ class Jvm:
 
     def static_call(self, java_class: str, method: str, result: str, *arguments: Column) -> Column:
         """Call a static method of a Java class in generated code; null where an argument is."""
-        if java_class not in self._classes:
-            self._classes[java_class] = self.view.java.lang.Class.forName(java_class)
-        given = [self._classes[java_class], self.data_type.fromJson(f'"{result}"'), method]
+        given = [self._class_named(java_class), self.data_type.fromJson(f'"{result}"'), method]
         rest = [self.seq([]), True, True, True, self.none]
         called = self._static_invoke(*given, self.seq(map(self.expression, arguments)), *rest)
         return Column(self._expression_utils.column(called))
@@ -304,15 +299,10 @@ class Jvm:
 
     def recent_partitions(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return typed partition rows of a snapshot; recent ones are kept, so that not each query casts."""
-        with self._partitions_lock:
-            if key in self._partitions:
-                self._partitions.move_to_end(key)
-                return self._partitions[key]
-        made = make()
-        with self._partitions_lock:
-            self._partitions[key] = made
-            while len(self._partitions) > _CACHED_SNAPSHOTS:
-                self._partitions.popitem(last=False)
+        made = self._partitions.get(key)
+        if made is None:
+            made = make()
+            self._partitions.put(key, made, 1)
         return made
 
     # --- plans and frames ----------------------------------------------------------------------------------

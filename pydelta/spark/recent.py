@@ -1,4 +1,4 @@
-"""Keep what was made last, up to a number of bytes."""
+"""Keep what was made last, up to a size."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Recent(Generic[_K, _V]):
     """Values used last, by key; for threads. A key must stand for one value for ever, so that none goes stale.
 
     Args:
-        limit: How many bytes to keep at most; a value that alone is larger is not kept.
+        limit: The sum of sizes to keep at most, bytes or whatever they are given in; a value that alone is larger is
+            not kept.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._bytes = 0
+        self._size = 0
         self._kept: OrderedDict[_K, tuple[_V, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -34,13 +35,13 @@ class Recent(Generic[_K, _V]):
             self._kept.move_to_end(key)
             return self._kept[key][0]
 
-    def put(self, key: _K, value: _V, num_bytes: int) -> None:
+    def put(self, key: _K, value: _V, size: int) -> None:
         """Keep a value, and drop those that were not used for longest where there is no room."""
         with self._lock:
-            if key in self._kept or num_bytes > self._limit:
+            if key in self._kept or size > self._limit:
                 return
-            self._kept[key] = value, num_bytes
-            self._bytes += num_bytes
-            while self._bytes > self._limit:
+            self._kept[key] = value, size
+            self._size += size
+            while self._size > self._limit:
                 _, (_, dropped) = self._kept.popitem(last=False)
-                self._bytes -= dropped
+                self._size -= dropped

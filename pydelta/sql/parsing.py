@@ -20,6 +20,7 @@ __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
 _BLANK: Final = r"(?>\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"  # atomic: a comment is taken in one way, not in many
 _OURS: Final = re.compile(
     rf"{_BLANK}*(?:(?:VACUUM|GENERATE|OPTIMIZE|RESTORE|REORG|FSCK|CONVERT{_BLANK}+TO)\b"
+    rf"|EXPLAIN{_BLANK}+(?:(?:EXTENDED|CODEGEN|COST|FORMATTED){_BLANK}+)?OPTIMIZE\b"
     rf"|(?:DESCRIBE|DESC){_BLANK}+(?:HISTORY|DETAIL){_BLANK}+[`'\"\w])",
     re.IGNORECASE | re.DOTALL,
 )
@@ -117,6 +118,9 @@ class _Reader:
             where=self._where(tree),
             zorder_by=tuple(".".join(self._parts(item)) for item in _trees(zorder, "column")) if zorder else (),
         )
+
+    def _explain_optimize(self, tree: Tree[Token]) -> st.ExplainOptimize:
+        return st.ExplainOptimize(explained=self._optimize(next(_trees(tree, "optimize"))))
 
     def _history(self, tree: Tree[Token]) -> st.DescribeHistory:
         limit = self._token(tree, "INTEGER")

@@ -79,6 +79,13 @@ class Optimize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptimize:
+    """``EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] OPTIMIZE …``; all say the same."""
+
+    explained: Optimize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeHistory:
     """``DESCRIBE HISTORY table [LIMIT n]``."""
 
@@ -167,6 +174,7 @@ Statement: TypeAlias = (
     Vacuum
     | Generate
     | Optimize
+    | ExplainOptimize
     | DescribeHistory
     | DescribeDetail
     | Restore

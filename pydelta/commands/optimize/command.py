@@ -44,7 +44,15 @@ from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
-__all__ = ["OptimizeRequest", "OptimizeResult", "compact_after_change", "compact_after_write", "optimize"]
+__all__ = [
+    "OptimizeRequest",
+    "OptimizeResult",
+    "PlannedOptimize",
+    "compact_after_change",
+    "compact_after_write",
+    "optimize",
+    "plan_optimize",
+]
 
 _logger = logging.getLogger(__name__)
 _GIB: Final = 1 << 30
@@ -70,6 +78,21 @@ class OptimizeRequest:
 
 
 _BY_DEFAULT: Final = OptimizeRequest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedOptimize:
+    """What an OPTIMIZE would rewrite.
+
+    Args:
+        snapshot: The version that it would read.
+        files: Rows of ``snapshot.files.core``, with ``bin``: which become one new file, or are laid out together.
+        layout: The order that rows would be put in; None for compaction.
+    """
+
+    snapshot: Snapshot
+    files: pl.DataFrame
+    layout: Layout | None
 
 
 def optimize(
@@ -103,20 +126,36 @@ def optimize(
     """
     with error_context(table=log.uri):
         give_way(log.store, most_ms=settings.optimize_give_way_ms)
-        txn = begin(log)
-        layout = _layout(txn.snapshot, request.zorder_by, condition=request.condition, full=request.full)
-        limits = SizeLimits(
-            target_bytes=_target(txn.snapshot, settings),
-            min_bytes=settings.optimize_min_file_bytes or _target(txn.snapshot, settings),
-            max_deleted_ratio=settings.optimize_max_deleted_ratio,
-            max_files_per_partition=request.max_files_per_partition,
-        )
-        clustered = not request.zorder_by and layout is not None
-        run = _Optimize(txn, engine, limits, layout=layout, full=request.full, clustered=clustered)
-        considered = run.choose(request.condition)
-        if request.modified_before_ms is not None:
-            considered = considered.filter(pl.col("modification_time") < request.modified_before_ms)
+        run, considered = _considered(begin(log), engine, settings, request)
         return run.run(considered)
+
+
+def plan_optimize(
+    log: DeltaLog, engine: RearrangingEngine, settings: Settings, request: OptimizeRequest = _BY_DEFAULT
+) -> PlannedOptimize:
+    """Tell what ``optimize`` would rewrite, and rewrite nothing; arguments and errors are those of ``optimize``."""
+    with error_context(table=log.uri):
+        run, considered = _considered(start_transaction(log), engine, settings, request)
+        return PlannedOptimize(snapshot=run.txn.snapshot, files=run.plan(considered), layout=run.layout)
+
+
+def _considered(
+    txn: OptimisticTransaction, engine: RearrangingEngine, settings: Settings, request: OptimizeRequest
+) -> tuple[_Optimize, pl.DataFrame]:
+    """An OPTIMIZE, and the files that it looks at."""
+    layout = _layout(txn.snapshot, request.zorder_by, condition=request.condition, full=request.full)
+    limits = SizeLimits(
+        target_bytes=_target(txn.snapshot, settings),
+        min_bytes=settings.optimize_min_file_bytes or _target(txn.snapshot, settings),
+        max_deleted_ratio=settings.optimize_max_deleted_ratio,
+        max_files_per_partition=request.max_files_per_partition,
+    )
+    clustered = not request.zorder_by and layout is not None
+    run = _Optimize(txn, engine, limits, layout=layout, full=request.full, clustered=clustered)
+    considered = run.choose(request.condition)
+    if request.modified_before_ms is not None:
+        considered = considered.filter(pl.col("modification_time") < request.modified_before_ms)
+    return run, considered
 
 
 def compact_after_change(
@@ -251,7 +290,7 @@ class _Optimize:
 
     def run(self, considered: pl.DataFrame) -> OptimizeResult:
         snapshot = self.txn.snapshot
-        plan = self._plan(considered)
+        plan = self.plan(considered)
         result = OptimizeResult(
             version=None,
             num_considered=considered.height,
@@ -283,7 +322,8 @@ class _Optimize:
             end_time_ms=_now_ms(),
         )
 
-    def _plan(self, considered: pl.DataFrame) -> pl.DataFrame:
+    def plan(self, considered: pl.DataFrame) -> pl.DataFrame:
+        """Choose the files to rewrite, and number what goes together."""
         snapshot, keys = self.txn.snapshot, _keys(self.txn.snapshot)
         if self.layout is None:
             rated = considered.with_columns(_deleted_ratios(snapshot, considered))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pydelta.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
 from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import TableShape
-from pydelta.arrow.rearrange import Order, compact, lay_out
+from pydelta.arrow.rearrange import Order, check_plan, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.arrow.updates import update_rows
@@ -102,6 +102,18 @@ class Here:
             return f"spark: {reason}"
         return "arrow"
 
+    def foresee_rearranged(self, snapshot: Snapshot, plan: pl.DataFrame, layout: Layout | None) -> str:
+        """Tell how files would be compacted or laid out, as far as that is known before one is read."""
+        limit = self._rearranging_limit()
+        if not limit.most_bytes:
+            return f"spark: {self._off()} is 0"
+        try:
+            self._refuse(plan, limit)
+            check_plan(snapshot, snapshot.files.adds(plan), plan, layout, rearranging_task(self._spark, snapshot))
+        except NotHere as reason:
+            return f"spark: {reason}"
+        return "arrow"
+
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
         return self.tried(
@@ -159,6 +171,11 @@ class Here:
         settings = self._own_settings()
         most = settings.local_optimize_max_bytes if settings.local_max_bytes else 0
         return Limit("spark.pydelta.local.optimizeMaxBytes", most)
+
+    def _off(self) -> str:
+        """The setting that keeps this process from rearranging files."""
+        limit = self.limit()
+        return self._rearranging_limit().setting if limit.most_bytes else limit.setting
 
     def _rewritten(
         self,

@@ -38,8 +38,8 @@ from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType, parse_schema
 from pydelta.spark.change.assignments import names_of
 from pydelta.spark.change.binding import Moment, folded
-from pydelta.spark.change.merge_bind import Sides, bind_merge
-from pydelta.spark.change.merge_here import MergeHere
+from pydelta.spark.change.merge_bind import BoundMerge, Sides, bind_merge
+from pydelta.spark.change.merge_here import MergeHere, foresee_here
 from pydelta.spark.change.merge_keys import keys_of, ranges_of, target_conjuncts
 from pydelta.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_ROW, MergedRows
 from pydelta.spark.change.shown import shown
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["MergeStatement", "SparkMerge"]
+__all__ = ["MergeStatement", "SparkMerge", "foresee_merge"]
 
 _WORD_BITS: Final = 64
 _TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
@@ -126,19 +126,9 @@ class SparkMerge:
         self._alias = statement.alias or _TARGET_ALIAS
         kept = self._kept = statement.kept
         moment = kept.moment = kept.moment or Moment(spark)
-        self.schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
-        plan = self._plan = source._jdf.queryExecution().analyzed()
-        named = str(plan.nodeName()) == "SubqueryAlias"
-        self._source_alias = str(plan.alias()) if named else _SOURCE_ALIAS
-        self._table = self._scanned(None).alias(self._alias)
-        sides = Sides(
-            table=self._table,
-            source=source if named else source.alias(self._source_alias),
-            alias=self._alias,
-            source_alias=self._source_alias,
-            evolves=statement.evolve,
-        )
-        self._bound = bind_merge(moment, sides, statement.condition, statement.clauses, schema=self.schema)
+        self._plan = source._jdf.queryExecution().analyzed()
+        sides, self.schema, self._bound = _bound(spark, snapshot, source, statement, moment)
+        self._table, self._source_alias = sides.table, sides.source_alias
         self.condition_sql, self.clause_texts = self._shown()
         self._rows = MergedRows(
             snapshot=snapshot,
@@ -416,6 +406,37 @@ class SparkMerge:
     def close(self) -> None:
         """See ``Merging.close``. What was kept goes when Spark's own cleaner finds that nobody holds it."""
         self._paired = self._changes = None
+
+
+def foresee_merge(spark: SparkSession, snapshot: Snapshot, source: DataFrame, statement: MergeStatement) -> str:
+    """Tell how a merge's rows would be looked for, and run neither the merge nor its source: for EXPLAIN.
+
+    Raises:
+        DeltaError: The statement does not fit the table.
+    """
+    sides, schema, bound = _bound(spark, snapshot, source, statement, Moment(spark))
+    way = foresee_here(spark, snapshot, schema, bound, sides.source)
+    conjuncts = target_conjuncts(folded(spark, bound.condition), sides.table)
+    files = snapshot.files.select(data_filters=conjuncts, time_zone=Jvm.of(spark).time_zone())
+    return f"{way} (at most {files.height} files, {int(files['size'].sum() or 0)} bytes)"
+
+
+def _bound(
+    spark: SparkSession, snapshot: Snapshot, source: DataFrame, statement: MergeStatement, moment: Moment
+) -> tuple[Sides, StructType, BoundMerge]:
+    """The sides of a merge, the table's schema afterwards, and what was resolved against them."""
+    schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
+    plan = source._jdf.queryExecution().analyzed()
+    named = str(plan.nodeName()) == "SubqueryAlias"
+    alias, source_alias = statement.alias or _TARGET_ALIAS, str(plan.alias()) if named else _SOURCE_ALIAS
+    sides = Sides(
+        table=scan_dataframe(spark, snapshot, pinned=True).alias(alias),
+        source=source if named else source.alias(source_alias),
+        alias=alias,
+        source_alias=source_alias,
+        evolves=statement.evolve,
+    )
+    return sides, schema, bind_merge(moment, sides, statement.condition, statement.clauses, schema=schema)
 
 
 def _schema_after(spark: SparkSession, snapshot: Snapshot, statement: MergeStatement, source: StructType) -> StructType:

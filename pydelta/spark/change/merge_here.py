@@ -36,7 +36,7 @@ from pydelta.spark.scan.filters import Tree
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MergeHere"]
+__all__ = ["MergeHere", "foresee_here"]
 
 
 class MergeHere:
@@ -100,46 +100,18 @@ class MergeHere:
 
     def _prepare(self) -> None:
         self._here.refuse_session()
-        if self._schema != self._snapshot.schema:
-            raise NotHere("a merge that changes the schema")
         plan = self._frame._jdf.queryExecution().analyzed()
-        output = plan.output()
-        ids: dict[int, tuple[str, ...]] = dict.fromkeys(self._bound.columns.ids, ())
-        ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
-        rule = self._rule(ids)
+        rule, used = _rule(self._spark, self._snapshot, self._schema, self._bound, plan)
         limit = self._here.limit()
         size = _kept_bytes(self._spark, plan)
         if size is None or size > limit.most_bytes:
             raise NotHere(
                 f"a source of {'unknown size' if size is None else f'{size} bytes, more than {limit.setting}'}"
             )
-        used = {int(item.path[1]): item for item in _fields(rule) if len(item.path) == len((SOURCE, ""))}
-        inner = {int(item.path[1]) for item in _fields(rule)} - used.keys()
-        if inner:
-            raise NotHere("a field in a struct of the source")
         self.rows = self._collected(used)
         self._filters = ranges(rule, self.rows, {name.lower() for name in self._snapshot.partition_columns})
         task = self._here.write_task(self._snapshot)
         self._merge = ArrowMerge(self._snapshot, rule, self.rows, task=task, place=written_by(task))
-
-    def _rule(self, ids: Mapping[int, tuple[str, ...]]) -> MergeRule:
-        schema = self._snapshot.schema
-
-        def read(expression: Any) -> Exact:
-            return exact(Tree.of(expression), schema, ids)
-
-        clauses = []
-        for item in self._bound.clauses:
-            values: dict[str, Exact] = {}
-            for assignment in () if item.values is None else item.values.items:
-                if len(assignment.path) > 1 or assignment.expression is None:
-                    raise NotHere("a field in a struct that is set")
-                values[assignment.path[0]] = read(assignment.expression.expression)
-            condition = None if item.condition is None else read(folded(self._spark, item.condition))
-            clauses.append(
-                ArrowClause(on=item.clause.on, action=item.clause.action, condition=condition, values=values)
-            )
-        return MergeRule.of(read(folded(self._spark, self._bound.condition)), clauses)
 
     def _collected(self, used: Mapping[int, Field]) -> pa.Table:
         """The source's rows; the columns that are read in the types that they have in the table's terms."""
@@ -156,6 +128,58 @@ class MergeHere:
         except (PySparkException, Py4JError, pa.ArrowException) as error:
             raise NotHere("a source that Arrow does not hold") from error
         return pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+
+
+def foresee_here(
+    spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: DataFrame
+) -> str:
+    """Tell how a merge would be done, as far as that is known before its source is run; see ``MergeHere``."""
+    here = Here(spark)
+    limit = here.limit()
+    if not limit.most_bytes:
+        return f"spark: {limit.setting} is 0"
+    try:
+        here.refuse_session()
+        rule, _ = _rule(spark, snapshot, schema, bound, source._jdf.queryExecution().analyzed())
+        task = here.write_task(snapshot)
+        ArrowMerge(snapshot, rule, pa.table({}), task=task, place=written_by(task))
+    except NotHere as reason:
+        return f"spark: {reason}"
+    return f"arrow, if the source and the files that its keys leave are not more than {limit.setting}"
+
+
+def _rule(
+    spark: SparkSession, snapshot: Snapshot, schema: StructType, bound: BoundMerge, source: Any
+) -> tuple[MergeRule, dict[int, Field]]:
+    """What a merge does, as this process can do it, and the source's columns that it reads, by their places.
+
+    Raises:
+        NotHere: It is Spark's to do.
+    """
+    if schema != snapshot.schema:
+        raise NotHere("a merge that changes the schema")
+    output = source.output()
+    ids: dict[int, tuple[str, ...]] = dict.fromkeys(bound.columns.ids, ())
+    ids |= {int(output.apply(place).exprId().id()): (SOURCE, str(place)) for place in range(output.size())}
+
+    def read(expression: Any) -> Exact:
+        return exact(Tree.of(expression), snapshot.schema, ids)
+
+    clauses = []
+    for item in bound.clauses:
+        values: dict[str, Exact] = {}
+        for assignment in () if item.values is None else item.values.items:
+            if len(assignment.path) > 1 or assignment.expression is None:
+                raise NotHere("a field in a struct that is set")
+            values[assignment.path[0]] = read(assignment.expression.expression)
+        condition = None if item.condition is None else read(folded(spark, item.condition))
+        clauses.append(ArrowClause(on=item.clause.on, action=item.clause.action, condition=condition, values=values))
+    rule = MergeRule.of(read(folded(spark, bound.condition)), clauses)
+    fields = _fields(rule)
+    used = {int(item.path[1]): item for item in fields if len(item.path) == len((SOURCE, ""))}
+    if {int(item.path[1]) for item in fields} - used.keys():
+        raise NotHere("a field in a struct of the source")
+    return rule, used
 
 
 def _fields(rule: MergeRule) -> list[Field]:

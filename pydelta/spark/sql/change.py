@@ -100,27 +100,16 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
     target = nodes.target(node.targetTable(), changes=True)
     if target is None:
         return None
-    source = nodes.query(node.sourceTable())
-    relation = nodes.named(node.sourceTable())
-    sides = (target,) if relation is None else (target, relation)
     log = nodes.log(target)
+    source = nodes.query(node.sourceTable())
     with _changing(target, log):
-        schema = existing_table(log.update()).schema
-        clauses = [
-            _clause(nodes, on, action, sides, schema)
-            for on, field in _CLAUSES
-            for action in nodes.items(getattr(node, field)())
-        ]
-        evolve = bool(node.withSchemaEvolution()) or settings_of(nodes.spark).schema_auto_merge
-        condition = nodes.column(node.mergeCondition(), *sides)
-
-        statement = MergeStatement(condition=condition, clauses=clauses, alias=target.alias, evolve=evolve)
+        statement = read_merge(nodes, node, target, existing_table(log.update()))
 
         def begin(snapshot: Snapshot) -> Merging:
             return SparkMerge(nodes.spark, snapshot, source, statement)
 
         engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, clauses, settings))
+        result = run_once(nodes.spark, lambda settings: run_merge(log, engine, begin, statement.clauses, settings))
     counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
     return _counts(
         nodes,
@@ -130,6 +119,20 @@ def merge(nodes: Nodes, node: Any) -> DataFrame | None:
         num_deleted_rows=counts[1],
         num_inserted_rows=counts[2],
     )
+
+
+def read_merge(nodes: Nodes, node: Any, target: Target, snapshot: Snapshot) -> MergeStatement:
+    """Read a MERGE as Spark parsed it, into a version of its table."""
+    relation = nodes.named(node.sourceTable())
+    sides = (target,) if relation is None else (target, relation)
+    clauses = [
+        _clause(nodes, on, action, sides, snapshot.schema)
+        for on, field in _CLAUSES
+        for action in nodes.items(getattr(node, field)())
+    ]
+    evolve = bool(node.withSchemaEvolution()) or settings_of(nodes.spark).schema_auto_merge
+    condition = nodes.column(node.mergeCondition(), *sides)
+    return MergeStatement(condition=condition, clauses=clauses, alias=target.alias, evolve=evolve)
 
 
 def _clause(nodes: Nodes, on: ClauseOn, action: Any, sides: _Sides, schema: StructType) -> MergeClause:

@@ -20,6 +20,7 @@ from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.sql import alter as sql_alter
 from pydelta.spark.sql import change as sql_change
 from pydelta.spark.sql import create as sql_create
+from pydelta.spark.sql import explain as sql_explain
 from pydelta.spark.sql import insert as sql_insert
 from pydelta.spark.sql import show as sql_show
 from pydelta.spark.sql.immediate import execute_immediate
@@ -76,7 +77,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     **dict.fromkeys(("DescribeRelation", "DescribeColumn", "DescribeTablePartition"), sql_show.describe),
     **dict.fromkeys(("ShowColumns", "ShowPartitions", "ShowTableProperties", "ShowCreateTable"), sql_show.show),
     **dict.fromkeys(("RefreshTable", "AnalyzeTable", "AnalyzeColumn"), sql_show.nothing_to_do),
-    "ExplainCommand": sql_show.explain,
+    "ExplainCommand": sql_explain.explain,
 }  # fmt: skip
 
 _READS: Final = frozenset({"Union", "ExplainCommand"})
@@ -159,7 +160,7 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
     """
     kind = _statement_kind(node)
     if kind == "ExplainCommand":
-        return str(node.logicalPlan().nodeName()) in sql_show.EXPLAINED
+        return str(node.logicalPlan().nodeName()) in sql_explain.EXPLAINED
     if kind == "Union":
         nodes = Nodes(spark)
         return all(str(item.nodeName()) in sql_insert.INSERTS for item in nodes.items(node.children()))

@@ -10,7 +10,7 @@ from pydelta.commands.alter.requests import SyncIdentity
 from pydelta.commands.clone import CloneRequest, clone_parquet, clone_table
 from pydelta.commands.convert import ParquetFolder, described
 from pydelta.commands.fsck import fsck as run_fsck
-from pydelta.commands.optimize.command import OptimizeRequest
+from pydelta.commands.optimize.command import OptimizeRequest, plan_optimize
 from pydelta.commands.optimize.command import optimize as run_optimize
 from pydelta.commands.optimize.reorg import purge as run_purge
 from pydelta.commands.restore import restore as run_restore
@@ -35,6 +35,7 @@ from pydelta.spark.maintenance.clone import SparkCopier
 from pydelta.spark.maintenance.convert import SparkFooters, convert, partition_fields
 from pydelta.spark.maintenance.parquet_sources import ParquetSource, folder_partitions, parquet_source
 from pydelta.spark.maintenance.vacuum import fsck_frame, run_vacuum, vacuum_frame
+from pydelta.spark.sql.explain import explained, optimize_way
 from pydelta.spark.sql.nodes import Nodes
 from pydelta.sql import statements as st
 
@@ -54,6 +55,10 @@ def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
         DeltaError: See the commands.
     """
     return _Run(nodes).run(statement)
+
+
+def _request(statement: st.Optimize) -> OptimizeRequest:
+    return OptimizeRequest(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full)
 
 
 class _Run:
@@ -81,9 +86,18 @@ class _Run:
                 log,
                 SparkEngine(self._spark, alias=statement.table[-1]),
                 settings_of(self._spark),
-                OptimizeRequest(condition=statement.where, zorder_by=statement.zorder_by, full=statement.full),
+                _request(statement),
             )
         return optimize_frame(self._spark, log, result)
+
+    def _explainoptimize(self, statement: st.ExplainOptimize) -> DataFrame:
+        asked = statement.explained
+        log = self._log(asked.table, "OPTIMIZE")
+        with error_context(table=log.uri):
+            engine = SparkEngine(self._spark, alias=asked.table[-1])
+            planned = plan_optimize(log, engine, settings_of(self._spark), _request(asked))
+            way = f"Files rewritten by: {optimize_way(engine, planned)}"
+        return explained(self._nodes, "OPTIMIZE", ".".join(asked.table), planned.snapshot, [way])
 
     def _reorg(self, statement: st.Reorg) -> DataFrame:
         log = self._log(statement.table, "REORG")

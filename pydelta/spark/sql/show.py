@@ -1,14 +1,10 @@
-"""Answer DESCRIBE, SHOW and EXPLAIN as Spark parsed them: frames with Spark's own columns, from the log."""
+"""Answer DESCRIBE and SHOW as Spark parsed them: frames with Spark's own columns, from the log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
-from pydelta.errors import DeltaError, UnsupportedFeatureError, error_context
-from pydelta.spark.engine import SparkEngine
+from pydelta.errors import UnsupportedFeatureError, error_context
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.sql import describe as describe_sql
 from pydelta.spark.sql.nodes import Nodes, Target, text_of
@@ -16,18 +12,7 @@ from pydelta.spark.sql.nodes import Nodes, Target, text_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pydelta.log import Snapshot
-
-__all__ = ["EXPLAINED", "describe", "explain", "nothing_to_do", "show"]
-
-_COMMANDS = {
-    "DeleteFromTable": ("DELETE", "table"),
-    "UpdateTable": ("UPDATE", "table"),
-    "MergeIntoTable": ("MERGE", "targetTable"),
-    "InsertIntoStatement": ("INSERT", "table"),
-}
-EXPLAINED = frozenset(_COMMANDS)
-"""Names of the statements that ``explain`` may know."""
+__all__ = ["describe", "nothing_to_do", "show"]
 
 
 def _target(nodes: Nodes, node: Any) -> Target | None:
@@ -74,50 +59,6 @@ def show(nodes: Nodes, node: Any) -> DataFrame | None:
             key = text_of(nodes.optional(node.propertyKey()))
             return describe_sql.show_tblproperties(nodes.spark, target.entry, snapshot, key)
         return describe_sql.show_create_table(nodes.spark, target.entry, snapshot)
-
-
-def explain(nodes: Nodes, node: Any) -> DataFrame | None:
-    """Explain a statement that changes a Delta table: which command would run, on which version."""
-    statement = node.logicalPlan()
-    known = _COMMANDS.get(str(statement.nodeName()))
-    if known is None:
-        return None
-    target = nodes.target(getattr(statement, known[1])(), changes=True)
-    if target is None:
-        return None
-    log = nodes.log(target)
-    with error_context(table=log.uri):
-        snapshot = log.update()
-        way = _way(nodes, statement, target, snapshot)
-    text = "\n".join(
-        (
-            "== Physical Plan ==",
-            f"Execute Delta {known[0]}",
-            f"   +- {target.name} [{', '.join(snapshot.schema.names)}] {log.uri}@v{snapshot.version}, "
-            f"{snapshot.num_files} files, {snapshot.size_bytes} bytes",
-            *way,
-            "",
-            "== Parsed Logical Plan ==",
-            str(statement.toString()).rstrip(),
-            "",
-        )
-    )
-    return nodes.jvm.one_row([F.lit(text).alias("plan")])
-
-
-def _way(nodes: Nodes, statement: Any, target: Target, snapshot: Snapshot) -> Sequence[str]:
-    """Say where the rows of a DELETE or an UPDATE would be found; nothing of one that fails when it runs."""
-    if str(statement.nodeName()) not in ("DeleteFromTable", "UpdateTable") or snapshot.version < 0:
-        return ()
-    given = statement.condition()
-    condition = given if str(statement.nodeName()) == "DeleteFromTable" else nodes.optional(given)
-    if condition is None or str(condition.toString()).lower() == "true":
-        return ()
-    try:
-        engine = SparkEngine(nodes.spark, alias=target.alias)
-        return (f"   +- Rows found by: {engine.foresee(snapshot, nodes.column(condition, target))}",)
-    except DeltaError:
-        return ()
 
 
 def nothing_to_do(nodes: Nodes, node: Any) -> DataFrame | None:

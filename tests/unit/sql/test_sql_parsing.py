@@ -12,6 +12,7 @@ from pydelta.sql.statements import (
     DescribeDetail,
     DescribeHistory,
     DropFeature,
+    ExplainOptimize,
     Fsck,
     Generate,
     Optimize,
@@ -51,6 +52,12 @@ STATEMENTS = {
         table=T, where="p >= '2020' AND (q = 1 OR q IS NULL)", zorder_by=("a", "b.c")
     ),
     "OPTIMIZE t ZORDER BY a, `b c`": Optimize(table=T, zorder_by=("a", "b c")),
+    "EXPLAIN OPTIMIZE t": ExplainOptimize(explained=Optimize(table=T)),
+    "explain -- why\n formatted optimize t zorder by (a)": ExplainOptimize(
+        explained=Optimize(table=T, zorder_by=("a",))
+    ),
+    "OPTIMIZE explain": Optimize(table=("explain",)),
+    "OPTIMIZE cost WHERE formatted = 1": Optimize(table=("cost",), where="formatted = 1"),
     "DESCRIBE HISTORY t": DescribeHistory(table=T),
     "DESC HISTORY delta.`/a b/c` LIMIT 5": DescribeHistory(table=PATH, limit=5),
     "describe detail lake.t;": DescribeDetail(table=("lake", "t")),
