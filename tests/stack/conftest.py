@@ -41,7 +41,7 @@ STORE_OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--turn", metavar="K/N", help="of the tests marked in_turn run the K-th of N parts; without it all run")
+    parser.addoption("--turn", metavar="K/N", help="of the tests marked in_turn the K-th of N parts; without it all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

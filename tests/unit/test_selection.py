@@ -34,7 +34,7 @@ def few(monkeypatch):
         ({"t[a]": (), "t[b]": ()}, None, {"t[a]"}, set()),
         ({"t[a]": (1,), "t[b]": (2,), "t[c]": (2,)}, {"t[a]": 1, "t[b]": 2, "t[c]": 3}, {"t[a]"}, {"t[b]"}),
     ],
-    ids=["run by others", "cheapest", "a test of which none is needed", "a part", "of two one", "cheap", "elsewhere", "slow"],
+    ids=["run by others", "cheapest", "none is needed", "a part", "of two one", "cheap", "elsewhere", "slow"],
 )
 def test_branches_are_run_at_the_least_cost(candidates, seconds, taken, in_turn):
     choice = run(candidates, seconds)
