@@ -42,9 +42,9 @@ class Choice:
 def chosen(tests: Mapping[str, Branches], seconds: Mapping[str, float], number_of_branches: int) -> Choice:
     """Choose tests that together run nearly every branch which any of them runs, the cheapest first.
 
-    A branch that only slow tests run, which run hardly anything else, is left to their turn. Cheap tests are taken. So is
-    the cheapest case of a test that runs hardly a branch here: what it tries is in another process, where nothing is
-    noted.
+    A branch that only slow tests run, which run hardly anything else, is left to their turn. Cheap tests are taken.
+    So is the cheapest case of a test that runs hardly a branch here: what it tries is in another process, where nothing
+    is noted.
 
     Args:
         tests: For each test, the branches that it runs, as numbers below ``number_of_branches``.
