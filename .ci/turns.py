@@ -30,7 +30,15 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "pydelta/spark/catalog/",
         "pydelta/manifests/",
     ),
-    "minio": ("tests/minio/", "images/minio/", "pydelta/storage/", "pydelta/inventory/", "jobs/schedule"),
+    "minio": (
+        "tests/minio/",
+        "images/minio/",
+        "images/store/",
+        "images/versity/",
+        "pydelta/storage/",
+        "pydelta/inventory/",
+        "jobs/schedule",
+    ),
     "serve": (
         "tests/serve/",
         "pydelta/serve/",
@@ -51,7 +59,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
     ),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
-    "versity": ("images/versity/",),
+    "versity": ("images/versity/", "images/store/"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }
