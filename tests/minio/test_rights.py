@@ -149,25 +149,3 @@ def test_a_key_that_cannot_be_is_said_and_shown_to_nobody(server, changed, said)
     assert not [
         secret for secret in (*server.secrets.values(), *changed.values()) if secret in done.stderr + done.stdout
     ]
-
-
-@pytest.fixture
-def versity(server):
-    if server.IMAGE != "versity":
-        pytest.skip("asked of Versity alone")
-    return server
-
-
-def test_no_user_gets_at_the_secrets_that_versity_keeps_beside_the_buckets(versity):
-    hidden = versity.folder / "data" / ".users"
-    assert all(secret in (hidden / "users.json").read_text() for secret in versity.secrets.values())
-    assert {path.stat().st_mode & 0o077 for path in (hidden, *hidden.iterdir())} == {0}
-    for user in USERS:
-        for path in (".users/users.json", "warehouse/../.users/users.json", "warehouse/%2e%2e/.users/users.json"):
-            for method in ("GET", "PUT", "DELETE"):
-                assert versity.ask(user, method, path) in (400, 403, 404), (user, method, path)
-    for source in (".users/users.json", "warehouse/../.users/users.json"):
-        copied = versity.ask("spark", "PUT", "work/stolen", "-H", f"x-amz-copy-source: /{source}")
-        assert copied in (400, 403, 404), source
-    buckets = [info.path for info in open_store("s3a://work", versity.options(None)).list_all()]
-    assert "stolen" not in buckets

@@ -1,4 +1,7 @@
-"""Spark over S3A, as the stack's jobs have it: the key of the user spark is enough for the life of a table."""
+"""Spark over S3A, as the stack's jobs have it: the key of the user spark is enough for the life of a table.
+
+It takes minutes, and asks MinIO alone.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from store_servers import SERVERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [
-    pytest.mark.parametrize("server", SERVERS, indirect=True),
+    pytest.mark.parametrize("server", ["minio"], indirect=True),
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.ci,
