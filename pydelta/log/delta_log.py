@@ -447,8 +447,15 @@ class DeltaLog:
 
     # -- maintenance ----------------------------------------------------------------------------------------------
 
-    def checkpoint(self, snapshot: Snapshot | None = None, *, now_ms: int | None = None) -> CheckpointResult:
+    def checkpoint(
+        self, snapshot: Snapshot | None = None, *, now_ms: int | None = None, whole: bool = False
+    ) -> CheckpointResult:
         """Write a checkpoint of a snapshot (the newest for None), read it back, then point ``_last_checkpoint`` at it.
+
+        Args:
+            snapshot: Of this table.
+            now_ms: The clock, epoch milliseconds; None for now.
+            whole: Name no sidecar of the checkpoint before.
 
         Raises:
             TableNotFoundError: There is no table.
@@ -458,7 +465,7 @@ class DeltaLog:
             chosen = snapshot or self.snapshot()
             if chosen.version < 0:
                 raise self._reader.not_found()
-            return write_checkpoint(self.store, chosen, now_ms=now_ms)
+            return write_checkpoint(self.store, chosen, now_ms=now_ms, whole=whole)
 
     def write_checksum(self, snapshot: Snapshot) -> bool:
         """Put ``N.crc`` of a snapshot unless there is one; whether this call wrote it."""
