@@ -76,7 +76,7 @@ def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number
     return concerned, [name for name in ordered if name not in concerned]
 
 
-def rooms_of(changed: Sequence[str], number: int, least: int = 2) -> list[str]:
+def rooms_of(changed: Sequence[str], number: int, least: int = 1) -> list[str]:
     """Choose rooms of tests with servers: those concerned, and others by turns until there are ``least``."""
     concerned, others = in_turn(ROOMS, changed, number)
     return sorted(concerned + others[: max(0, least - len(concerned))])
