@@ -29,7 +29,15 @@ from pydelta.log.snapshot import Snapshot
 from pydelta.protocol.actions import Sidecar
 from pydelta.protocol.paths import LOG_DIR, LogFileKind
 
-__all__ = ["KeptSidecars", "SidecarRows", "choose_kept", "is_newest_but_for", "kept_sidecars", "settled_base"]
+__all__ = [
+    "FULL_ACTIONS",
+    "KeptSidecars",
+    "SidecarRows",
+    "choose_kept",
+    "is_newest_but_for",
+    "kept_sidecars",
+    "settled_base",
+]
 
 FULL_ACTIONS: Final = 25_000
 """A sidecar of this many rows is left as it is."""

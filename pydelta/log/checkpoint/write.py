@@ -62,6 +62,7 @@ class CheckpointResult:
         num_removes: Tombstones kept.
         size_bytes: Of all files.
         sidecars: Paths of the sidecar files.
+        named_again: How many of them, the first, an earlier checkpoint names already.
     """
 
     version: int
@@ -71,6 +72,7 @@ class CheckpointResult:
     num_removes: int
     size_bytes: int
     sidecars: tuple[str, ...] = ()
+    named_again: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -345,6 +347,7 @@ def _write_v2(
         num_removes=removes,
         size_bytes=_size(store, path) + sum(body["sizeInBytes"] for body in sidecars),
         sidecars=(*(f"{SIDECAR_DIR}/{sidecar_name(sidecar)}" for sidecar in named), *tally.sidecars),
+        named_again=len(named),
     )
 
 
