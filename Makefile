@@ -21,6 +21,7 @@ PROFILES ?=
 STORE ?=
 FILE ?=
 TO ?=
+TURN ?=
 TARGET ?=
 FROM ?= 0
 SEED ?=
@@ -134,8 +135,8 @@ archive: ## Pack the engine for a cluster whose workers lack it, into build/envi
 	@scripts/make-archive build/environment.tar.gz
 
 .PHONY: test-stack
-test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too)
-	@PROFILES="$(PROFILES)" STORE="$(STORE)" scripts/test-stack
+test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too; TURN=1/3: of the tests that take minutes, a third)
+	@PROFILES="$(PROFILES)" STORE="$(STORE)" TURN="$(TURN)" scripts/test-stack
 
 ##@ Work on the code
 .PHONY: test-peers

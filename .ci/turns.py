@@ -30,7 +30,15 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "pydelta/spark/catalog/",
         "pydelta/manifests/",
     ),
-    "minio": ("tests/minio/", "images/minio/", "pydelta/storage/", "pydelta/inventory/", "jobs/schedule"),
+    "minio": (
+        "tests/minio/",
+        "images/minio/",
+        "images/store/",
+        "images/versity/",
+        "pydelta/storage/",
+        "pydelta/inventory/",
+        "jobs/schedule",
+    ),
     "serve": (
         "tests/serve/",
         "pydelta/serve/",
@@ -51,7 +59,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
     ),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
-    "versity": ("images/versity/",),
+    "versity": ("images/versity/", "images/store/"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }
@@ -76,7 +84,7 @@ def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number
     return concerned, [name for name in ordered if name not in concerned]
 
 
-def rooms_of(changed: Sequence[str], number: int, least: int = 2) -> list[str]:
+def rooms_of(changed: Sequence[str], number: int, least: int = 1) -> list[str]:
     """Choose rooms of tests with servers: those concerned, and others by turns until there are ``least``."""
     concerned, others = in_turn(ROOMS, changed, number)
     return sorted(concerned + others[: max(0, least - len(concerned))])

@@ -1,6 +1,6 @@
 """Measure a log of many live files: open, append, prune to a partition, delete it, checkpoint; time and peak memory.
 
-The log is made by columns: a V2 checkpoint with its sidecars, nothing else. Sizes are 10,000 to 1,000,000 files, or
+The log is made by columns: a V2 checkpoint with its sidecars, nothing else. Sizes are 1,000 to 1,000,000 files, or
 those that ``FILES`` names (``FILES=10000000,20000000``). Each size is measured in a process of its own.
 """
 
@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SIZES: Final = (10_000, 100_000, 1_000_000)
+SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SIDECAR_ROWS: Final = 50_000
 DAYS: Final = 100
 FIELDS: Final = [("id", "long"), ("day", "string")]
@@ -49,11 +49,11 @@ STEPS: Final = """
     log = DeltaLog.for_table(path)
     snapshot = step("open", log.snapshot)
     step("first append", lambda: append(0))
-    step("20 appends, a checkpoint or two behind them", lambda: [append(number) for number in range(1, 21)])
+    step("100 appends with ten checkpoints", lambda: [append(number) for number in range(1, 101)])
     step("wait for these", behind_commits.join)
     day = Compare("=", Column(("day",)), Literal("d7", "string"))
     found = step("prune to a partition", lambda: log.update().files.select(day))
-    assert found.height == files // days + 21, found.height
+    assert found.height == files // days + 101, found.height
 
     def delete():
         txn = start_transaction(log)
@@ -64,7 +64,14 @@ STEPS: Final = """
     assert committed.snapshot.num_files == files - files // days
     result = step("checkpoint", log.checkpoint)
     assert result.num_adds == files - files // days
-    result = step("checkpoint after one append", lambda: log.checkpoint(append(21).snapshot))
+    step("checkpoint after one append, which reads the last one", lambda: log.checkpoint(append(101).snapshot))
+    step("checkpoint after one append, naming sidecars again", lambda: log.checkpoint(append(102).snapshot))
+    step("the same, a whole one", lambda: log.checkpoint(append(103).snapshot, whole=True))
+    txn = start_transaction(log)
+    metadata = txn.snapshot.metadata
+    txn.update_metadata(metadata.replace(configuration=metadata.configuration | {"delta.checkpointPolicy": "classic"}))
+    classic = txn.commit([], Operation(name="SET TBLPROPERTIES")).snapshot
+    step("the same, a classic one", lambda: log.checkpoint(classic))
     print(json.dumps(took))
 """
 

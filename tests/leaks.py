@@ -28,8 +28,8 @@ FOUND: list[str] = []
 """Where secrets were seen since the last look; never what they are."""
 _HELD_BY = frozenset({".env", "env", "users", "people.ldif", "core-site.xml"})
 """Names of files whose purpose is to hold a secret: of the stack, its backup, tokens, a directory, a server."""
-_HELD_BELOW = ".minio.sys"
-"""The folder in which a MinIO of the tests keeps its users."""
+_HELD_BELOW = frozenset({".minio.sys", ".users"})
+"""Folders in which a MinIO and a Versity of the tests keep their users."""
 _OPENED = (".parquet", ".jar", ".p12", ".tar.gz")
 _LARGEST = 64 << 20
 
@@ -112,7 +112,7 @@ def look_at_files(folder: Path) -> int:
 
 def _files(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != _HELD_BELOW]
+        folders[:] = [name for name in folders if name not in _HELD_BELOW]
         for name in names:
             path = Path(place, name)
             if name not in _HELD_BY and not name.endswith(_OPENED) and path.is_file() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""What each user of the stack's store may do, right by right; asked of MinIO here and in the running stack."""
+"""What each user of the stack's store may do, right by right; asked of servers here and of the running stack."""
 
 from __future__ import annotations
 

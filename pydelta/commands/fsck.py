@@ -265,8 +265,8 @@ def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport
         repaired = txn.commit(actions, operation).version
     removed: tuple[str, ...] = ()
     if report.damaged_checkpoints:
-        # A sound one first: what is damaged may be all that is left of the versions before it.
-        written = log.checkpoint(log.update())
+        # A sound one first, with files of its own: what is damaged may be all that is left of the versions before it.
+        written = log.checkpoint(log.update(), whole=True)
         kept = {written.name, *written.sidecars, *_under_way(log)}
         paths = [f"{LOG_DIR}/{name}" for name, _ in report.damaged_checkpoints]
         log.store.delete_many([path for path in paths if path not in kept])

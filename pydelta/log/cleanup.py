@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from pydelta.errors import LogCorruptedError, UnsupportedFeatureError
+from pydelta.errors import LogCorruptedError, ObjectNotFoundError, UnsupportedFeatureError
+from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.history import monotonised_times_ms
 from pydelta.log.load import LogReader
@@ -149,14 +150,14 @@ def clean_up(
     except (LogCorruptedError, UnsupportedFeatureError) as error:
         _logger.warning("Log clean-up does nothing: %s", error.message, extra={"table": reader.root})
         return nothing
+    if anchor.sidecars and not _is_settled(reader, anchor):
+        return nothing
     names = list(plan.names)
     reports = _delete_oldest_first(reader.store, names)
     deleted = sum(report.deleted for report in reports)
     not_deleted = [item for report in reports for item in report.failed]
     tried = names[: deleted + len(not_deleted)]
-    gone = set(tried) - {path for path, _ in not_deleted}
-    kept = [info for info in objects if info.path not in gone]
-    sidecars = _unused_sidecars(reader, read_listing(kept), anchor, now) if _may_have_sidecars(snapshot) else []
+    sidecars = _unused_sidecars(reader, anchor, now) if _may_have_sidecars(snapshot) and tried else []
     more = reader.store.delete_many(sidecars) if sidecars else None
     return CleanupResult(
         deleted=deleted + (more.deleted if more else 0),
@@ -207,20 +208,34 @@ def _may_have_sidecars(snapshot: Snapshot) -> bool:
     return snapshot.protocol is not None and supports(snapshot.protocol, "v2Checkpoint")
 
 
-def _unused_sidecars(reader: LogReader, listing: Listing, anchor: Checkpoint, now: int) -> list[str]:
-    """Sidecars that no remaining checkpoint names and that are older than a day as of midnight UTC."""
+def _is_settled(reader: LogReader, anchor: Checkpoint) -> bool:
+    """Whether ``_last_checkpoint`` names this version or a later one.
+
+    Who writes a checkpoint that names sidecars of an earlier one puts the hint once it is sure that they stay. One that
+    its writer has not got to yet, or died before, may lose them: nothing may lean on it.
+    """
+    hint = read_hint(reader.store)
+    return hint is not None and hint.version >= anchor.version
+
+
+def _unused_sidecars(reader: LogReader, anchor: Checkpoint, now: int) -> list[str]:
+    """Sidecars that no checkpoint names and that are older than a day as of midnight UTC.
+
+    The checkpoints are those that are there now, after some were deleted: one that was written meanwhile may name
+    sidecars of those.
+    """
     before = now // _DAY_MS * _DAY_MS - _DAY_MS
     candidates = [info.path for info in reader.store.list_from("", prefix=SIDECAR_DIR)
                   if info.modification_time_ms < before]  # fmt: skip
     if not candidates:
         return []
     used: set[str] = set(anchor.sidecar_names)
-    for files in listing.checkpoints:
+    for files in reader.listing().checkpoints:
         if files.kind is LogFileKind.CHECKPOINT_PART:
             continue
         try:
-            used.update(read_checkpoint(reader.store, files).sidecar_names)
-        except LogCorruptedError as error:  # what it names is not known: keep them all
+            used.update(read_checkpoint(reader.store, files, unopened=None).sidecar_names)
+        except (LogCorruptedError, ObjectNotFoundError) as error:  # what it names is not known: keep them all
             _logger.warning("Sidecars are kept: %s", error.message, extra={"table": reader.root})
             return []
     return [path for path in candidates if unquote(path.rsplit("/", 1)[-1]) not in used]

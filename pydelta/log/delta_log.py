@@ -16,6 +16,7 @@ from pydelta.errors import (
     VersionNotFoundError,
     error_context,
 )
+from pydelta.log.checkpoint.sidecars import FULL_ACTIONS
 from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
@@ -447,8 +448,15 @@ class DeltaLog:
 
     # -- maintenance ----------------------------------------------------------------------------------------------
 
-    def checkpoint(self, snapshot: Snapshot | None = None, *, now_ms: int | None = None) -> CheckpointResult:
+    def checkpoint(
+        self, snapshot: Snapshot | None = None, *, now_ms: int | None = None, whole: bool = False
+    ) -> CheckpointResult:
         """Write a checkpoint of a snapshot (the newest for None), read it back, then point ``_last_checkpoint`` at it.
+
+        Args:
+            snapshot: Of this table.
+            now_ms: The clock, epoch milliseconds; None for now.
+            whole: Name no sidecar of the checkpoint before.
 
         Raises:
             TableNotFoundError: There is no table.
@@ -458,7 +466,11 @@ class DeltaLog:
             chosen = snapshot or self.snapshot()
             if chosen.version < 0:
                 raise self._reader.not_found()
-            return write_checkpoint(self.store, chosen, now_ms=now_ms)
+            written = write_checkpoint(self.store, chosen, now_ms=now_ms, whole=whole)
+            if written.sidecars and not written.named_again and written.num_adds >= FULL_ACTIONS:
+                with self._lock:  # read the new one next, so that a later one can name its sidecars
+                    self._current = None
+            return written
 
     def write_checksum(self, snapshot: Snapshot) -> bool:
         """Put ``N.crc`` of a snapshot unless there is one; whether this call wrote it."""

@@ -1,4 +1,7 @@
-"""One MinIO for all tests of this folder, with the stack's users; a database in its warehouse for each test."""
+"""One server for all tests of this folder, with the stack's users; a database in its warehouse for each test.
+
+It is MinIO's, unless a test names another: ``@pytest.mark.parametrize("server", SERVERS, indirect=True)``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from minio_server import PLACES, MinioServer, NoServer
 from missing import missing
+from store_servers import PLACES, SERVERS, NoServer
 
 from catalog_sync.thrift.embedded import EmbeddedMetastore
 from pydelta.storage import open_store
@@ -19,12 +22,13 @@ PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
 
 @pytest.fixture(scope="session")
-def minio(tmp_path_factory):
+def server(request, tmp_path_factory):
+    name = getattr(request, "param", "minio")
     for tool in ("curl", "zip"):
         if shutil.which(tool) is None:
             missing(f"RIGHTS ARE NOT TESTED HERE: there is no {tool}")
     try:
-        server = MinioServer(tmp_path_factory.mktemp("minio"))
+        server = SERVERS[name](tmp_path_factory.mktemp(name))
     except NoServer as error:
         missing(f"RIGHTS ARE NOT TESTED HERE: {error}")
     try:
@@ -43,11 +47,11 @@ def database():
 
 
 @pytest.fixture
-def store(minio):
+def store(server):
     """Opens a folder of the warehouse, or of another place, as a user."""
 
     def open_as(user, folder, place="warehouse"):
-        return open_store(f"s3a://{place}/{folder}", minio.options(user))
+        return open_store(f"s3a://{place}/{folder}", server.options(user))
 
     return open_as
 
@@ -69,9 +73,11 @@ def jars(tmp_path_factory):
 
 
 @pytest.fixture
-def metastore(minio, jars, tmp_path):
+def metastore(server, jars, tmp_path):
     """A Hive Metastore whose databases are in the warehouse, with the metastore's own key."""
     # with another pool it would need a jar that Spark does not have, once a database is dropped
     settings = {"hive.metastore.warehouse.dir": "s3a://warehouse/", "datanucleus.connectionPoolingType": "none"}
-    with EmbeddedMetastore(tmp_path / "hms", settings=settings, hadoop=minio.options("metastore"), jars=jars) as server:
-        yield server.uri
+    with EmbeddedMetastore(
+        tmp_path / "hms", settings=settings, hadoop=server.options("metastore"), jars=jars
+    ) as metastore:
+        yield metastore.uri

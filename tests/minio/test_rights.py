@@ -1,12 +1,15 @@
-"""What each component of the stack may do in the store, and what it may not: asked of MinIO itself, right by right."""
+"""What each component of the stack may do in the store, and what it may not: asked of each server, right by right."""
 
 from __future__ import annotations
 
 import pytest
-from minio_server import users
 from rights_asked import DATA, DENIED, GRANTED, KEPT, LISTED, OBJECTS, USERS, attempt
+from store_servers import SERVERS, users
 
 from pydelta.errors import StorageError
+from pydelta.storage import open_store
+
+pytestmark = pytest.mark.parametrize("server", SERVERS, indirect=True)
 
 
 @pytest.fixture
@@ -36,8 +39,8 @@ def test_what_a_component_does_is_granted(table, user, kind, path):
         assert (table(None).head(path) is None) == (kind == "delete")
 
 
-def test_the_tests_know_the_users_of_the_file_of_rights():
-    assert sorted(users()) == sorted(USERS) == sorted(LISTED)
+def test_the_tests_know_the_users_of_the_file_of_rights(server):
+    assert sorted(server.secrets) == sorted(users()) == sorted(USERS) == sorted(LISTED)
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -63,64 +66,66 @@ def test_who_keeps_tables_of_its_own_writes_them(store, user, folder, kinds):
     assert {kind for kind in ("write", "read", "delete") if attempt(store(user, folder), kind, DATA) is None} == kinds
 
 
-def test_only_markers_of_folders_are_the_metastore_s_to_write(minio, database):
+def test_only_markers_of_folders_are_the_metastore_s_to_write(server, database):
     marker, data = f"warehouse/{database}/orders/", f"warehouse/{database}/orders/part"
-    assert minio.ask("metastore", "PUT", marker) == 200
-    assert minio.ask("metastore", "HEAD", marker) == 200
+    whole, log = f"warehouse/{database}/part.parquet", f"warehouse/{database}/_delta_log/0.json"
+    assert server.ask("metastore", "PUT", marker) == 200
+    assert server.ask("metastore", "HEAD", marker) == 200
     for user in ("trino", "presto", "page", "sync", "inventory", "maintain"):
-        assert minio.ask(user, "PUT", marker) == 403, user
-        assert minio.ask(user, "DELETE", marker) == 403, user
-    assert minio.ask("metastore", "PUT", data) == 403
-    assert minio.ask("metastore", "DELETE", marker) == 204
+        assert server.ask(user, "PUT", marker) == 403, user
+        assert server.ask(user, "DELETE", marker) == 403, user
+    for name in (data, whole, log):
+        assert server.ask("metastore", "PUT", name) == 403, name
+        assert server.ask("metastore", "DELETE", name) == 403, name
+    assert server.ask("metastore", "DELETE", marker) == 204
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_nobody_makes_buckets_or_users_or_changes_their_rights(minio, user):
-    assert minio.ask(user, "PUT", f"another-{user}") == 403
-    assert minio.ask(user, "DELETE", "work") == 403
-    assert minio.ask(user, "PUT", "warehouse?policy") == 403
-    assert minio.ask(user, "GET", "minio/admin/v3/list-users") == 403
+def test_nobody_makes_buckets_or_users_or_changes_their_rights(server, user):
+    assert server.ask(user, "PUT", f"another-{user}") == 403
+    assert server.ask(user, "DELETE", "work") == 403
+    for method in ("GET", "PUT", "DELETE"):
+        assert server.ask(user, method, "warehouse?policy=") == 403, method
+    assert server.ask(user, *server.USERS) == 403
 
 
-def test_the_next_start_sets_what_was_changed_and_says_whose(minio, store, database):
+def test_the_next_start_sets_what_was_changed_and_says_whose(server, store, database):
     names = " ".join(users())
-    assert minio.said == f"users: {names}\n  made: {names}\n"
-    again = minio.run("make-users")
+    assert server.said == f"users: {names}\n  made: {names}\n"
+    again = server.run("make-users")
     assert (again.returncode, again.stdout) == (0, f"users: {names}\n")
-    old = minio.options("presto")
-    minio.secrets["presto"] = "another-secret"
-    changed = minio.run("make-users")
+    old = server.options("presto")
+    server.secrets["presto"] = "another-secret"
+    changed = server.run("make-users")
     assert (changed.returncode, changed.stdout) == (
         0,
         f"users: {names}\n  with another secret than before: presto\n",
     )
     assert attempt(store("presto", database), "list", "") is None
-    from pydelta.storage import open_store
-
     with pytest.raises(StorageError, match="SignatureDoesNotMatch"):
         list(open_store(f"s3a://warehouse/{database}", old).list_all())
 
 
-def test_rights_that_env_opens_are_given_and_taken_back(minio, table):
+def test_rights_that_env_opens_are_given_and_taken_back(server, table):
     for variable, value, user in (
         ("TRINO_DELTA_SECURITY", "allow-all", "trino"),
         ("SPARK_DROPS", "allow", "spark"),
     ):
         assert attempt(table(user), "delete", DATA) is not None
         try:
-            assert minio.run("make-users", **{variable: value}).returncode == 0
+            assert server.run("make-users", **{variable: value}).returncode == 0
             assert attempt(table(user), "write", DATA) is None
             assert attempt(table(user), "delete", DATA) is None
         finally:
-            assert minio.run("make-users").returncode == 0
+            assert server.run("make-users").returncode == 0
         table(None).put(DATA, b"kept")
         assert attempt(table(user), "delete", DATA) is not None
 
 
-def test_a_component_without_a_key_of_its_own_is_left_out(minio):
-    nobody = {f"STORE_{name.upper()}_KEY": minio.root[0] for name in users()}
-    nobody |= {f"STORE_{name.upper()}_SECRET": minio.root[1] for name in users()}
-    done = minio.run("make-users", **nobody)
+def test_a_component_without_a_key_of_its_own_is_left_out(server):
+    nobody = {f"STORE_{name.upper()}_KEY": server.root[0] for name in users()}
+    nobody |= {f"STORE_{name.upper()}_SECRET": server.root[1] for name in users()}
+    done = server.run("make-users", **nobody)
     assert (done.returncode, done.stdout) == (0, "users: none, since no component has a key of its own\n")
 
 
@@ -137,10 +142,10 @@ def test_a_component_without_a_key_of_its_own_is_left_out(minio):
         ({"AWS_SECRET_ACCESS_KEY": "wrong-secret"}, "did not take the users"),
     ],
 )
-def test_a_key_that_cannot_be_is_said_and_shown_to_nobody(minio, changed, said):
-    done = minio.run("make-users", **changed)
+def test_a_key_that_cannot_be_is_said_and_shown_to_nobody(server, changed, said):
+    done = server.run("make-users", **changed)
     assert done.returncode == 1
     assert said in done.stderr
     assert not [
-        secret for secret in (*minio.secrets.values(), *changed.values()) if secret in done.stderr + done.stdout
+        secret for secret in (*server.secrets.values(), *changed.values()) if secret in done.stderr + done.stdout
     ]

@@ -1,4 +1,7 @@
-"""Spark over S3A, as the stack's jobs have it: the key of the user spark is enough for the life of a table."""
+"""Spark over S3A, as the stack's jobs have it: the key of the user spark is enough for the life of a table.
+
+It takes minutes, and asks MinIO alone.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,28 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
+pytestmark = [
+    pytest.mark.parametrize("server", ["minio"], indirect=True),
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.ci,
+]
 
 
-def test_a_table_s_whole_life_in_spark_with_the_key_of_spark(minio, jars, metastore, database, store, tmp_path):
+def test_a_table_s_whole_life_in_spark_with_the_key_of_spark(server, jars, metastore, database, store, tmp_path):
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": "spark",
-        "AWS_SECRET_ACCESS_KEY": minio.secrets["spark"],
-        "PYDELTA_FS_S3A_ENDPOINT": minio.endpoint,
+        "AWS_SECRET_ACCESS_KEY": server.secrets["spark"],
+        "PYDELTA_FS_S3A_ENDPOINT": server.endpoint,
         "PYDELTA_FS_S3A_ENDPOINT_REGION": "us-east-1",
         "PYDELTA_FS_S3A_PATH_STYLE_ACCESS": "true",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
         "SPARK_CONF_DIR": str(tmp_path),
-        "SECRETS": json.dumps({user: minio.secrets[user] for user in ("sync", "vacuum")}),
+        "SECRETS": json.dumps({user: server.secrets[user] for user in ("sync", "vacuum")}),
     }
     (tmp_path / "spark-defaults.conf").write_text(
-        f"spark.hadoop.fs.s3a.endpoint {minio.endpoint}\n"
+        f"spark.hadoop.fs.s3a.endpoint {server.endpoint}\n"
         "spark.hadoop.fs.s3a.endpoint.region us-east-1\nspark.hadoop.fs.s3a.path.style.access true\n"
     )
     command = [sys.executable, ROOT / "tests/minio/spark_life.py", jars, database, metastore]
@@ -50,4 +58,4 @@ def test_a_table_s_whole_life_in_spark_with_the_key_of_spark(minio, jars, metast
     assert [info.path for info in store(None, database).list_all() if info.size] == [], "but for markers of folders"
     assert [info.path for info in store(None, database, "work").list_all()] == []
     said = done.stdout + done.stderr + (tmp_path / "hms" / "log").read_text(errors="replace")
-    assert not [user for user in ("spark", "sync", "vacuum", "metastore") if minio.secrets[user] in said]
+    assert not [user for user in ("spark", "sync", "vacuum", "metastore") if server.secrets[user] in said]

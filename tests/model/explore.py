@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.model import sidecars
 from tests.model.actors import FIRST, KINDS, RETENTION, Actor, Publishing, Writing, set_actor
 from tests.model.lake import Commit, File, Lake, Lease, Rules, taken, with_commit
 from tests.model.promises import ALWAYS, IN_THE_END
@@ -30,6 +31,8 @@ class Scenario(NamedTuple):
         ticks: Of the clock.
         crashes, losses: At most so many.
         deletes: Row "a" was deleted in version 1, so that version 0 has a file that the table no longer has.
+        versions: Further ones, which change no file, and a V2 checkpoint of version 1.
+        keeps_log: Clean-ups keep what the table says.
     """
 
     name: str
@@ -38,6 +41,8 @@ class Scenario(NamedTuple):
     crashes: int = 0
     losses: int = 0
     deletes: bool = False
+    versions: int = 0
+    keeps_log: bool = True
 
 
 class Explored(NamedTuple):
@@ -71,16 +76,19 @@ def begin(scenario: Scenario) -> Lake:
         state=None,
         lease=Lease(),
         doubt=False,
-        actors=tuple(FIRST[actor.kind] for actor in scenario.actors),
+        actors=tuple((FIRST | sidecars.FIRST)[actor.kind] for actor in scenario.actors),
         told=("",) * len(scenario.actors),
         crashes=scenario.crashes,
         losses=scenario.losses,
+        keeps_log=scenario.keeps_log,
     )
     lake = with_commit(lake, 0, Commit("nobody", "CREATE", adds=frozenset([whole])))
     if scenario.deletes:
         lake = lake._replace(files=(*lake.files, (rest, 0)))
         lake = with_commit(lake, 1, Commit("somebody", "DELETE", frozenset([rest]), frozenset([whole]), row="a"))
-    return lake
+    for number in range(scenario.versions):
+        lake = with_commit(lake, number + 1, Commit(f"somebody {number}", "SET TBLPROPERTIES"))
+    return sidecars.with_checkpoints(lake) if scenario.versions else lake
 
 
 def is_over(local: object) -> bool:
@@ -94,7 +102,7 @@ def steps(lake: Lake, scenario: Scenario, rules: Rules) -> Iterator[tuple[str, L
         local = lake.actors[index]
         if is_over(local):
             continue
-        yield from KINDS[actor.kind](lake, index, actor, rules)
+        yield from (KINDS.get(actor.kind) or sidecars.KINDS[actor.kind])(lake, index, actor, rules)
         if lake.crashes and not has_written_late(lake, local):
             yield f"{actor.name} dies", set_actor(lake._replace(crashes=lake.crashes - 1), index, CRASHED)
     for put in sorted(lake.pending):
@@ -116,6 +124,8 @@ def is_in_time(lake: Lake, local: object) -> bool:
     """Whether a transaction that is on its way, or a publisher about to write, may stay so for another tick."""
     if isinstance(local, Publishing) and local.at in ("write", "state"):
         return lake.time < local.expires + 1
+    if isinstance(local, sidecars.Checkpointing):
+        return sidecars.is_in_time(lake, local)
     if not isinstance(local, Writing) or local.at not in ("put", "put it", "settle", "follow") or local.commit is None:
         return True
     return not local.commit.adds or local.commit.op == "RESTORE" or lake.time + 1 - local.began <= RETENTION

@@ -45,6 +45,16 @@ class Lease(NamedTuple):
     expires: int = 0
 
 
+class Main(NamedTuple):
+    """The main file of a V2 checkpoint: who wrote it, which sidecars it names, whether the hint was ever at it."""
+
+    version: int
+    by: str
+    names: frozenset[str]
+    at: int
+    settled: bool = False
+
+
 class Lake(NamedTuple):
     """Everything there is.
 
@@ -63,6 +73,10 @@ class Lake(NamedTuple):
         actors: Where each stands, in the scenario's order.
         told: What each was told in the end: "done", "failed" or "unknown"; empty while it works.
         crashes, losses: How many may still happen.
+        mains: Main files of V2 checkpoints.
+        sidecars: Sidecar -> when it was written.
+        hint: Version and writer of the checkpoint that ``_last_checkpoint`` is at.
+        keeps_log: Clean-ups keep the log as long as the table says; else they were asked to keep nothing.
     """
 
     time: int
@@ -80,6 +94,10 @@ class Lake(NamedTuple):
     told: tuple[str, ...]
     crashes: int
     losses: int
+    mains: frozenset[Main] = frozenset()
+    sidecars: tuple[tuple[str, int], ...] = ()
+    hint: tuple[int, str] = (-1, "")
+    keeps_log: bool = True
 
 
 class Rules(NamedTuple):
@@ -125,6 +143,14 @@ class Rules(NamedTuple):
     """A batch that the log has already is not committed again."""
     query_conflicts: bool = True
     """A commit of a query conflicts with another one of the same query that it has not seen."""
+    looks_after: bool = True
+    """Who named sidecars again looks whether their checkpoint is still the newest, and else writes a whole one."""
+    hinted: bool = True
+    """Sidecars are named again only of the checkpoint that the hint is at."""
+    young: bool = True
+    """Sidecars are named again only of a checkpoint that is younger than half of what any clean-up keeps."""
+    anchor_is_settled: bool = True
+    """The log is cleaned up only before a checkpoint that the hint has come to."""
 
 
 def history_of(lake: Lake) -> dict[int, Commit]:

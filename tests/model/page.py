@@ -19,6 +19,11 @@ WHAT = {
     "cleanup": "the log's clean-up",
     "vacuum": "VACUUM",
     "publish": "a publisher of manifests",
+    "v2 checkpoint": "a V2 checkpoint",
+    "whole checkpoint": "a whole V2 checkpoint",
+    "sweep": "the log's clean-up",
+    "sweep by hint": "the reference engine's",
+    "sweep at once": "a careless one",
 }
 
 

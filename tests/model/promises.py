@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tests.model.actors import RETENTION
 from tests.model.lake import Lake, live, newest, replay, there
+from tests.model.sidecars import is_broken, starts
 
 Promise = Callable[[Lake, tuple[str, ...]], str]
 
@@ -45,14 +46,19 @@ def told_the_truth(lake: Lake, names: tuple[str, ...]) -> str:
 def readable(lake: Lake, names: tuple[str, ...]) -> str:
     """The newest version can be read from the log, and so can each one that was current within the retention."""
     for version, _ in lake.history:
-        if not is_retained(lake, version):
+        if not is_retained(lake, version) or (version < newest(lake) and not lake.keeps_log):
             continue
-        starts = [number for number in lake.checkpoints if number <= version]
-        first = max(starts) + 1 if starts else 0
+        begins = [number for number in (*lake.checkpoints, *starts(lake)) if number <= version]
+        first = max(begins) + 1 if begins else 0
         missing = [number for number in range(first, version + 1) if number not in lake.logged]
         if missing:
             return f"version {version} needs commit {missing[0]}, which is gone"
     return ""
+
+
+def named(lake: Lake, names: tuple[str, ...]) -> str:
+    """Each sidecar that a checkpoint names is there, once the hint has come to it; before, if the log is kept."""
+    return is_broken(lake)
 
 
 def whole(lake: Lake, names: tuple[str, ...]) -> str:
@@ -96,5 +102,5 @@ def published_in_order(lake: Lake, names: tuple[str, ...]) -> str:
     return f"the state says version {lake.state}, the manifest is of an earlier one"
 
 
-ALWAYS: tuple[Promise, ...] = (gapless, once, told_the_truth, readable, whole, serial, published)
+ALWAYS: tuple[Promise, ...] = (gapless, once, told_the_truth, readable, named, whole, serial, published)
 IN_THE_END: tuple[Promise, ...] = (published_in_order,)

@@ -17,6 +17,10 @@ _SINK, _ZOMBIE = Actor("sink", "sink", "s", 0), Actor("zombie", "sink", "s", 0)
 _NEXT = Actor("next", "sink", "t", 1)
 _CHECKPOINT, _CLEANUP, _OTHER_CLEANUP = Actor("kim", "checkpoint"), Actor("lee", "cleanup"), Actor("max", "cleanup")
 
+_UMA, _VERA = Actor("uma", "v2 checkpoint", batch=3), Actor("vera", "v2 checkpoint", batch=4)
+_KIT = Actor("kit", "whole checkpoint", batch=2)
+_SWEEP, _BY_HINT, _AT_ONCE = Actor("lee", "sweep"), Actor("hugo", "sweep by hint"), Actor("otto", "sweep at once")
+
 SCENARIOS: dict[str, Scenario] = {
     item.name: item
     for item in (
@@ -33,6 +37,11 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("publisher beside vacuum", (_FIRST_PUBLISHER, _DELETE_A, _VACUUM), ticks=3),
         Scenario("a query twice", (_SINK, _ZOMBIE, _NEXT), crashes=1, losses=1),
         Scenario("the log and the files", (_DELETE_A, _VACUUM, _CHECKPOINT, _CLEANUP), ticks=3),
+        Scenario("sidecars named again", (_UMA, _KIT, _BY_HINT), ticks=3, crashes=1, versions=3),
+        Scenario("sidecars and no log kept", (_UMA, _KIT, _SWEEP), crashes=1, versions=3, keeps_log=False),
+        Scenario("sidecars and two clean-ups", (_UMA, _KIT, _SWEEP, _BY_HINT), crashes=1, versions=3, keeps_log=False),
+        Scenario("sidecars and a careless clean-up", (_UMA, _KIT, _AT_ONCE), crashes=1, versions=3, keeps_log=False),
+        Scenario("sidecars named again twice", (_UMA, _VERA, _KIT, _BY_HINT), versions=4, keeps_log=False),
     )
 }
 SHOWN_BY: dict[str, str] = {
@@ -56,5 +65,9 @@ SHOWN_BY: dict[str, str] = {
     "manifests_are_kept": "publisher beside vacuum",
     "idempotent": "a query twice",
     "query_conflicts": "a query twice",
+    "looks_after": "sidecars and no log kept",
+    "hinted": "sidecars named again twice",
+    "young": "sidecars named again",
+    "anchor_is_settled": "sidecars and two clean-ups",
 }
 """Rule -> a scenario in which a promise is broken without it."""

@@ -21,6 +21,9 @@ LARGE = {
     "two publishers",
     "the log and the files",
     "a writer that outlasts the log",
+    "sidecars named again",
+    "sidecars and two clean-ups",
+    "sidecars named again twice",
 }
 
 

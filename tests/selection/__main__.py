@@ -35,8 +35,9 @@ def main(folder: Path) -> None:
         file.write_text("".join(f"{name}\n" for name in sorted(names)))
         print(f"{file.name} has {len(names)} lines")
     spent = [sum(seconds[name] for name in names) for names in (choice.taken, choice.in_turn, tests)]
-    print(f"{len(choice.taken)} of {len(tests)} tests, {spent[0]:.0f} of {spent[2]:.0f} s of the processor, run all of")
-    print(f"{len(branches)} branches; those by turns take {spent[1]:.0f} s")
+    every, always = (len(np.unique(np.concatenate([tests[name] for name in names]))) for names in (tests, choice.taken))
+    print(f"{len(choice.taken)} of {len(tests)} tests, {spent[0]:.0f} of {spent[2]:.0f} s of the processor, run")
+    print(f"{always} of {every} branches; those by turns, which run the others, take {spent[1]:.0f} s")
 
 
 class _Branches:

@@ -1,4 +1,4 @@
-"""Choose tests so that what all of them run stays run."""
+"""Choose tests so that nearly all of what they run stays run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ __all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_tu
 
 FILE = Path(__file__).with_name("left_out.txt")
 IN_TURN = Path(__file__).with_name("in_turn.txt")
-CHEAP_SECONDS = 0.5
+CHEAP_SECONDS = 0.3
 FEW_BRANCHES = 200
+NEW_BRANCHES_PER_SECOND = 1.0
+"""What a test has to run that none before it runs, for each second of the processor: another one waits for its turn."""
 Branches = npt.NDArray[np.int64]
-TURNS = 4
+TURNS = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Choice:
 
     Args:
         taken: Each time.
-        in_turn: One case of each test of which no case is taken: it runs by turns.
+        in_turn: One case of each test of which no case is taken, and those that run what no taken one does: by turns.
         left_out: Further cases, which run more rarely.
     """
 
@@ -38,10 +40,11 @@ class Choice:
 
 
 def chosen(tests: Mapping[str, Branches], seconds: Mapping[str, float], number_of_branches: int) -> Choice:
-    """Choose tests that run every branch which any of them runs, the cheapest first.
+    """Choose tests that together run nearly every branch which any of them runs, the cheapest first.
 
-    Cheap tests are taken. So is the cheapest case of a test that runs hardly a branch here: what it tries is in another
-    process, where nothing is noted.
+    A branch that only slow tests run, which run hardly anything else, is left to their turn. Cheap tests are taken.
+    So is the cheapest case of a test that runs hardly a branch here: what it tries is in another process, where nothing
+    is noted.
 
     Args:
         tests: For each test, the branches that it runs, as numbers below ``number_of_branches``.
@@ -64,10 +67,12 @@ def chosen(tests: Mapping[str, Branches], seconds: Mapping[str, float], number_o
 
     waiting = [(-worth(name), name) for name in tests if name not in taken]
     heapq.heapify(waiting)
+    slow: list[str] = []
     while waiting:
         _, name = heapq.heappop(waiting)
         now = worth(name)
-        if not now:
+        if now < NEW_BRANCHES_PER_SECOND:
+            slow.append(name)
             continue
         if waiting and now < -waiting[0][0]:  # others have run some of its branches since
             heapq.heappush(waiting, (-now, name))
@@ -75,6 +80,10 @@ def chosen(tests: Mapping[str, Branches], seconds: Mapping[str, float], number_o
         taken.add(name)
         run[tests[name]] = True
     in_turn = {first[test] for test, names in cases.items() if not taken.intersection(names)}
+    for name in [*in_turn, *slow]:
+        if worth(name):
+            in_turn.add(name)
+            run[tests[name]] = True
     return Choice(frozenset(taken), frozenset(in_turn), frozenset(tests.keys() - taken - in_turn))
 
 
@@ -116,7 +125,7 @@ def _is_part(name: str, number: int, of: int) -> bool:
 
 
 def is_its_turn(nodeid: str, part: str | None) -> bool:
-    """Whether a test that is marked ``in_turn`` runs beside part K/N of those left out: a file in every fourth K.
+    """Whether a test that is marked ``in_turn`` runs beside part K/N of those left out: a file in every eighth K.
 
     Args:
         nodeid: Its name; all tests of a file have the same turn.

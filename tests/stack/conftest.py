@@ -39,6 +39,24 @@ STORE_OPTIONS = {
     "fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
 }
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--turn", metavar="K/N", help="of the tests marked in_turn the K-th of N parts; without it all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    turn = config.getoption("--turn")
+    if turn is None:
+        return
+    number, of = map(int, turn.split("/"))
+    slow = sorted({item.nodeid.split("::")[0] for item in items if item.get_closest_marker("in_turn")})
+    files = set(slow) - set(slow[number - 1 :: of])
+    left = [item for item in items if item.get_closest_marker("in_turn") and item.nodeid.split("::")[0] in files]
+    config.hook.pytest_deselected(items=left)
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
+
+
 _OWN_JOBS = {"vacuum": "vacuum", "inventory": "inventory"}
 """Jobs that another user of the store than Spark's runs, as scripts/stack-run has it."""
 

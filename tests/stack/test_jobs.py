@@ -7,7 +7,7 @@ from conftest import DATABASE, ORDERS, ROOT, WORK, trino_rows
 
 from pydelta.log import DeltaLog
 
-pytestmark = pytest.mark.before_submit
+pytestmark = [pytest.mark.before_submit, pytest.mark.in_turn]
 
 SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
 

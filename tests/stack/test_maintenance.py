@@ -13,7 +13,7 @@ from catalog_sync.native import sync_native
 from catalog_sync.thrift.client import Metastore, MetastoreAddress
 from pydelta.log import DeltaLog
 
-pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.before_submit, pytest.mark.spark, pytest.mark.slow, pytest.mark.in_turn]
 
 _LONGEST = 3600
 """Seconds; only for a scheduler that does nothing at all."""

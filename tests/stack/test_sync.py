@@ -136,6 +136,7 @@ def test_a_sync_without_news_touches_nothing(client, sql):
     assert sync_table(log, client, twin_name(name)).calls == 1
 
 
+@pytest.mark.in_turn
 def test_a_crash_after_each_call_shows_rows_of_before_or_after(spark, client, sql):
     """The process dies after its n-th Thrift call; Trino then sees each partition as of one version or the other."""
     from pydelta.tables import DeltaTable
@@ -177,6 +178,7 @@ def test_a_crash_after_each_call_shows_rows_of_before_or_after(spark, client, sq
         before = after
 
 
+@pytest.mark.in_turn
 def test_the_scheduler_syncs_what_is_registered_in_lake(spark, client, sql):
     """A table that is registered in ``lake`` has its twin within a turn of the scheduler, and so has each commit."""
     name = TableName(database="lake", name="stack_tests_scheduled")
@@ -239,10 +241,10 @@ def _rows(sql, twin):
     return sql(f"SELECT count(*) FROM hive.{twin}")[0][0]
 
 
-def _until(holds, seconds=150):
-    give_up = time.monotonic() + seconds
+def _until(holds):
+    give_up = time.monotonic() + 3600  # only for a scheduler that does nothing at all
     while not holds():
-        assert time.monotonic() < give_up, "the scheduler did not do it in time"
+        assert time.monotonic() < give_up, "the scheduler did not do it"
         time.sleep(2)
 
 

@@ -20,7 +20,7 @@ from pydelta.protocol.actions import AddFile
 from pydelta.testing.operations import create_table
 from pydelta.txn import Operation, start_transaction
 
-pytestmark = [pytest.mark.before_submit, pytest.mark.slow]
+pytestmark = [pytest.mark.before_submit, pytest.mark.slow, pytest.mark.in_turn]
 
 VERSIONS = 8
 _FIRST_BATCH = 10

@@ -30,7 +30,7 @@ esac
 
 def users():
     """The users that the file of rights names."""
-    lines = (line.split() for line in (ROOT / "images/minio/rights").read_text().splitlines() if line[:1] != "#")
+    lines = (line.split() for line in (ROOT / "images/store/rights").read_text().splitlines() if line[:1] != "#")
     return list(dict.fromkeys(words[0] for words in lines if words and "+" not in words[0]))
 
 
@@ -39,7 +39,7 @@ def project(tmp_path):
     """Runs a command in a copy of the scripts: exit code, output, Docker's words and environment."""
     folder = tmp_path / "project"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
-    shutil.copytree(ROOT / "images/minio", folder / "images/minio")
+    shutil.copytree(ROOT / "images/store", folder / "images/store")
     shutil.copy(ROOT / "Makefile", folder)
     shutil.copy(ROOT / "pyproject.toml", folder)
     tools = tmp_path / "bin"
@@ -87,11 +87,12 @@ def test_the_scripts_know_the_users_of_the_file_of_rights():
         assert f"${{STORE_{user.upper()}_KEY:-" in compose and f"${{STORE_{user.upper()}_SECRET:-" in compose
 
 
+@pytest.mark.parametrize("store", ["minio", "versity"])
 @pytest.mark.parametrize("before", [None, OLD_ENV, OLD_ENV.rstrip("\n"), OLD_ENV + "S3_SYNC_SECRET_KEY=\n"])
-def test_a_start_gives_each_user_a_secret_of_its_own_once(project, before):
+def test_a_start_gives_each_user_a_secret_of_its_own_once(project, before, store):
     if before is not None:
         project.env.write_text(before)
-    code, said, *_ = project("scripts/make-env")
+    code, said, *_ = project("scripts/make-env", STORE=store)
     assert code == 0
     made = secrets_of(project)
     assert len(set(made.values())) == len(users())
@@ -124,17 +125,17 @@ def test_a_secret_that_was_changed_is_taken_and_its_user_named(project):
     assert project("scripts/make-env")[:2] == (0, "")
 
 
-@pytest.mark.parametrize("store", ["versity", "hdfs", "external"])
+@pytest.mark.parametrize("store", ["hdfs", "external"])
 def test_a_store_without_users_has_the_one_key_for_all(project, store):
     assert project("scripts/make-env", STORE=store, S3_ENDPOINT="http://s3.lan")[0] == 0
     keys = {name for name in settings(project) if re.fullmatch(r"(STORE|S3)_[A-Z_]*(KEY|SECRET)", name)}
     assert keys == {"S3_ACCESS_KEY", "S3_SECRET_KEY"}
 
 
-def test_another_store_than_minio_is_not_asked_with_minio_s_users(project):
+def test_a_store_without_users_is_not_asked_with_those_of_another(project):
     project("scripts/make-env")
     made = secrets_of(project)
-    project("scripts/make-env", STORE="versity")
+    project("scripts/make-env", STORE="hdfs")
     assert not [name for name in settings(project) if name.startswith("STORE_TRINO_")]
     project("scripts/make-env", STORE="minio")
     assert secrets_of(project, "STORE_{}_SECRET") == made
@@ -183,7 +184,7 @@ def test_a_user_that_is_not_there_is_said_and_nothing_is_run(project, user):
 
 
 def test_where_all_have_one_key_a_named_user_changes_nothing(project):
-    project("scripts/make-env", STORE="versity")
+    project("scripts/make-env", STORE="hdfs")
     assert given_to(project, "scripts/stack-run", "submit", "vacuum") is None
 
 
@@ -288,13 +289,78 @@ def test_policies_of_all_are_printed_and_what_env_opens_is_in_them(project):
     assert "There is no user nobody of the store. Next: USERS is some of: spark sync" in said
 
 
+def bucket_policies(*pairs, rights=ROOT / "images/store/rights", **env):
+    """Policies of buckets, as Versity gets them."""
+    done = subprocess.run(
+        [ROOT / "images/store/make-policies", rights, "--buckets", *pairs],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, dict(line.split(" ", 1) for line in done.stdout.splitlines()), done.stderr
+
+
+def said_of(policy, key):
+    """What a policy says of a key: effect, an action, a place."""
+    return {
+        (part["Effect"], action.removeprefix("s3:"), place.removeprefix("arn:aws:s3:::"))
+        for part in json.loads(policy)["Statement"]
+        if key in part["Principal"]["AWS"]
+        for action in part["Action"]
+        for place in part["Resource"]
+    }
+
+
+@pytest.mark.parametrize("opened", [{}, {"TRINO_DELTA_SECURITY": "allow-all", "SPARK_DROPS": "allow"}])
+def test_policies_of_buckets_say_what_those_of_users_say(project, opened):
+    code, made, _ = bucket_policies(*(f"{user}=key-{user}" for user in users()), **opened)
+    assert (code, sorted(made)) == (0, ["inventory", "warehouse", "work"])
+    own = json.loads(project("make", "-s", "policies", **opened)[1])
+    for user in users():
+        written = {
+            ("Allow", action.removeprefix("s3:"), place.removeprefix("arn:aws:s3:::"))
+            for part in own[user]["Statement"]
+            for action in part["Action"]
+            for place in part["Resource"]
+        }
+        markers = {right for right in written if right[2].endswith("/")}
+        found = set().union(*(said_of(policy, f"key-{user}") for policy in made.values()))
+        if user != "metastore":
+            assert found == written - markers, user
+    writes = ("PutObject", "AbortMultipartUpload", "ListMultipartUploadParts", "DeleteObject")
+    held = {right for right in said_of(made["warehouse"], "key-metastore") if right[1] in writes}
+    assert held == {("Allow", action, "warehouse/*") for action in writes} | {
+        ("Deny", action, place) for action in writes for place in ("warehouse/*/*/*", "warehouse/*/*.*")
+    }, "folders of databases and of tables, and no file in them"
+
+
+def test_the_longest_policy_of_a_bucket_has_room_in_an_attribute_of_ext4():
+    longest = [f"{user}={user:k<20}" for user in users()]
+    _, made, _ = bucket_policies(*longest, TRINO_DELTA_SECURITY="allow-all", SPARK_DROPS="allow")
+    assert max(map(len, made.values())) < 3700
+
+
+def test_a_user_without_a_key_of_its_own_is_in_no_policy_of_a_bucket():
+    _, made, _ = bucket_policies("presto=p-key")
+    assert list(made) == ["warehouse"]
+    assert {key for part in json.loads(made["warehouse"])["Statement"] for key in part["Principal"]["AWS"]} == {"p-key"}
+
+
+def test_a_right_that_versity_cannot_tell_from_another_is_refused(tmp_path):
+    (tmp_path / "rights").write_text("x write warehouse/lake/*/\n")
+    code, made, said = bucket_policies("x=x-key", rights=tmp_path / "rights")
+    assert (code, made) == (1, {})
+    assert "Versity knows no folders warehouse/lake/*/, only warehouse/*/" in said
+
+
 @pytest.mark.parametrize(
     ("line", "said"), [("x may list", "there is no right may"), ("x read", "no place is named"), ("", "no rights")]
 )
 def test_a_file_of_rights_that_cannot_be_read_is_refused(tmp_path, line, said):
     (tmp_path / "rights").write_text(f"# a comment\n{line}\n")
     done = subprocess.run(
-        [ROOT / "images/minio/make-policies", tmp_path / "rights", "s3a://"],
+        [ROOT / "images/store/make-policies", tmp_path / "rights", "s3a://"],
         capture_output=True,
         text=True,
         check=False,

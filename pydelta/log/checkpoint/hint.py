@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydelta.errors import StorageError
 from pydelta.protocol.paths import LAST_CHECKPOINT, LOG_DIR
@@ -52,7 +52,7 @@ class CheckpointHint:
         parts: Number of parts of a multi-part checkpoint.
         size_in_bytes: Bytes of its files.
         num_of_add_files: Number of ``add`` actions in it.
-        v2: Its main file, where it is of the second kind; written for other engines, not read.
+        v2: Its main file, where it is of the second kind. Of what others wrote only the name counts.
     """
 
     version: int
@@ -151,9 +151,20 @@ def decode_hint(data: bytes) -> CheckpointHint | None:
         if type(version) is not int or type(size) is not int or not 0 <= version < 10**18:
             return None
         parts = body.get("parts")
-        return CheckpointHint(version=version, size=size, parts=parts if type(parts) is int else None)
+        return CheckpointHint(
+            version=version, size=size, parts=parts if type(parts) is int else None, v2=_v2_file(body)
+        )
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
+
+
+def _v2_file(body: Mapping[str, Any]) -> V2File | None:
+    found = body.get("v2Checkpoint")
+    if not isinstance(found, dict) or not isinstance(found.get("path"), str):
+        return None
+    numbers = [value if type(value := found.get(name)) is int else 0 for name in ("sizeInBytes", "modificationTime")]
+    name = unquote(found["path"]).rpartition("/")[2]
+    return V2File(name=name, size_in_bytes=numbers[0], modification_time_ms=numbers[1])
 
 
 def read_hint(store: Store) -> CheckpointHint | None:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -44,11 +44,12 @@ from pydelta.protocol.stats import parse_stats_columns
 from pydelta.storage.interface import Store
 from pydelta.storage.whole import read_listed
 
-__all__ = ["Checkpoint", "read_checkpoint"]
+__all__ = ["PART_BITS", "Checkpoint", "read_checkpoint", "sidecar_name"]
 
 _STATE_KINDS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _ADD_REST: Final = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
-_ROW_BITS: Final = 40
+PART_BITS: Final = 40
+"""Of a row's locator: the part is above them, the row in it below."""
 
 
 class Checkpoint:
@@ -59,7 +60,7 @@ class Checkpoint:
         parts: The Parquet files that can hold file actions.
         state: Protocol, metadata, set-transactions and domain metadata.
         inline: File actions of a JSON checkpoint.
-        sidecar_names: Names in ``_sidecars`` of the files that it points to.
+        sidecars: Of a V2 checkpoint; their files are the last parts, in this order, but for those not opened.
         name: Path of its first file, for messages.
     """
 
@@ -71,17 +72,22 @@ class Checkpoint:
         parts: Sequence[ParquetRows],
         state: Sequence[Action],
         inline: Sequence[AddFile | RemoveFile] = (),
-        sidecar_names: Sequence[str] = (),
+        sidecars: Sequence[Sidecar] = (),
     ) -> None:
         self.version = version
         self.name = name
         self.parts = tuple(parts)
         self.state = tuple(state)
         self.inline = tuple(inline)
-        self.sidecar_names = tuple(sidecar_names)
+        self.sidecars = tuple(sidecars)
         self._lock = threading.Lock()
         self._cores: dict[tuple[str, ...], pl.DataFrame] = {}
         self._tombstones: pl.DataFrame | None = None
+
+    @property
+    def sidecar_names(self) -> tuple[str, ...]:
+        """Names in ``_sidecars`` of the files that it points to."""
+        return tuple(map(sidecar_name, self.sidecars))
 
     def core(self, partition_names: Sequence[str]) -> pl.DataFrame:
         """Return core columns of all adds in the Parquet files. Read once for each set of partition columns.
@@ -208,8 +214,8 @@ class Checkpoint:
 
     def rows_of(self, part: int, locators: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Tell which of ascending locators lie in a part, as row indexes in it."""
-        low, high = np.searchsorted(locators, [np.uint64(part << _ROW_BITS), np.uint64((part + 1) << _ROW_BITS)])
-        return (locators[low:high] - np.uint64(part << _ROW_BITS)).astype(np.int64)
+        low, high = np.searchsorted(locators, [np.uint64(part << PART_BITS), np.uint64((part + 1) << PART_BITS)])
+        return (locators[low:high] - np.uint64(part << PART_BITS)).astype(np.int64)
 
     def _by_part(
         self, locators: npt.NDArray[np.uint64]
@@ -217,8 +223,8 @@ class Checkpoint:
         """Each part that is concerned, the ascending rows in it, and where in ``locators`` they stand."""
         order = np.argsort(locators, kind="stable")
         ordered = locators[order]
-        numbers = (ordered >> np.uint64(_ROW_BITS)).astype(np.int64)
-        rows = (ordered & np.uint64((1 << _ROW_BITS) - 1)).astype(np.int64)
+        numbers = (ordered >> np.uint64(PART_BITS)).astype(np.int64)
+        rows = (ordered & np.uint64((1 << PART_BITS) - 1)).astype(np.int64)
         for number in np.unique(numbers):
             low, high = np.searchsorted(numbers, [number, number + 1])
             yield self.parts[int(number)], rows[low:high], order[low:high]
@@ -231,7 +237,7 @@ def _add(value: dict[str, Any]) -> AddFile:
 
 
 def _locators(part: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    return rows.astype(np.uint64) | np.uint64(part << _ROW_BITS)
+    return rows.astype(np.uint64) | np.uint64(part << PART_BITS)
 
 
 def _part_stats(part: ParquetRows, rows: npt.NDArray[np.int64]) -> pl.Series:
@@ -254,8 +260,15 @@ def _part_stats(part: ParquetRows, rows: npt.NDArray[np.int64]) -> pl.Series:
     return text
 
 
-def read_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+def read_checkpoint(
+    store: Store, files: CheckpointFiles, *, unopened: Collection[str] | None = frozenset()
+) -> Checkpoint:
     """Open a checkpoint and read what is not about files.
+
+    Args:
+        store: Of the table.
+        files: Its main file, or its parts.
+        unopened: Names of sidecars that are not opened, so that their rows are not among its rows; None for all.
 
     Raises:
         LogCorruptedError: A file of it (a sidecar included) is missing, truncated or no checkpoint.
@@ -280,12 +293,18 @@ def read_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
                 inline.append(action)
             elif isinstance(action, (Protocol, Metadata, SetTransaction, DomainMetadata)):
                 state.append(action)
-    names = [unquote(sidecar.path).rsplit("/", 1)[-1] for sidecar in sidecars]
-    for name, sidecar in zip(names, sidecars, strict=True):
-        parts.append(ParquetRows(store, f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes))
+    for sidecar in sidecars:
+        name = sidecar_name(sidecar)
+        if unopened is not None and name not in unopened:
+            parts.append(ParquetRows(store, f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes))
     return Checkpoint(
-        version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecar_names=names
+        version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecars=sidecars
     )
+
+
+def sidecar_name(sidecar: Sidecar) -> str:
+    """Return the name of its file in ``_sidecars``."""
+    return unquote(sidecar.path).rsplit("/", 1)[-1]
 
 
 def _state_actions(part: ParquetRows) -> list[Action]:

@@ -81,10 +81,12 @@ class FileRows:
     Args:
         snapshot: What to write.
         expired_before_ms: Tombstones removed at or before this time are left out.
+        without: Parts of the checkpoint underneath whose rows are left out.
     """
 
     snapshot: Snapshot
     expired_before_ms: int
+    without: frozenset[int] = frozenset()
 
     @functools.cached_property
     def _shape(self) -> StatsShape | None:
@@ -125,6 +127,8 @@ class FileRows:
         alive = np.sort(rows[(rows & np.uint64(DELTA_BIT)) == 0])
         shape, types = self._shape, self._add_types()
         for number, part in enumerate(base.parts if base else ()):
+            if number in self.without:
+                continue
             here = base.rows_of(number, alive) if base else alive
             wanted = ["stats", "stats_parsed", *_ADD_FIELDS]
             for at, structs in part.structs("add", [name for name in wanted if part.has("add", name)]):
@@ -180,7 +184,7 @@ class FileRows:
         alive = np.sort(rows[(rows & np.uint64(DELTA_BIT)) == 0])
         for number, part in enumerate(base.parts if base else ()):
             here = base.rows_of(number, alive) if base else alive
-            if not len(here):
+            if not len(here) or number in self.without:
                 continue
             for at, structs in part.structs("remove", [name for name in _REMOVE_FIELDS if part.has("remove", name)]):
                 chosen = structs.filter(pa.array(np.isin(at, here, assume_unique=True)))

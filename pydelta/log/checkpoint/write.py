@@ -4,6 +4,7 @@
 
     classic:  N.checkpoint.parquet            state rows, adds, removes
     v2:       N.checkpoint.<uuid>.parquet     state rows, sidecar rows --> _sidecars/<uuid>.parquet  adds, removes
+                                                                           some of them from the checkpoint before
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pydelta.errors import LogCorruptedError, StorageError
+from pydelta.errors import InvalidArgumentError, LogCorruptedError, ObjectNotFoundError, StorageError
 from pydelta.log.checkpoint.hint import HINT_PATH, CheckpointHint, V2File, encode_hint, read_hint
-from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
+from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint, sidecar_name
 from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
+from pydelta.log.checkpoint.sidecars import KeptSidecars, is_newest_but_for, kept_sidecars, settled_base
 from pydelta.log.replay import State, apply_actions
-from pydelta.log.segment import CheckpointFiles, read_listing
+from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.log.snapshot import Snapshot
+from pydelta.property_values import parse_interval_ms
 from pydelta.protocol.actions import action_to_dict
 from pydelta.protocol.features import supports
 from pydelta.protocol.paths import (
@@ -37,10 +40,13 @@ from pydelta.protocol.paths import (
     v2_checkpoint_file,
 )
 from pydelta.storage.interface import Store
+from pydelta.storage.readers import read_all
 
 __all__ = ["CheckpointResult", "write_checkpoint"]
 
-SIDECAR_ACTIONS: Final = 500_000
+SIDECAR_ACTIONS: Final = 50_000
+_DAY_MS: Final = 86_400_000
+_TRUNCATES_TO: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 _logger = logging.getLogger(__name__)
 
 
@@ -56,6 +62,7 @@ class CheckpointResult:
         num_removes: Tombstones kept.
         size_bytes: Of all files.
         sidecars: Paths of the sidecar files.
+        named_again: How many of them, the first, an earlier checkpoint names already.
     """
 
     version: int
@@ -65,6 +72,7 @@ class CheckpointResult:
     num_removes: int
     size_bytes: int
     sidecars: tuple[str, ...] = ()
+    named_again: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,13 +86,16 @@ class _Tally:
     sidecars: list[str] = field(default_factory=list)
 
 
-def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = None) -> CheckpointResult:
+def write_checkpoint(
+    store: Store, snapshot: Snapshot, *, now_ms: int | None = None, whole: bool = False
+) -> CheckpointResult:
     """Write the checkpoint of a snapshot; memory use does not grow with the number of files beyond the core columns.
 
     Args:
         store: Bound to the table's root.
         snapshot: Any version from 0 on.
         now_ms: The clock, epoch milliseconds, for the expiry of tombstones; None for now.
+        whole: Name no sidecar of the checkpoint before, though it is as it was.
 
     Raises:
         LogCorruptedError: What was read back differs from the snapshot. The files written are deleted again.
@@ -99,18 +110,81 @@ def write_checkpoint(store: Store, snapshot: Snapshot, *, now_ms: int | None = N
         _point_at(store, existing)
         return existing
     rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
+    kept = _kept(store, snapshot, rows, now) if _is_v2(snapshot) and not whole else None
+    doubtful = None
+    if kept is not None:
+        try:
+            result = _write_checked(store, snapshot, replace(rows, without=kept.parts), now, kept)
+        except LogCorruptedError as error:
+            _logger.warning("A whole checkpoint is written: %s", error.message, extra={"table": snapshot.table_uri})
+        else:
+            if is_newest_but_for(_listing(store), result.name, kept.named_by):
+                _point_at(store, result)
+                return result
+            doubtful = result.name  # a clean-up may be deleting what it names
+    result = _write_checked(store, snapshot, rows, now, None)
+    _point_at(store, result)
+    if doubtful is not None:
+        with suppress(StorageError):  # its own sidecars are left to the clean-up: somebody may be reading them
+            store.delete_many([doubtful])
+    return result
+
+
+def _kept(store: Store, snapshot: Snapshot, rows: FileRows, now_ms: int) -> KeptSidecars | None:
+    """The sidecars to name again; None where there are none, and wherever it is not sure that they stay."""
+    _ = snapshot.files.core  # a damaged base gives way to an older one when its columns are read
+    base, _ = snapshot.files.layers()
+    if base is None or not base.sidecars:
+        return None
+    files = settled_base(
+        _listing(store),
+        read_hint(store),
+        version=snapshot.version,
+        now_ms=now_ms,
+        retention_ms=_shortest_retention_ms(snapshot),
+    )
+    if files is None:
+        return None
+    try:
+        named_by = base if files.name == base.name else read_checkpoint(store, files, unopened=None)
+    except (LogCorruptedError, ObjectNotFoundError):
+        return None
+    schema = pa.schema(list(rows.types().items()))
+    return kept_sidecars(snapshot, schema, expired_before_ms=rows.expired_before_ms, named_by=named_by)
+
+
+def _shortest_retention_ms(snapshot: Snapshot) -> int:
+    """How long whoever cleans up the log keeps a checkpoint at least: DROP FEATURE, where it truncates, keeps a day."""
+    text = snapshot.metadata.configuration.get(_TRUNCATES_TO) if snapshot.metadata is not None else None
+    try:
+        truncated_ms = _DAY_MS if text is None else parse_interval_ms(text, name=_TRUNCATES_TO)
+    except InvalidArgumentError:
+        return 0
+    return min(snapshot.properties.log_retention_ms, truncated_ms, _DAY_MS)
+
+
+def _listing(store: Store) -> Listing:
+    """The log from the checkpoint on that the hint names; all of it without one."""
+    hint = read_hint(store)
+    start = "" if hint is None else f"{hint.version:020d}"
+    return read_listing(store.list_from(start, prefix=LOG_DIR))
+
+
+def _write_checked(
+    store: Store, snapshot: Snapshot, rows: FileRows, now: int, kept: KeptSidecars | None
+) -> CheckpointResult:
+    """Write the files of a checkpoint and read them back; those that turn out wrong are deleted."""
     tally = _Tally()
     try:
         if _is_v2(snapshot):
-            result = _write_v2(store, snapshot, rows, tally, now)
+            result = _write_v2(store, snapshot, rows, tally, now, kept)
         else:
             result = _write_classic(store, snapshot, rows, tally, now)
-        _verify(store, snapshot, result.name, now_ms=now, num_removes=result.num_removes)
+        _verify(store, snapshot, result.name, now_ms=now, num_removes=result.num_removes, kept=kept)
     except BaseException as error:
         if tally.main is None or isinstance(error, LogCorruptedError):
             _discard(store, tally)
         raise
-    _point_at(store, result)
     return result
 
 
@@ -232,11 +306,14 @@ def _write_classic(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tal
     )
 
 
-def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, now_ms: int) -> CheckpointResult:
+def _write_v2(
+    store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, now_ms: int, kept: KeptSidecars | None
+) -> CheckpointResult:
     schema = pa.schema(list(rows.types().items()))
-    sidecars: list[dict[str, Any]] = []
+    named = kept.sidecars if kept is not None else ()
+    sidecars: list[Mapping[str, Any]] = [action_to_dict(sidecar)[sidecar.kind] for sidecar in named]
     tables = _file_tables(rows, schema, tally)
-    following = next(tables, pa.Table.from_pylist([], schema=schema))
+    following = next(tables, None if named else pa.Table.from_pylist([], schema=schema))
     while following is not None:
         name = f"{uuid.uuid4()}.parquet"
         path = f"{SIDECAR_DIR}/{name}"
@@ -260,14 +337,17 @@ def _write_v2(store: Store, snapshot: Snapshot, rows: FileRows, tally: _Tally, n
     main = pa.schema(list((STATE_TYPES | rows.types()).items()))
     path = f"{LOG_DIR}/{v2_checkpoint_file(snapshot.version, str(uuid.uuid4()), 'parquet')}"
     _write_file(store, path, main, iter([_state_table(state, main)]), tally)
+    adds, removes = (kept.num_adds, kept.num_removes) if kept is not None else (0, 0)
+    adds, removes = adds + tally.adds, removes + tally.removes
     return CheckpointResult(
         version=snapshot.version,
         name=path,
-        num_actions=len(state) + tally.adds + tally.removes,
-        num_adds=tally.adds,
-        num_removes=tally.removes,
+        num_actions=len(state) + adds + removes,
+        num_adds=adds,
+        num_removes=removes,
         size_bytes=_size(store, path) + sum(body["sizeInBytes"] for body in sidecars),
-        sidecars=tuple(tally.sidecars),
+        sidecars=(*(f"{SIDECAR_DIR}/{sidecar_name(sidecar)}" for sidecar in named), *tally.sidecars),
+        named_again=len(named),
     )
 
 
@@ -306,8 +386,19 @@ def _existing(store: Store, snapshot: Snapshot, now_ms: int) -> CheckpointResult
     )
 
 
-def _verify(store: Store, snapshot: Snapshot, name: str, *, now_ms: int, num_removes: int | None = None) -> Checkpoint:
+def _verify(
+    store: Store,
+    snapshot: Snapshot,
+    name: str,
+    *,
+    now_ms: int,
+    num_removes: int | None = None,
+    kept: KeptSidecars | None = None,
+) -> Checkpoint:
     """Read a checkpoint from the store and compare state, number and bytes of files, and tombstones.
+
+    Sidecars that are named again were read back with the checkpoint that they were written for; of them only looked
+    for is whether they are there, in their size.
 
     Raises:
         LogCorruptedError: It cannot be read, or holds something else than the snapshot; says what.
@@ -316,21 +407,33 @@ def _verify(store: Store, snapshot: Snapshot, name: str, *, now_ms: int, num_rem
     files: Sequence[CheckpointFiles] = read_listing([info]).checkpoints if info is not None else ()
     if not files:
         raise _differs(snapshot, name, "number of files of it", 1, 0)
-    found = read_checkpoint(store, files[0])
+    found = read_checkpoint(store, files[0], unopened=frozenset() if kept is None else kept.names)
+    if kept is not None:
+        _require_there(store, kept, snapshot, name)
     state = _unexpired(snapshot, apply_actions(State(), found.state), now_ms)
     expected = _unexpired(snapshot, snapshot.state, now_ms)
     for part in ("protocol", "metadata", "set_transactions", "domain_metadata"):
         if getattr(state, part) != getattr(expected, part):
             raise _differs(snapshot, name, part, getattr(expected, part), getattr(state, part))
     core = found.core(())
+    adds, size, removes = (0, 0, 0) if kept is None else (kept.num_adds, kept.size_bytes, kept.num_removes)
     for what, meant, read in (
-        ("number of live files", snapshot.num_files, core.height),
-        ("bytes of live files", snapshot.size_bytes, int(core["size"].sum())),
-        ("number of tombstones", num_removes, found.tombstones().height),
+        ("number of live files", snapshot.num_files, adds + core.height),
+        ("bytes of live files", snapshot.size_bytes, size + int(core["size"].sum())),
+        ("number of tombstones", num_removes, removes + found.tombstones().height),
     ):
         if meant is not None and meant != read:
             raise _differs(snapshot, name, what, meant, read)
     return found
+
+
+def _require_there(store: Store, kept: KeptSidecars, snapshot: Snapshot, name: str) -> None:
+    """Look for the sidecars that are named again."""
+    found = read_all(store.head, [f"{SIDECAR_DIR}/{sidecar_name(sidecar)}" for sidecar in kept.sidecars])
+    for sidecar, info in zip(kept.sidecars, found, strict=True):
+        if info is None or info.size != sidecar.size_in_bytes:
+            size = None if info is None else info.size
+            raise _differs(snapshot, name, f"bytes of {sidecar_name(sidecar)}", sidecar.size_in_bytes, size)
 
 
 def _differs(snapshot: Snapshot, name: str, what: str, meant: object, read: object) -> LogCorruptedError:
