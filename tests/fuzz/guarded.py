@@ -129,5 +129,5 @@ def _names(plain: str, location: str) -> bool:
 
 
 def _single(text: str) -> str:
-    """Write one slash for several, since a path means the same with them."""
-    return re.sub("/+", "/", text)
+    """Write one slash for several, and for those with a dot between them, since a path means the same with them."""
+    return re.sub(r"/+(?:\./+)*", "/", text)
