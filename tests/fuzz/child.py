@@ -29,7 +29,7 @@ from tests.fuzz.mutate import LARGEST, Mutator
 
 __all__ = ["Progress", "main"]
 
-_HEADER: Final = struct.Struct("<QQQQ")
+_HEADER: Final = struct.Struct("<QQQQQ")
 _TRACED_CALLS: Final = 60
 _MORE: Final = 1 << 20
 
@@ -47,23 +47,27 @@ class Progress:
             path.write_bytes(bytes(size))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), size)
-        self.runs, self.lines, self.corpus = 0, 0, 0
+        self.runs, self.lines, self.corpus, self._length = 0, 0, 0, 0
 
     def begin(self, data: bytes) -> None:
         """Note an input before it is run."""
         self._map[_HEADER.size : _HEADER.size + len(data)] = data
         self.runs += 1
-        self._map[: _HEADER.size] = _HEADER.pack(self.runs, len(data) + 1, self.lines, self.corpus)
+        self._length = len(data)
+        self._note(running=True)
 
     def end(self) -> None:
         """Note that it has been run."""
-        self._map[: _HEADER.size] = _HEADER.pack(self.runs, 0, self.lines, self.corpus)
+        self._note(running=False)
 
-    def read(self) -> tuple[int, bytes | None, int, int]:
-        """Tell inputs begun, the one being run (None between two), lines reached and inputs in the corpus."""
-        runs, length, lines, corpus = _HEADER.unpack(self._map[: _HEADER.size])
-        data = bytes(self._map[_HEADER.size : _HEADER.size + length - 1]) if length else None
-        return runs, data, lines, corpus
+    def _note(self, *, running: bool) -> None:
+        self._map[: _HEADER.size] = _HEADER.pack(self.runs, self._length, running, self.lines, self.corpus)
+
+    def read(self) -> tuple[int, bytes | None, bool, int, int]:
+        """Tell inputs begun, the last (None: none yet), whether it runs, lines reached, inputs in the corpus."""
+        runs, length, running, lines, corpus = _HEADER.unpack(self._map[: _HEADER.size])
+        data = bytes(self._map[_HEADER.size : _HEADER.size + length]) if runs else None
+        return runs, data, bool(running), lines, corpus
 
 
 class _Reach:

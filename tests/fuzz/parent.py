@@ -109,7 +109,7 @@ def fuzz(target: str, seconds: float, seed: int) -> Report:
             break
         deaths += 1
         if ended.data is None:
-            raise RuntimeError(f"the child of {target} ended between two inputs ({ended.why}):\n{ended.stderr[-3000:]}")
+            raise RuntimeError(f"the child of {target} ended before any input ({ended.why}):\n{ended.stderr[-3000:]}")
         if ended.why not in {item.signature for item in report.found}:
             small = _shrunk(target, ended.data, ended.why)
             text = ended.stderr[-2000:]
@@ -140,7 +140,7 @@ def replay(target: str, paths: Sequence[Path]) -> list[str | None]:
         if ended.why is None:
             break
         if ended.data is None:
-            raise RuntimeError(f"the child of {target} ended between two inputs ({ended.why}):\n{ended.stderr[-3000:]}")
+            raise RuntimeError(f"the child of {target} ended before any input ({ended.why}):\n{ended.stderr[-3000:]}")
         verdicts.append(ended.why)
     return verdicts
 
@@ -164,9 +164,11 @@ def _run(job: dict[str, Any]) -> _Ended:
                 if child.poll() is None:
                     child.kill()
                     child.wait()
-        runs, data, lines, corpus = progress.read()
+        runs, data, running, lines, corpus = progress.read()
         said = [json.loads(line) for line in out.read_text().splitlines()]
         why = None if said and said[-1]["kind"] == "done" else "stuck" if stuck else _reason(child.returncode)
+        if why is not None and not running:  # a thread that the last input had left behind
+            why += ", behind an input"
         return _Ended(
             said=said, why=why, data=data, stderr=err.read_text(errors="replace"), runs=runs, lines=lines, corpus=corpus
         )

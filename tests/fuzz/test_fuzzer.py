@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from pydelta.storage import open_store
+from tests.fuzz.child import Progress
 from tests.fuzz.contract import PROJECT, Broken
 from tests.fuzz.guarded import GuardedStore, lake_store, refuse_strays
 from tests.fuzz.mutate import LARGEST, Mutator
@@ -36,6 +37,17 @@ def test_a_planted_fault_is_found_and_its_input_shrunk(name, signature, shrunk):
     assert list(found) == [signature]
     assert shrunk in found[signature]
     assert len(found[signature]) <= 16
+
+
+def test_a_child_that_dies_behind_an_input_leaves_it_to_be_kept(tmp_path):
+    noted = Progress(tmp_path / "progress")
+    assert noted.read() == (0, None, False, 0, 0)
+    noted.begin(b"[1]")
+    assert noted.read()[:3] == (1, b"[1]", True)
+    noted.end()
+    noted.begin(b"")
+    noted.end()
+    assert Progress(tmp_path / "progress").read()[:3] == (2, b"", False)
 
 
 def test_where_no_fault_is_planted_none_is_found():
