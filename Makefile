@@ -57,17 +57,17 @@ endif
 .PHONY: test
 test: $(VENV)/.dev ## Every test that needs neither a container nor a server, in the cases that run something new (SERVERS=all, or serve,kafka: servers, too; ARGS=… goes to pytest)
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --selected $(if $(filter all,$(SERVERS)),,--servers $(or $(SERVERS),none)) $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected $(if $(filter all,$(SERVERS)),,--servers $(or $(SERVERS),none)) $(ARGS)
 
 .PHONY: test-servers
 test-servers: $(VENV)/.dev ## Tests that start a server of their own: Hive Metastore, Kafka, HDFS, MinIO, a KDC, pydelta serve
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --selected tests/hdfs tests/kafka tests/metastore tests/minio tests/serve $(ARGS)
 
 .PHONY: test-whole
 test-whole: $(VENV)/.dev ## Every case of every test that needs no container
 	@scripts/check-java
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 ##@ The stack: MinIO or HDFS, Hive Metastore on Postgres, Spark, Trino (needs Docker and nothing else)
 .PHONY: up
@@ -164,14 +164,14 @@ interop-pairs: $(VENV)/.bench $(PEER)/.installed ## Two engines write one table 
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
 
 .PHONY: selection
 selection: $(VENV)/.dev ## Choose the cases of make test anew: runs all, noting branches and time
 	@scripts/check-java
 	@mkdir -p build/selection && rm -f build/selection/*
 	@CPU_SECONDS=$(CURDIR)/build/selection/cpu.jsonl COVERAGE_FILE=$(CURDIR)/build/selection/tests.cov PYTHONPATH=tests \
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -p selection.record --cov=pydelta --cov=catalog_sync --cov=jobs --cov-branch \
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -p selection.record --cov=pydelta --cov=catalog_sync --cov=jobs --cov-branch \
 	--cov-context=test --cov-report= $(ARGS)
 	@$(PY) -m tests.selection build/selection
 
