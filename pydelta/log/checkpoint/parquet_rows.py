@@ -265,10 +265,19 @@ class ParquetRows:
                         break
 
     def objects(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Read actions of a kind as JSON objects, camelCase keys, nulls left out. For few actions, not for adds."""
+        """Read actions of a kind as JSON objects, camelCase keys, nulls left out. For few actions, not for adds.
+
+        Raises:
+            LogCorruptedError: They are no structs, or a map in them has something else than pairs.
+        """
         for _, array in self.structs(kind):
+            if not pa.types.is_struct(array.type):
+                raise _unreadable(self.path, f"{kind} is {array.type}, not a struct")
             for value in array.to_pylist():
-                yield plain(value)
+                try:
+                    yield plain(value)
+                except (TypeError, ValueError):
+                    raise _unreadable(self.path, f"{kind} has a map without keys and values") from None
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -339,9 +348,11 @@ def _check_struct(found: pa.DataType, name: str, needed: Sequence[str], path: st
         wrong = f"{name} has two fields of one name"
     missing = [item for item in needed if item not in names] if wrong is None else []
     if wrong or missing:
-        raise LogCorruptedError(
-            f"{path} is not a readable checkpoint file: {wrong or f'{name} has no field {missing[0]}'}.", hint=_HINT
-        )
+        raise _unreadable(path, wrong or f"{name} has no field {missing[0]}")
+
+
+def _unreadable(path: str, what: str) -> LogCorruptedError:
+    return LogCorruptedError(f"{path} is not a readable checkpoint file: {what}.", hint=_HINT)
 
 
 def plain(value: Mapping[str, Any]) -> dict[str, Any]:
