@@ -118,7 +118,7 @@ def write_checkpoint(
         except LogCorruptedError as error:
             _logger.warning("A whole checkpoint is written: %s", error.message, extra={"table": snapshot.table_uri})
         else:
-            if is_newest_but_for(_listing(store), result.name, kept.named_by):
+            if is_newest_but_for(_listing(store, read_hint(store)), result.name, kept.named_by):
                 _point_at(store, result)
                 return result
             doubtful = result.name  # a clean-up may be deleting what it names
@@ -136,9 +136,10 @@ def _kept(store: Store, snapshot: Snapshot, rows: FileRows, now_ms: int) -> Kept
     base, _ = snapshot.files.layers()
     if base is None or not base.sidecars:
         return None
+    hint = read_hint(store)
     files = settled_base(
-        _listing(store),
-        read_hint(store),
+        _listing(store, hint),
+        hint,
         version=snapshot.version,
         now_ms=now_ms,
         retention_ms=_shortest_retention_ms(snapshot),
@@ -163,9 +164,8 @@ def _shortest_retention_ms(snapshot: Snapshot) -> int:
     return min(snapshot.properties.log_retention_ms, truncated_ms, _DAY_MS)
 
 
-def _listing(store: Store) -> Listing:
+def _listing(store: Store, hint: CheckpointHint | None) -> Listing:
     """The log from the checkpoint on that the hint names; all of it without one."""
-    hint = read_hint(store)
     start = "" if hint is None else f"{hint.version:020d}"
     return read_listing(store.list_from(start, prefix=LOG_DIR))
 
