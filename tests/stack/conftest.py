@@ -81,6 +81,10 @@ ORDERS = [
     for number in range(300)
 ]
 """Rows as texts and numbers, as ``trino_rows`` gives them: id, customer, amount, time in UTC, day."""
+SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
+ORDERS_FILE = f"{WORK}/{DATABASE}/orders.csv"
+INGEST_ORDERS = ("ingest", "--input", ORDERS_FILE, "--format", "csv", "--option", "header=true", "--schema", SCHEMA)
+"""The job that loads ``ORDERS`` and its arguments, but for the table's; test_cluster.py writes the file."""
 
 
 @dataclass(frozen=True)

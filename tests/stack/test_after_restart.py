@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, WAREHOUSE, WORK, trino_rows
+from conftest import DATABASE, INGEST_ORDERS, ORDERS, ROOT, WAREHOUSE, trino_rows
 
 pytestmark = pytest.mark.after_restart
 
@@ -26,8 +26,6 @@ def test_trino_reads_the_same_rows(sql):
 
 def test_the_cluster_takes_jobs_again(sql, submit):
     before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
-    source = ["--input", f"{WORK}/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
-    schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
-    done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
+    done = submit(*INGEST_ORDERS, "--table", f"{ROOT}/by_make")
     assert done.code == 0, done.errors
     assert sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0] == before + len(ORDERS)

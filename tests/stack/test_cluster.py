@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, WORK
+from conftest import DATABASE, INGEST_ORDERS, ORDERS, ORDERS_FILE, ROOT, WORK
 
 from pydelta.commands.create import CreateMode, TableDefinition, create_table
 from pydelta.log import DeltaLog
@@ -16,17 +16,14 @@ from pydelta.testing import CountingStore
 
 pytestmark = pytest.mark.before_submit
 
-INPUT = f"{WORK}/{DATABASE}/orders.csv"
-SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
-
 
 @pytest.fixture(scope="module")
 def orders(store_at, submit):
     """The table ``orders``, written by two jobs from a file in the store."""
     lines = ["id,customer,amount,at,day", *(",".join(map(str, row)) for row in ORDERS)]
-    store_at(f"{WORK}/{DATABASE}").put("orders.csv", "\n".join(lines).encode())
-    arguments = ["--input", INPUT, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
-    return submit("ingest", *arguments, "--table", f"{ROOT}/orders", "--partition-by", "day", "--batch-id", "orders:1")
+    folder, _, name = ORDERS_FILE.rpartition("/")
+    store_at(folder).put(name, "\n".join(lines).encode())
+    return submit(*INGEST_ORDERS, "--table", f"{ROOT}/orders", "--partition-by", "day", "--batch-id", "orders:1")
 
 
 def test_a_job_writes_a_table(orders, store_at):
@@ -50,8 +47,7 @@ def test_the_cluster_ran_it_and_the_client_did_not(orders):
 
 
 def test_the_same_batch_again_changes_nothing(orders, submit, store_at):
-    arguments = ["--input", INPUT, "--format", "csv", "--option", "header=true", "--schema", SCHEMA]
-    again = submit("ingest", *arguments, "--table", f"{ROOT}/orders", "--batch-id", "orders:1")
+    again = submit(*INGEST_ORDERS, "--table", f"{ROOT}/orders", "--batch-id", "orders:1")
     assert again.code == 0, again.errors
     assert again.result["skipped"] is True
     assert DeltaLog.for_table(f"{ROOT}/orders", store=store_at(f"{ROOT}/orders")).snapshot().version == 0

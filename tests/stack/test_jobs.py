@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, WORK, trino_rows
+from conftest import DATABASE, ORDERS, ROOT, SCHEMA, WORK, trino_rows
 
 from pydelta.log import DeltaLog
 
 pytestmark = [pytest.mark.before_submit, pytest.mark.in_turn]
-
-SCHEMA = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
 
 
 def test_many_small_files_are_compacted_and_rows_deleted(store_at, submit, sql, register):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ORDERS, ROOT, WORK, in_trino, symlink_storage, symlink_table, trino_rows
+from conftest import DATABASE, INGEST_ORDERS, ORDERS, ROOT, in_trino, symlink_storage, symlink_table, trino_rows
 from pymetastore.hive_metastore import ttypes
 
 from pydelta.log import DeltaLog
@@ -40,9 +40,7 @@ def test_the_table_of_the_job_that_the_host_submitted(sql):
 
 def test_a_later_commit_is_in_the_next_query(sql, submit):
     before = sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0]
-    source = ["--input", f"{WORK}/{DATABASE}/orders.csv", "--format", "csv", "--option", "header=true"]
-    schema = "id bigint, customer string, amount decimal(10,2), at timestamp, day date"
-    done = submit("ingest", *source, "--schema", schema, "--table", f"{ROOT}/by_make")
+    done = submit(*INGEST_ORDERS, "--table", f"{ROOT}/by_make")
     assert done.code == 0, done.errors
     assert sql(f"SELECT count(*) FROM delta.{DATABASE}.by_make")[0][0] == before + len(ORDERS)
 
