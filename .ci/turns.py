@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tell which tests with servers, and which of the stack's further parts, a run takes.
 
-Prints two lines: rooms of tests with servers, joined by commas; further parts of the stack in the order in which they
+Prints two lines: the room of tests with servers; further parts of the stack in the order in which they
 are tried, as long as there is time. What the commits of the last four hours before this one changed comes first, the
 others by turns.
 """
@@ -84,10 +84,10 @@ def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number
     return concerned, [name for name in ordered if name not in concerned]
 
 
-def rooms_of(changed: Sequence[str], number: int, least: int = 1) -> list[str]:
-    """Choose rooms of tests with servers: those concerned, and others by turns until there are ``least``."""
+def room_of(changed: Sequence[str], number: int) -> str:
+    """Choose the room of tests with servers whose turn it is: of those concerned, if there are any."""
     concerned, others = in_turn(ROOMS, changed, number)
-    return sorted(concerned + others[: max(0, least - len(concerned))])
+    return [*concerned, *others][0]
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def main() -> None:
     since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
     changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
     concerned, others = in_turn(STACK, changed, number)
-    sys.stdout.write(f"{','.join(rooms_of(changed, number))}\n{' '.join([*concerned, *others])}\n")
+    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join([*concerned, *others])}\n")
 
 
 def _git(*arguments: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_turn", "names_in"]
+__all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_half", "is_its_turn", "names_in"]
 
 FILE = Path(__file__).with_name("left_out.txt")
 IN_TURN = Path(__file__).with_name("in_turn.txt")
@@ -122,6 +122,16 @@ def names_in(file: Path) -> frozenset[str]:
 
 def _is_part(name: str, number: int, of: int) -> bool:
     return zlib.crc32(name.encode()) % of == number % of
+
+
+def is_its_half(nodeid: str, part: str | None) -> bool:
+    """Whether a test of a server, or one that CI alone runs, runs beside part K/N: one test in two with every K.
+
+    Args:
+        nodeid: Its name; all cases of a test run together.
+        part: ``K/N``; None: no part is run, and every such test.
+    """
+    return part is None or _is_part(nodeid.partition("[")[0], int(part.partition("/")[0]), 2)
 
 
 def is_its_turn(nodeid: str, part: str | None) -> bool:

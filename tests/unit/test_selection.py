@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from selection import choosing
-from selection.choosing import TURNS, LeftOut, chosen, is_its_turn
+from selection.choosing import TURNS, LeftOut, chosen, is_its_half, is_its_turn
 
 
 def branches(*numbers):
@@ -62,6 +62,16 @@ def test_a_test_by_turns_runs_in_one_of_so_many_parts_and_never_without_one():
     for name in names:
         runs = [k for k in range(1, 17) if name not in LeftOut(frozenset(), k, 16, frozenset(names))]
         assert len(runs) == 16 / TURNS
+
+
+def test_a_test_of_a_server_runs_with_every_second_part_and_without_one_always():
+    names = [f"tests/serve/test_dbt.py::test_{number}" for number in range(50)]
+    for name in names:
+        turns = [number for number in range(1, 17) if is_its_half(name, f"{number}/16")]
+        assert turns in (list(range(1, 17, 2)), list(range(2, 17, 2)))
+        assert is_its_half(f"{name}[case]", "5/16") == is_its_half(name, "5/16")
+        assert is_its_half(name, None)
+    assert 10 < sum(is_its_half(name, "1/16") for name in names) < 40
 
 
 def test_each_file_has_a_turn_of_its_own_and_none_without_a_part():
