@@ -11,6 +11,8 @@ from typing import Any, Final
 __all__ = ["Mutator"]
 
 LARGEST: Final = 1 << 17
+_DEEPEST: Final = 120
+"""Deeper than a reader of Parquet goes; names of types grow with the square of it."""
 
 _RAW: Final = (
     "1e400",
@@ -268,7 +270,10 @@ class Mutator:
         else:
             rows = table.to_pylist()
             lines = "\n".join(json.dumps(row, default=str) for row in rows).encode()
-            changed = [json.loads(line) for line in self._json(lines).split(b"\n") if line.strip()]
+            text = self._json(lines)
+            if len(text) > LARGEST or _depth(text) > _DEEPEST:
+                raise ValueError("more than Arrow writes in the memory that there is")
+            changed = [json.loads(line) for line in text.split(b"\n") if line.strip()]
             try:
                 table = pa.Table.from_pylist(changed, schema=table.schema if rng.random() < 0.6 else None)
             except (pa.ArrowException, TypeError, OverflowError):
@@ -283,6 +288,18 @@ class Mutator:
             compression=rng.choice(("none", "snappy", "zstd", "gzip")),
         )
         return out.getvalue()
+
+
+def _depth(text: bytes) -> int:
+    """How deep a JSON text is nested; brackets within its texts count as well."""
+    depth = deepest = 0
+    for byte in text:
+        if byte in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"}]":
+            depth -= 1
+    return deepest
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:

@@ -167,7 +167,7 @@ def _run(job: dict[str, Any]) -> _Ended:
         runs, data, running, lines, corpus = progress.read()
         said = [json.loads(line) for line in out.read_text().splitlines()]
         why = None if said and said[-1]["kind"] == "done" else "stuck" if stuck else _reason(child.returncode)
-        if why is not None and not running:  # a thread that the last input had left behind
+        if why is not None and not running:  # a thread that it had left behind, or what makes the next
             why += ", behind an input"
         return _Ended(
             said=said, why=why, data=data, stderr=err.read_text(errors="replace"), runs=runs, lines=lines, corpus=corpus
