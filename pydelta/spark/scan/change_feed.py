@@ -33,13 +33,13 @@ from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import PrimitiveType, StructField
 from pydelta.settings import parse_bool
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.scan.deleted_rows import bitmap_columns, make_bitmap
+from pydelta.spark.scan.deleted_rows import bitmap_columns, in_bitmap, make_bitmap
 from pydelta.spark.scan.index import MATCH_COLUMNS, HiddenColumn
 from pydelta.spark.scan.scan import Reading, make_relation, project
 from pydelta.spark.scan.travel import TimeTravel, epoch_ms
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
     from pydelta.log import DeltaLog, Snapshot
     from pydelta.protocol.roaring import Positions
@@ -203,7 +203,8 @@ def _scan(
     )
     scanned = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)
     if kind in (_Kind.WITHOUT, _Kind.ONLY):
-        scanned = scanned.filter(_chosen(jvm, scanned, inside=kind is _Kind.ONLY))
+        inside = in_bitmap(jvm, scanned)
+        scanned = scanned.filter(inside if kind is _Kind.ONLY else ~inside)
     if not change_columns:
         rows = project(scanned, snapshot.schema, snapshot.column_mapping_mode, ())
         return rows.select(*[rows[quoted(field.name)] for field in snapshot.schema.fields])
@@ -213,16 +214,6 @@ def _scan(
         F.timestamp_micros(F.col(_MICROS)).alias(_TIME),
     )
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, (), extra)
-
-
-def _chosen(jvm: Jvm, scanned: DataFrame, *, inside: bool) -> Column:
-    """Whether the row's bit is set (``inside``), or is not."""
-    row = scanned.metadataColumn("_metadata").getField("row_index")
-    bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
-    is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
-    if inside:
-        return (row >= start) & (row < end) & is_set
-    return (row < start) | (row >= end) | ~is_set
 
 
 def _keep_all(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:

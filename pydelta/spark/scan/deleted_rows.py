@@ -37,6 +37,7 @@ __all__ = [
     "SnapshotVectors",
     "bitmap_columns",
     "collect_rows",
+    "in_bitmap",
     "is_vector_scan",
     "make_bitmap",
     "vector_scan",
@@ -86,6 +87,15 @@ def bitmap_columns(bitmaps: Sequence[Bitmap]) -> pa.Table:
         pa.array([item.end for item in bitmaps], type=pa.int64()),
     ]
     return pa.Table.from_arrays(columns, names=list(MATCH_COLUMNS))
+
+
+def in_bitmap(jvm: Jvm, scanned: DataFrame) -> Column:
+    """Tell of each row whether it is in its file's bitmap, of a scan that has ``MATCH_COLUMNS``."""
+    row = scanned.metadataColumn("_metadata").getField("row_index")
+    bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
+    is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
+    # no AND: Spark may compute both sides of one beforehand, and the test of a bit beyond the last reads anything
+    return F.when((row >= start) & (row < end), is_set).otherwise(F.lit(False))
 
 
 def _vector_columns(bitmaps: Sequence[Bitmap], base: int) -> pa.Table:

@@ -37,7 +37,7 @@ from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import logical_to_physical, physical_name, physical_partition_columns
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.scan.deleted_rows import SnapshotVectors, bitmap_columns, make_bitmap, vector_scan
+from pydelta.spark.scan.deleted_rows import SnapshotVectors, bitmap_columns, in_bitmap, make_bitmap, vector_scan
 from pydelta.spark.scan.index import (
     MATCH_COLUMNS,
     TABLE_SCAN,
@@ -220,7 +220,6 @@ def _scan_matched(
     def read(files: pl.DataFrame) -> pa.Table:
         return bitmap_columns([make_bitmap(rows[place]) for place in files[_PLACE]])
 
-    jvm = Jvm.of(spark)
     scanned = physical_scan(
         spark,
         snapshot,
@@ -232,11 +231,7 @@ def _scan_matched(
             bitmaps={MATCH_COLUMNS: read},
         ),
     )
-    bits, start, end = (F.col(name) for name in MATCH_COLUMNS)
-    row = scanned.metadataColumn("_metadata").getField("row_index")
-    is_set = jvm.bit_is_set(bits, F.lit(jvm.bits_base).cast("bigint"), (row - start).cast("int"))
-    # no AND: Spark may compute both sides of one beforehand, and the test of a bit beyond the last reads anything
-    matched = F.when((row >= start) & (row < end), is_set).otherwise(F.lit(False)).alias(MATCHED_COLUMN)
+    matched = in_bitmap(Jvm.of(spark), scanned).alias(MATCHED_COLUMN)
     extra = tracking_columns(scanned, snapshot.properties) if with_row_tracking else ()
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, (), (matched, *extra))
 
