@@ -41,6 +41,10 @@ class _Thrift:
         """End without a word to the server."""
         self._connection._transport.close()
 
+    def leave(self) -> None:
+        """End as a client does that is done."""
+        self._connection.close()
+
 
 class _Connect:
     def __init__(self, port: int, name: str) -> None:
@@ -54,6 +58,10 @@ class _Connect:
     def vanish(self) -> None:
         """End without a word to the server."""
         self._session.client._channel.close()
+
+    def leave(self) -> None:
+        """End as a client does that is done; what it still has to tell the server is told first."""
+        self._session.stop()
 
 
 class _Worker(threading.Thread):
@@ -85,6 +93,7 @@ class _Worker(threading.Thread):
                 if self._chance.random() < 0.01:
                     client.vanish()
                     client = self.door()
+            client.leave()
         except Exception as error:  # noqa: BLE001 - told in the report, which fails by it
             self.wrong.append(f"client {self.number}: {type(error).__name__}: {str(error)[:300]}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydelta.protocol.features import implied_features
@@ -50,12 +49,8 @@ HISTORY_COLUMNS = (
 )
 
 
-def _time(epoch_ms: int | None) -> datetime | None:
-    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
-
-
 def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
-    """Return one row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times with zone UTC.
+    """Return one row about the table as it is in ``snapshot``; keys as ``DETAIL_COLUMNS``, times in epoch milliseconds.
 
     Sizes are in bytes and count live files only.
     """
@@ -67,8 +62,8 @@ def describe_detail(snapshot: Snapshot) -> dict[str, Any]:
         "name": metadata.name,
         "description": metadata.description,
         "location": snapshot.table_uri,
-        "createdAt": _time(metadata.created_time),
-        "lastModified": _time(snapshot.timestamp_ms),
+        "createdAt": metadata.created_time,
+        "lastModified": snapshot.timestamp_ms,
         "partitionColumns": list(metadata.partition_columns),
         "clusteringColumns": list(snapshot.clustering_columns),
         "numFiles": snapshot.num_files,
@@ -88,9 +83,10 @@ def _texts(value: Any) -> dict[str, str | None] | None:
 
 
 def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:
-    """Return rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``, times with zone UTC.
+    """Return rows of the history, in the order of ``records``; keys as ``HISTORY_COLUMNS``.
 
-    What a commit does not say is None: every field but version and time is optional in the log.
+    Times are in epoch milliseconds. What a commit does not say is None: every field but version and time is optional
+    in the log.
     """
     rows = []
     for record in records:
@@ -98,7 +94,7 @@ def describe_history(records: Iterable[CommitRecord]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "version": record.version,
-                "timestamp": _time(record.timestamp_ms),
+                "timestamp": record.timestamp_ms,
                 "userId": info.get("userId"),
                 "userName": info.get("userName"),
                 "operation": info.get("operation"),

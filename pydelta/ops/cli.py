@@ -39,7 +39,7 @@ from pydelta.ops.changing import add_changes
 from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
 from pydelta.ops.history import show_history
 from pydelta.ops.maintenance import add_maintenance
-from pydelta.ops.output import print_json, print_table
+from pydelta.ops.output import moment, print_json, print_table
 from pydelta.ops.ui import add_ui
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def detail(
 
     snapshot = _snapshot(_log(path, option), version, timestamp)
     row: dict[str, Any] = {"version": snapshot.version, **describe_detail(snapshot)}
+    row |= {name: moment(row[name]) for name in ("createdAt", "lastModified")}
     if as_json:
         print_json(row | {"schema": json.loads(snapshot.schema.to_json())})
         return
@@ -177,7 +178,7 @@ def files(
         {
             "path": add.path,
             "sizeInBytes": add.size,
-            "modificationTime": dt.datetime.fromtimestamp(add.modification_time / 1000, tz=dt.UTC),
+            "modificationTime": moment(add.modification_time),
             "partitionValues": {names.get(name, name): value for name, value in add.partition_values.items()},
             "deletionVector": add.deletion_vector.unique_id if add.deletion_vector else None,
             "stats": _statistics(add.stats),
@@ -219,7 +220,7 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
     result = _log(path, option).cleanup()
     row = {
         "deletedFiles": result.deleted,
-        "cutoff": dt.datetime.fromtimestamp(result.cutoff_ms / 1000, tz=dt.UTC),
+        "cutoff": moment(result.cutoff_ms),
         "oldestVersion": result.oldest_version,
         "failed": dict(result.failed),
     }

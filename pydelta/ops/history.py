@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydelta.commands.describe import describe_history
-from pydelta.ops.output import print_json, print_table
+from pydelta.ops.output import moment, print_json, print_table
 
 if TYPE_CHECKING:
     from pydelta.log.history import CommitRecord
@@ -28,7 +28,8 @@ def show_history(path: str, options: Mapping[str, str], *, limit: int | None, as
     Raises:
         DeltaError: There is no table, or it cannot be read.
     """
-    records = describe_history(_records(path, options, limit))
+    found = describe_history(_records(path, options, limit))
+    records = [record | {"timestamp": moment(record["timestamp"])} for record in found]
     if as_json:
         print_json(records)
         return

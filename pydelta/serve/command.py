@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.addresses import OF_THE_ENVIRONMENT, Addresses, check_free, in_url
@@ -63,6 +64,7 @@ def run_server(
     out, err = Terminal(), Terminal(error=True)
     with prompt_session(conf=settings, verbose=verbose, **session) as spark:
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # what goes wrong is told to the client
+        logging.getLogger().addFilter(_is_not_of_py4j)
         logging.getLogger("pydelta").setLevel(logging.WARNING)
         server = Server(spark, addresses, closed=guard.is_closed)
         stopping = Stopping(spark)
@@ -90,6 +92,11 @@ def run_server(
         if left:
             err.say(f"Statements that had not ended: {left}. DESCRIBE HISTORY tells whether they committed.")
         return _UNKNOWN if left else 0
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j says by the root's logger: that the JVM is gone, with a trace for each thread."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _front(guard: Guard) -> Front:

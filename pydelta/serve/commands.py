@@ -15,6 +15,7 @@ from pydelta.commands.change.update import UpdateResult
 from pydelta.errors import InvalidArgumentError
 from pydelta.serve.plans import Planner
 from pydelta.serve.replies import QUERY
+from pydelta.spark.local_rows import local_frame
 from pydelta.spark.sql.dispatch import run_node
 from pydelta.table.wire import Expression, Identity, Plan, Schema, unpacked
 from pydelta.tables import (
@@ -156,7 +157,7 @@ def _start(planner: Planner, start: commands_pb2.WriteStreamOperationStart, oper
     query = writer.toTable(start.table_name) if named else writer.start(start.path or None)
     planner.register(query, operation)
     row = (str(query.id), str(query.runId), query.name)
-    return planner.spark.createDataFrame([row], ", ".join(f"{name} string" for name in QUERY))
+    return local_frame(planner.spark, [row], ", ".join(f"{name} string" for name in QUERY))
 
 
 _METHODS: Final[Mapping[type, frozenset[str]]] = {
@@ -218,10 +219,10 @@ def _told(planner: Planner, found: Any) -> DataFrame | None:
     if isinstance(found, DataFrame):
         return found
     if isinstance(found, bool):
-        return planner.spark.createDataFrame([(found,)], "result boolean")
+        return local_frame(planner.spark, [(found,)], "result boolean")
     if isinstance(found, (DeleteResult, UpdateResult)):
         rows = found.num_deleted_rows if isinstance(found, DeleteResult) else found.num_updated_rows
-        return planner.spark.createDataFrame([(rows,)], "num_affected_rows long")
+        return local_frame(planner.spark, [(rows,)], "num_affected_rows long")
     return None
 
 

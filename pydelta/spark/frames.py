@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -30,6 +29,7 @@ from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.local_rows import local_frame
 from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def counts_frame(spark: SparkSession, counts: Mapping[str, int | str]) -> DataFr
 def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
     """Return the counts of an OPTIMIZE as the reference engine gives them: ``path`` and the struct ``metrics``."""
     schema = StructType([StructField("path", StringType()), StructField("metrics", _struct(OPTIMIZE_METRICS))])
-    return spark.createDataFrame([(log.uri, _row(result.metrics(), OPTIMIZE_METRICS))], schema)
+    return local_frame(spark, [(log.uri, result.metrics())], schema)
 
 
 def _struct(fields: Mapping[str, Any]) -> StructType:
@@ -147,24 +147,46 @@ def _struct(fields: Mapping[str, Any]) -> StructType:
     )
 
 
-def _row(values: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    if values is None:
-        return None
-    return tuple(
-        _row(values[name], kind) if isinstance(kind, Mapping) else values[name] for name, kind in fields.items()
-    )
-
-
 def _frame(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], types: Mapping[str, DataType]
 ) -> DataFrame:
     schema = StructType([StructField(name, types.get(name, StringType())) for name in columns])
-    return spark.createDataFrame([tuple(_value(row[name]) for name in columns) for row in rows], schema)
+    read = [(name, _READ.get(type(types.get(name, StringType())), _as_it_is)) for name in columns]
+    return local_frame(spark, [[how(row[name]) for name, how in read] for row in rows], schema)
 
 
-def _value(value: Any) -> Any:
-    if isinstance(value, datetime):  # PySpark takes naive times as local ones
-        return value.astimezone(UTC).astimezone().replace(tzinfo=None)
-    if isinstance(value, (dict, list)) or value is None or isinstance(value, (str, int, bool)):
-        return value
-    return json.dumps(value)
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number that fits a long, also one that another writer put down as a text; else None."""
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            return None
+    return value if type(value) is int and -(2**63) <= value < 2**63 else None
+
+
+def _micros(epoch_ms: int | None) -> int | None:
+    """Milliseconds as the microseconds of a timestamp; None where those end."""
+    return None if epoch_ms is None else _whole(epoch_ms * 1000)
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value).lower())
+
+
+_READ: Mapping[type[DataType], Callable[[Any], Any]] = {
+    StringType: _text,
+    LongType: _whole,
+    IntegerType: _whole,
+    BooleanType: _flag,
+    TimestampType: _micros,
+}
+"""How the value of a column is read: what a commit says of itself is free, and other writers wrote it."""

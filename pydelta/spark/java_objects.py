@@ -15,13 +15,14 @@ py4j keeps such an object alive as long as the JVM has its counterpart, and lets
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from pydelta.errors import DeltaError, first_line
@@ -44,6 +45,8 @@ _TELLING: Final = 200
 """Characters by which a message is known; Spark cuts it off at some 2,000."""
 _ANALYSIS: Final = "org.apache.spark.sql.AnalysisException"
 _ANALYSIS_ARGUMENTS: Final = 9
+_ENDING_SECONDS: Final = 1.0
+"""A connection ends a moment before its process is seen to have ended."""
 _INTERNAL: Final = "INTERNAL_ERROR"
 _INTERNAL_STATE: Final = "XX000"
 
@@ -93,9 +96,21 @@ def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
     except Py4JJavaError:
         raise
     except Exception as error:
-        if not errors_cross(jvm):
+        if not errors_cross(jvm) or _nobody_is_left(jvm, error):
             raise
         raise Py4JJavaError(type(error).__name__, java_exception=_thrown(jvm, error, parsing)) from None
+
+
+def _nobody_is_left(jvm: Jvm, error: Exception) -> bool:
+    """Tell whether a call failed since the JVM's process has ended, to which nothing can be thrown."""
+    process = getattr(jvm.gateway, "proc", None)
+    if process is None or not isinstance(error, (Py4JError, OSError)):
+        return False
+    try:
+        process.wait(_ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:

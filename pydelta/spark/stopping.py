@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JNetworkError
+
 from pydelta.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Stopping:
         try:
             yield
         finally:
-            signals.handle(term, before)
+            with contextlib.suppress(Py4JNetworkError, OSError):  # a JVM that has ended has no handlers
+                signals.handle(term, before)
             if main:
                 signal.signal(signal.SIGTERM, own)

@@ -13,6 +13,7 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, M
 from pydelta.commands.change.merge import merge as run_merge
 from pydelta.spark.change.merge import MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
+from pydelta.spark.local_rows import local_frame
 from pydelta.spark.logs import run_once, settings_of, user_errors
 from pydelta.table.arguments import check_condition, given_values
 
@@ -110,7 +111,7 @@ class DeltaMergeBuilder:
         """
         result = self.run()
         counts = (result.num_updated_rows, result.num_deleted_rows, result.num_inserted_rows)
-        return self.spark.createDataFrame([] if result.skipped else [(sum(counts), *counts)], _RESULT)
+        return local_frame(self.spark, [] if result.skipped else [(sum(counts), *counts)], _RESULT)
 
     def run(self) -> MergeResult:
         """Run the merge as ``execute`` does, and return everything that is known of what was done."""

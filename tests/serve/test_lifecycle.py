@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import socket
 import threading
 import urllib.request
+from pathlib import Path
 
 import deltalake
 import pytest
@@ -124,6 +127,25 @@ def test_a_server_that_is_killed_amid_the_commits_of_many_has_kept_what_they_wer
         assert len(client.told) >= 2
         assert rows in (sorted(client.told.items()), sorted(client.asked.items()))
     assert DeltaLog.for_table(str(server.warehouse / "t")).update().version >= 3 * len(clients)
+
+
+def test_a_jvm_that_dies_ends_the_server_with_one_clear_line(live):
+    server = live()
+    client = server.client()
+    client.run("CREATE TABLE t (id BIGINT) USING delta")
+    client.start(f"INSERT INTO t {sleeping('dies')}")
+    other = server.client()
+    other.await_begin("dies")
+    (jvm,) = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    os.kill(int(jvm), signal.SIGKILL)
+    assert server.wait() == 1
+    lines = server.said().splitlines()
+    (told,) = [line for line in lines if line.startswith("Error: ")]
+    assert "Spark's process ended by itself, with code -9." in told
+    assert not [line for line in lines if "Traceback" in line or line.startswith("  File ")]
+    with pytest.raises(GONE):
+        other.run("SELECT 1")
+    assert DeltaLog.for_table(str(server.warehouse / "t")).update().version == 0
 
 
 def test_metrics_count_statements_by_their_outcome(live):

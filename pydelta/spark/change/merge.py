@@ -45,6 +45,7 @@ from pydelta.spark.change.merge_rows import CLAUSE, FILE, ROW, SOURCE, SOURCE_RO
 from pydelta.spark.change.shown import shown
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
+from pydelta.spark.local_rows import local_frame
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.refresh import reads_table
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
@@ -228,7 +229,7 @@ class SparkMerge:
         if not files.height or not self._has(ClauseOn.NOT_MATCHED_BY_SOURCE):
             return MergeMatches()
         schema = f"{FILE} long, {ROW} long, {SOURCE} long, {CLAUSE} int, n long"
-        return self._found(files, self._spark.createDataFrame([], schema))
+        return self._found(files, local_frame(self._spark, [], schema))
 
     def _found(self, files: pl.DataFrame, per_row: DataFrame) -> MergeMatches:
         changes = per_row.filter(name(CLAUSE).isNotNull())
@@ -342,7 +343,7 @@ class SparkMerge:
     def _changes_in(self, places: Sequence[int]) -> DataFrame:
         """The rows that change, by the new places of their files, with the source's columns where clauses read them."""
         assert self._changes is not None
-        moved = self._spark.createDataFrame(list(zip(places, range(len(places)), strict=True)), "old long, new long")
+        moved = local_frame(self._spark, [(old, new) for new, old in enumerate(places)], "old long, new long")
         changes = self._changes.join(F.broadcast(moved), name(FILE) == name("old"))
         changes = changes.select(name("new").alias(FILE), ROW, SOURCE, CLAUSE)
         if self._bound.numbers(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE):

@@ -18,6 +18,7 @@ from pydelta.commands.vacuum.display import live_counts, partition_lines, summar
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
 from pydelta.commands.vacuum.result import VacuumResult
 from pydelta.protocol.paths import resolve_data_path
+from pydelta.spark.local_rows import local_frame
 from pydelta.spark.logs import settings_of
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
     """Give the result as the reference engine does: a column ``path``: of a dry run the files, else the table."""
     schema = StructType([StructField("path", StringType())])
     if not result.dry_run:
-        return spark.createDataFrame([(result.root,)], schema)
+        return local_frame(spark, [(result.root,)], schema)
     root = resolve_data_path(result.root, "")
     paths = result.files.select(path=pl.lit(root) + pl.col("path")).to_arrow()
-    return spark.createDataFrame(paths, schema) if result.files.height else spark.createDataFrame([], schema)
+    return spark.createDataFrame(paths, schema)
 
 
 def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
@@ -136,4 +137,4 @@ def fsck_frame(spark: SparkSession, report: FsckReport) -> DataFrame:
     )
     missing, hidden = set(report.missing_files), set(report.missing_vectors)
     rows = [(path, path in missing, path in hidden) for path in sorted(missing | hidden)]
-    return spark.createDataFrame(rows, schema)
+    return local_frame(spark, rows, schema)

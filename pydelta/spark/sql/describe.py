@@ -22,6 +22,7 @@ from pydelta.protocol.types import DataType, PrimitiveType
 from pydelta.spark.catalog.lookup import DeltaEntry
 from pydelta.spark.catalog.objects import catalog_object, copy_of, table_identifier, text_map
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.local_rows import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -357,4 +358,4 @@ def _literal(text: str) -> str:
 
 
 def _frame(spark: SparkSession, rows: Iterable[tuple[str | None, ...]], schema: StructType) -> DataFrame:
-    return spark.createDataFrame(list(rows), schema, verifySchema=False)
+    return local_frame(spark, list(rows), schema)
