@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,16 @@ def _unasked_servers(config: pytest.Config) -> frozenset[str]:
         there = ", ".join(sorted(SERVERS))
         raise pytest.UsageError(f"--servers: no folder {', '.join(sorted(unknown))}; there are {there}")
     return SERVERS - names
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give this process's clock the time zone Europe/Berlin."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 KEPT: set[str] = set()

@@ -6,7 +6,6 @@ the version on that enabled them ("In-Commit Timestamps").
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +23,7 @@ from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo, Store
 from pydelta.storage.readers import read_all
 from pydelta.storage.whole import read_listed
+from pydelta.times import utc_time
 
 __all__ = ["CommitRecord", "CommitTimes", "commit_times", "history_of_commits", "read_commit_info", "read_history"]
 
@@ -309,8 +309,5 @@ def show_time(time_ms: int) -> str:
         >>> show_time(1_700_000_000_123)
         '2023-11-14 22:13:20.123 UTC'
     """
-    try:
-        moment = dt.datetime.fromtimestamp(time_ms // 1000, tz=dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d} UTC"
+    moment = utc_time(time_ms)
+    return f"{time_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d} UTC"

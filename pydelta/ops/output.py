@@ -6,17 +6,14 @@ import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 
+from pydelta.times import utc_time
+
 __all__ = ["moment", "print_json", "print_table"]
 
 
 def moment(epoch_ms: int | None) -> dt.datetime | int | None:
     """Return epoch milliseconds as a time in UTC, or as they are where the calendar ends."""
-    if epoch_ms is None:
-        return None
-    try:
-        return dt.datetime.fromtimestamp(epoch_ms // 1000, tz=dt.UTC) + dt.timedelta(milliseconds=epoch_ms % 1000)
-    except (OverflowError, ValueError, OSError):
-        return epoch_ms
+    return None if epoch_ms is None else utc_time(epoch_ms) or epoch_ms
 
 
 def print_json(value: object) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Final
+
+from pydelta.times import utc_time
 
 __all__ = ["age", "amount", "duration", "moment", "number", "of"]
 
@@ -65,10 +66,8 @@ def moment(time_ms: int | None) -> str:
     """Write a time in UTC, to the second; a dash for None and for what is not a time."""
     if time_ms is None:
         return "–"
-    try:
-        return f"{dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"
+    found = utc_time(time_ms)
+    return f"{time_ms} ms" if found is None else f"{found:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def age(time_ms: int | None, now_ms: int) -> str:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 
 import pytest
 
 from pydelta.table.remote_calls import Chain
-
-
-@pytest.fixture
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize("given", [
@@ -24,7 +14,7 @@ def berlin(monkeypatch):
     dt.datetime(2024, 7, 1, 12, 30, tzinfo=dt.UTC),
     dt.datetime(2024, 7, 1, 8, 30, tzinfo=dt.timezone(dt.timedelta(hours=-4))),
 ])  # fmt: skip
-@pytest.mark.usefixtures("berlin")
+@pytest.mark.usefixtures("in_berlin")
 def test_a_time_is_an_instant_of_the_clients_clock(given):
     sent = Chain(spark=None)._sent({"at": [given]})["at"][0]
     assert sent.isoformat() == "2024-07-01T12:30:00+00:00"

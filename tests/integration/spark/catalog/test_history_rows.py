@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 import pytest
 
@@ -18,17 +17,8 @@ LAST_MS = 2**63 // 1000 - 1
 """A little before the last time of a timestamp in microseconds; Python's calendar ends long before."""
 
 
-@pytest.fixture
-def in_berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 def add_commit(folder, version, said):
-    """Append a commit with nothing but what it says of itself, and give its file that time."""
+    """Append a commit with nothing but what it says of itself."""
     path = folder / "_delta_log" / f"{version:020d}.json"
     path.write_text(json.dumps({"commitInfo": said}) + "\n")
     return path

@@ -1,0 +1,20 @@
+"""Read times of the log, which may lie outside of Python's calendar."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+__all__ = ["utc_time"]
+
+
+def utc_time(epoch_ms: int) -> dt.datetime | None:
+    """Return epoch milliseconds as a time in UTC; None where Python's calendar has ended.
+
+    Example:
+        >>> utc_time(1_700_000_000_123), utc_time(2**62)
+        (datetime.datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=datetime.timezone.utc), None)
+    """
+    try:
+        return dt.datetime.fromtimestamp(epoch_ms // 1000, tz=dt.UTC) + dt.timedelta(milliseconds=epoch_ms % 1000)
+    except (OverflowError, ValueError, OSError):
+        return None
