@@ -135,7 +135,7 @@ archive: ## Pack the engine for a cluster whose workers lack it, into build/envi
 	@scripts/make-archive build/environment.tar.gz
 
 .PHONY: test-stack
-test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too; TURN=1/3: of the tests that take minutes, a third)
+test-stack: ## Every hop of the stack, tested from inside it; starts it where it is not up (PROFILES=kafka,presto: these, too; TURN=1/3: of the tests that take minutes a third, and one of the last steps)
 	@PROFILES="$(PROFILES)" STORE="$(STORE)" TURN="$(TURN)" scripts/test-stack
 
 ##@ Work on the code
