@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -28,7 +27,6 @@ from pydelta.commands.restore import RestoreResult
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
-from pydelta.spark.jvm import Jvm
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.scan.scan import Extra, scan_dataframe
 
@@ -123,10 +121,9 @@ def restore_frame(spark: SparkSession, result: RestoreResult) -> DataFrame:
 
 def counts_frame(spark: SparkSession, counts: Mapping[str, int | str]) -> DataFrame:
     """Return one row of counts and texts, which no job computes; declared nullable, as results of commands are."""
-    kinds = {int: "long", str: "string"}
-    values = {name: F.lit(value).cast(kinds[type(value)]) for name, value in counts.items()}
-    columns = [F.nullif(value, F.lit(None)).alias(name) for name, value in values.items()]
-    return Jvm.of(spark).one_row(columns)
+    kinds = {int: LongType(), str: StringType()}
+    schema = StructType([StructField(name, kinds[type(value)]) for name, value in counts.items()])
+    return local_frame(spark, [tuple(counts.values())], schema)
 
 
 def optimize_frame(spark: SparkSession, log: DeltaLog, result: OptimizeResult) -> DataFrame:
@@ -151,7 +148,7 @@ def _frame(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], types: Mapping[str, DataType]
 ) -> DataFrame:
     schema = StructType([StructField(name, types.get(name, StringType())) for name in columns])
-    read = [(name, _READ.get(type(types.get(name, StringType())), _as_it_is)) for name in columns]
+    read = [(field.name, _READ.get(type(field.dataType), _as_it_is)) for field in schema]
     return local_frame(spark, [[how(row[name]) for name, how in read] for row in rows], schema)
 
 

@@ -103,11 +103,10 @@ def crossing(jvm: Jvm, *, parsing: bool = False) -> Iterator[None]:
 
 def _nobody_is_left(jvm: Jvm, error: Exception) -> bool:
     """Tell whether a call failed since the JVM's process has ended, to which nothing can be thrown."""
-    process = getattr(jvm.gateway, "proc", None)
-    if process is None or not isinstance(error, (Py4JError, OSError)):
+    if jvm.process is None or not isinstance(error, (Py4JError, ConnectionError)):
         return False
     try:
-        process.wait(_ENDING_SECONDS)
+        jvm.process.wait(_ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return True

@@ -116,6 +116,11 @@ class Jvm:
 
     # --- small conversions ---------------------------------------------------------------------------------
 
+    @property
+    def process(self) -> Any:
+        """Its process, a ``Popen``; None where this one did not start it."""
+        return getattr(self.gateway, "proc", None)
+
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq`` of the items."""
         return self._to_seq(list(items))

@@ -90,7 +90,7 @@ class Server:
     @property
     def process(self) -> Any:
         """Spark's process, a ``Popen``; None where this one did not start it."""
-        return getattr(self._root.sparkContext._gateway, "proc", None)
+        return self._jvm.process
 
     @property
     def jvm_process(self) -> int | None:
