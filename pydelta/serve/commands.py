@@ -10,14 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.connect.proto import commands_pb2
 from pyspark.sql.types import DataType, StructField, StructType
 
-from pydelta.commands.change.delete import DeleteResult
-from pydelta.commands.change.update import UpdateResult
 from pydelta.errors import InvalidArgumentError
 from pydelta.serve.plans import Planner
 from pydelta.serve.replies import QUERY
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.sql.dispatch import run_node
-from pydelta.table.wire import Expression, Identity, Plan, Schema, unpacked
+from pydelta.table.wire import RESULTS, Expression, Identity, Plan, Schema, result_text, unpacked
 from pydelta.tables import (
     DeltaMergeBuilder,
     DeltaOptimizeBuilder,
@@ -220,9 +218,8 @@ def _told(planner: Planner, found: Any) -> DataFrame | None:
         return found
     if isinstance(found, bool):
         return local_frame(planner.spark, [(found,)], "result boolean")
-    if isinstance(found, (DeleteResult, UpdateResult)):
-        rows = found.num_deleted_rows if isinstance(found, DeleteResult) else found.num_updated_rows
-        return local_frame(planner.spark, [(rows,)], "num_affected_rows long")
+    if isinstance(found, RESULTS):
+        return local_frame(planner.spark, [(result_text(found),)], "result string")
     return None
 
 

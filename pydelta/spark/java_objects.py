@@ -126,7 +126,7 @@ def _thrown(jvm: Jvm, error: Exception, parsing: bool) -> Any:
         kinds.note(str(error).strip(), type(error).__name__)
         return _make(jvm, str(error).strip(), *given)
     _log.error("a statement failed on an error of the engine itself", exc_info=error)
-    text = f"[{_INTERNAL}] {type(error).__name__}: {first_line(error) or 'no message'}"
+    text = f"[{_INTERNAL}] {type(error).__name__}: {first_line(error).rstrip('.') or 'no message'}"
     return _make(jvm, f"{text}. The server's log has more.", _INTERNAL, _INTERNAL_STATE, {})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql.types import DataType
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydelta.log import DeltaLog
 
-__all__ = ["DeltaTableBuilder", "IdentityGenerator"]
+__all__ = ["DeltaTableBuilder", "IdentityGenerator", "check_column"]
 
 _T = TypeVar("_T")
 
@@ -37,6 +37,31 @@ class IdentityGenerator:
 
     start: int = 1
     step: int = 1
+
+
+def check_column(name: Any, kind: Any, nullable: Any, generated: tuple[Any, Any], comment: Any) -> None:
+    """Refuse what ``addColumn`` cannot take.
+
+    Args:
+        name: The column's name.
+        kind: Its type.
+        nullable: Whether it may be null.
+        generated: ``generatedAlwaysAs`` and ``generatedByDefaultAs``.
+        comment: Its description.
+
+    Raises:
+        TypeError: An argument of another type.
+    """
+    always, by_default = generated
+    check_type(name, str, what="A column's name")
+    check_type(kind, str, DataType, what=f"The type of column {name!r}")
+    check_type(nullable, bool, what=f"nullable of column {name!r}")
+    if always is not None:
+        check_type(always, str, IdentityGenerator, what=f"generatedAlwaysAs of column {name!r}")
+    if by_default is not None:
+        check_type(by_default, IdentityGenerator, what=f"generatedByDefaultAs of column {name!r}")
+    if comment is not None:
+        check_type(comment, str, what=f"The comment of column {name!r}")
 
 
 class DeltaTableBuilder(Generic[_T]):
@@ -104,15 +129,7 @@ class DeltaTableBuilder(Generic[_T]):
 
         Protocol: "Generated Columns", "Identity Columns".
         """
-        check_type(colName, str, what="A column's name")
-        check_type(dataType, str, DataType, what=f"The type of column {colName!r}")
-        check_type(nullable, bool, what=f"nullable of column {colName!r}")
-        if generatedAlwaysAs is not None:
-            check_type(generatedAlwaysAs, str, IdentityGenerator, what=f"generatedAlwaysAs of column {colName!r}")
-        if generatedByDefaultAs is not None:
-            check_type(generatedByDefaultAs, IdentityGenerator, what=f"generatedByDefaultAs of column {colName!r}")
-        if comment is not None:
-            check_type(comment, str, what=f"The comment of column {colName!r}")
+        check_column(colName, dataType, nullable, (generatedAlwaysAs, generatedByDefaultAs), comment)
         with user_errors():
             expression = generatedAlwaysAs if isinstance(generatedAlwaysAs, str) else None
             always = generatedAlwaysAs if isinstance(generatedAlwaysAs, IdentityGenerator) else None

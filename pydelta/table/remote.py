@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydelta.table.arguments import check_columns, check_condition, check_source, check_type, given_values
+from pydelta.table.builder import check_column
 from pydelta.table.remote_calls import Chain
+from pydelta.table.wire import result_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
+    from pydelta.commands.change.delete import DeleteResult
+    from pydelta.commands.change.update import UpdateResult
+    from pydelta.commands.optimize.reorg import PurgeResult
     from pydelta.table.builder import IdentityGenerator
 
 __all__ = ["RemoteDeltaTable", "RemoteMergeBuilder", "RemoteOptimizeBuilder", "RemoteTableBuilder"]
@@ -86,19 +91,21 @@ class RemoteDeltaTable:
         chain = self.chain.then("alias", aliasName)
         return RemoteDeltaTable(chain, name=self.name, path=self.path, label=aliasName)
 
-    def delete(self, condition: str | Column | None = None) -> DataFrame:
-        """Delete rows; one row tells ``num_affected_rows``."""
+    def delete(self, condition: str | Column | None = None) -> DeleteResult:
+        """Delete rows; see ``DeltaTable.delete``."""
         check_condition(condition, "The condition of delete")
-        return self._rows("delete", condition)
+        result: DeleteResult = self._counts("delete", condition)
+        return result
 
     def update(
         self,
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
-    ) -> DataFrame:
-        """Set columns of rows; one row tells ``num_affected_rows``."""
+    ) -> UpdateResult:
+        """Set columns of rows; see ``DeltaTable.update``."""
         check_condition(condition, "The condition of update")
-        return self._rows("update", condition, dict(given_values(set, "set", needed=False)))
+        result: UpdateResult = self._counts("update", condition, dict(given_values(set, "set", needed=False)))
+        return result
 
     def merge(self, source: DataFrame, condition: str | Column) -> RemoteMergeBuilder:
         """Bring rows of a DataFrame of this session into the table; see ``DeltaTable.merge``."""
@@ -134,10 +141,11 @@ class RemoteDeltaTable:
         """Write manifests; see ``DeltaTable.generate``."""
         self.chain.then("generate", mode).run()
 
-    def purge(self, condition: str | Column | None = None) -> None:
+    def purge(self, condition: str | Column | None = None) -> PurgeResult:
         """Rewrite files without the rows that deletion vectors delete; see ``DeltaTable.purge``."""
         check_condition(condition, "The condition of purge")
-        self.chain.then("purge", condition).run()
+        result: PurgeResult = self._counts("purge", condition)
+        return result
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Go back to a version, in one commit."""
@@ -199,6 +207,9 @@ class RemoteDeltaTable:
         rows = self.chain.then(method, *arguments, **named).run()
         assert rows is not None, method
         return rows
+
+    def _counts(self, method: str, *arguments: Any) -> Any:
+        return result_of(self._rows(method, *arguments).collect()[0][0])
 
     def _clone(
         self, method: str, target: str, shallow: bool, replace: bool, properties: Any, *at: Any
@@ -319,6 +330,7 @@ class RemoteTableBuilder:
 
     def comment(self, comment: str) -> RemoteTableBuilder:
         """Set the table's description."""
+        check_type(comment, str, what="The table's comment")
         return self._with("comment", comment)
 
     def addColumn(
@@ -331,8 +343,9 @@ class RemoteTableBuilder:
         comment: str | None = None,
     ) -> RemoteTableBuilder:
         """Add one column; see ``DeltaTableBuilder.addColumn``."""
-        given = (colName, dataType, nullable, generatedAlwaysAs, generatedByDefaultAs, comment)
-        return self._with("addColumn", *given)
+        generated = (generatedAlwaysAs, generatedByDefaultAs)
+        check_column(colName, dataType, nullable, generated, comment)
+        return self._with("addColumn", colName, dataType, nullable, *generated, comment)
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> RemoteTableBuilder:
         """Add the columns of an existing schema."""
@@ -348,6 +361,8 @@ class RemoteTableBuilder:
 
     def property(self, key: str, value: str) -> RemoteTableBuilder:
         """Set a table property."""
+        check_type(key, str, what="A property's name")
+        check_type(value, str, what=f"The value of property {key!r}")
         return self._with("property", key, value)
 
     def execute(self) -> RemoteDeltaTable:

@@ -1,4 +1,4 @@
-"""Write the calls of a remote ``DeltaTable`` into a message, and read them again on the server.
+"""Write the calls of a remote ``DeltaTable``, and what they counted, into messages; read them on the other side.
 
 ::
 
@@ -14,13 +14,32 @@ import base64
 import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Final
 
-__all__ = ["COMMAND_URL", "Call", "Expression", "Identity", "Plan", "Schema", "packed", "rewritten", "unpacked"]
+from pydelta.commands.change.delete import DeleteResult
+from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.optimize.reorg import PurgeResult
+
+__all__ = [
+    "COMMAND_URL",
+    "RESULTS",
+    "Call",
+    "Expression",
+    "Identity",
+    "Plan",
+    "Schema",
+    "packed",
+    "result_of",
+    "result_text",
+    "rewritten",
+    "unpacked",
+]
 
 COMMAND_URL: Final = "type.googleapis.com/pydelta.Command"
+RESULTS: Final = (DeleteResult, PurgeResult, UpdateResult)
+"""What a client gets as it is where the table is on the same machine: counts, not rows."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +130,24 @@ def rewritten(data: bytes, plan: Callable[[bytes], bytes], expression: Callable[
         return value
 
     return json.dumps(change(json.loads(data))).encode()
+
+
+def result_text(result: DeleteResult | PurgeResult | UpdateResult) -> str:
+    """Write what a command counted: what its ``repr`` shows, as JSON."""
+    return json.dumps([type(result).__name__, {it.name: getattr(result, it.name) for it in fields(result) if it.repr}])
+
+
+def result_of(text: str) -> Any:
+    """Read what a command counted.
+
+    Raises:
+        ValueError: It is none of ``RESULTS``, or has other counts: client and server are of different versions.
+    """
+    try:
+        name, counts = json.loads(text)
+        return {kind.__name__: kind for kind in RESULTS}[name](**counts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not what a DELETE, UPDATE or purge counted: {error}") from error
 
 
 def _out(value: Any) -> Any:

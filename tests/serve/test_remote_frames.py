@@ -110,8 +110,11 @@ def test_delta_table_of_a_remote_session_does_what_the_classic_one_does(live):
         table = (DeltaTable.createIfNotExists(spark).tableName("remote").addColumn("id", "bigint")
             .addColumn("n", "int", comment="a number").property("delta.enableChangeDataFeed", "true").execute())
         spark.sql("INSERT INTO remote VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
-        tell(rows(table.delete(F.col("id") == 1)))
-        tell(rows(table.update("id = 2", {"n": F.col("n") + 10})))
+        deleted = table.delete(F.col("id") == 1)
+        tell([type(deleted).__name__, deleted.num_deleted_rows, deleted.version])
+        updated = table.update("id = 2", {"n": F.col("n") + 10})
+        tell([type(updated).__name__, updated.num_updated_rows, updated.version, updated.skipped])
+        tell(table.purge().version)
         source = spark.createDataFrame([(3, 30), (5, 50)], "id bigint, n int").alias("s")
         merged = (table.alias("t").merge(source, F.col("t.id") == F.col("s.id"))
             .whenMatchedUpdate(condition="s.n > 1", set={"n": "s.n"})
@@ -122,7 +125,7 @@ def test_delta_table_of_a_remote_session_does_what_the_classic_one_does(live):
         tell([row.operation for row in table.history(2).collect()])
         tell(table.detail().first()["numFiles"] > 0)
         plus = F.udf(lambda value: value == 5, "boolean")
-        tell(rows(table.delete(plus(F.col("id")))))
+        tell(table.delete(plus(F.col("id"))).num_deleted_rows)
         tell(rows(table.optimize().executeCompaction().select("metrics.numFilesAdded")))
         table.restoreToVersion(1)
         tell(rows(table.toDF()))
@@ -135,7 +138,8 @@ def test_delta_table_of_a_remote_session_does_what_the_classic_one_does(live):
         """
     )
     assert told == [
-        [[1]], [[1]], [[3, 1, 1, 1]], [[2, 12], [3, 30], [5, 50]], ["MERGE", "UPDATE"], True, [[1]], [[1]],
+        ["DeleteResult", 1, 2], ["UpdateResult", 1, 3, False], None, [[3, 1, 1, 1]],
+        [[2, 12], [3, 30], [5, 50]], ["MERGE", "UPDATE"], True, 1, [[1]],
         [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]], [[1, 1], [2, 2], [3, 3], [4, 4]],
         [True, False], True,
     ]  # fmt: skip
@@ -226,6 +230,11 @@ def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
             table.update("id = 1", {"id": 3})
         except TypeError as error:
             tell("TypeError")
+        for wrong in (lambda new: new.addColumn("id", 5), lambda new: new.comment(5), lambda new: new.property("a", 5)):
+            try:
+                wrong(DeltaTable.create(spark))
+            except TypeError as error:
+                tell(str(error))
         tell(spark.table("strict").count())
         """
     )
@@ -240,5 +249,8 @@ def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
         ["IllegalArgumentException", "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", []],
         ["ParseException", "PARSE_SYNTAX_ERROR", []],
         "TypeError",
+        "The type of column 'id' is text or DataType, not 5 of type int.",
+        "The table's comment is text, not 5 of type int.",
+        "The value of property 'a' is text, not 5 of type int.",
         2,
     ]

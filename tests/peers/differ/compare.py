@@ -74,18 +74,20 @@ def kept_of(entries: Sequence[Mapping[str, Any]]) -> list[Kept]:
 
 
 _COLUMN_NUMBER = re.compile(r"#\d+(?=L?\b)")
+_TOOK = re.compile(r"\b(\w+_time_ms)=\d+")
+_CLOCK = ("startTimeMs", "endTimeMs")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _shared(value: Any) -> Any:
-    """What both engines can agree on: numbers of columns and names by chance differ from run to run."""
+    """What both engines can agree on: numbers of columns, names by chance and times differ from run to run."""
     if isinstance(value, str):
-        return _UUID.sub("UUID", value)
+        return _TOOK.sub(r"\1=?", _UUID.sub("UUID", value))
     if isinstance(value, list):
         return [_shared(item) for item in value]
     if not isinstance(value, dict):
         return value
-    shared = {key: _shared(item) for key, item in value.items()}
+    shared = {key: None if key in _CLOCK and item is not None else _shared(item) for key, item in value.items()}
     if isinstance(parameters := shared.get("parameters"), dict):
         shared["parameters"] = {key: _parameter(item) for key, item in parameters.items()}
     return shared

@@ -7,7 +7,21 @@ from decimal import Decimal
 
 import pytest
 
-from pydelta.table.wire import Call, Expression, Identity, Plan, Schema, packed, rewritten, unpacked
+from pydelta.commands.change.delete import DeleteResult
+from pydelta.commands.change.update import UpdateResult
+from pydelta.commands.optimize.reorg import PurgeResult
+from pydelta.table.wire import (
+    Call,
+    Expression,
+    Identity,
+    Plan,
+    Schema,
+    packed,
+    result_of,
+    result_text,
+    rewritten,
+    unpacked,
+)
 
 VALUES = [
     None, True, 0, -1, 1.5, "é `x`", Plan(b"\x00\xff"), Expression(b""), Schema('"long"'), Identity(5, -2),
@@ -37,3 +51,42 @@ def test_what_is_not_well_formed_is_a_value_error():
     for data in (b"", b"[1]", b'[["m", [{"nope": 1}], []]]'):
         with pytest.raises(ValueError, match=r"."):
             unpacked(data)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        DeleteResult(
+            condition="(id = 1)",
+            num_files_total=3,
+            num_touched_files=1,
+            num_rewritten_files=1,
+            num_deleted_rows=None,
+            num_copied_rows=2,
+            scan_time_ms=1,
+            rewrite_time_ms=2,
+            execution_time_ms=3,
+            version=4,
+        ),
+        UpdateResult(
+            condition=None,
+            num_touched_files=0,
+            num_updated_rows=0,
+            num_copied_rows=0,
+            execution_time_ms=9,
+            version=None,
+        ),
+        PurgeResult(version=7, num_deletion_vectors_removed=2),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_what_a_command_counted_comes_back_as_it_was(result):
+    assert result_of(result_text(result)) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '["MergeResult", {}]', '["PurgeResult", {"version": 1, "new": 2}]', '["PurgeResult", {}]', "{"]
+)
+def test_counts_of_another_version_are_no_counts(text):
+    with pytest.raises(ValueError, match="not what a DELETE, UPDATE or purge counted"):
+        result_of(text)
