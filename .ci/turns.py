@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tell which tests with servers, and which of the stack's further parts, a run takes.
 
-Prints two lines: the room of tests with servers; further parts of the stack in the order in which they
-are tried, as long as there is time. What the commits of the last four hours before this one changed comes first, the
-others by turns.
+Prints three lines: the room of tests with servers; the stack's further parts that run, in this order, as long as there
+is time; those that are left to other commits. What the commits of the last four hours before this one changed runs; of
+the others one, with every fourth commit.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ STACK: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
     "versity": ("images/versity/", "images/store/"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
+    "outages": ("scripts/test-stack-outages", "tests/stack/outages"),
+    "secure": ("scripts/test-stack-secure", "docker-compose.secure.yml", "tests/stack/test_secure"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }
 
@@ -90,13 +92,24 @@ def room_of(changed: Sequence[str], number: int) -> str:
     return [*concerned, *others][0]
 
 
+def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]:
+    """Choose the stack's further parts of a run: those concerned; with every fourth commit one more, whose turn it is.
+
+    Returns:
+        The parts that run, and those that do not.
+    """
+    concerned, others = in_turn(STACK, changed, number)
+    more = 1 if number % 4 == 0 else 0
+    return [*concerned, *others[:more]], others[more:]
+
+
 def main() -> None:
     """See above."""
     number = int(_git("rev-parse", "HEAD")[:7], 16)
     since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
     changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
-    concerned, others = in_turn(STACK, changed, number)
-    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join([*concerned, *others])}\n")
+    run, left = parts_of(changed, number)
+    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join(run)}\n{' '.join(left)}\n")
 
 
 def _git(*arguments: str) -> str:

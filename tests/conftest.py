@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 from leaks import look_at_plans, no_secret_is_left, no_secret_is_shown, secret
-from selection.choosing import LeftOut, is_its_half, is_its_turn
+from selection.choosing import LeftOut, is_its_third, is_its_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left += [item for item in items if item.nodeid in left_out or (part is None and item.get_closest_marker("ci"))]
         left += [item for item in items if item.get_closest_marker("in_turn") and not is_its_turn(item.nodeid, part)]
         slow = [item for item in items if item.get_closest_marker("ci") or _folder(item.nodeid) in SERVERS]
-        left += [item for item in slow if not is_its_half(item.nodeid, part)]
+        left += [item for item in slow if not is_its_third(item.nodeid, part)]
     unasked = _unasked_servers(config)
     left += [item for item in items if _folder(item.nodeid) in unasked]
     out = set(left)
@@ -96,7 +96,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     told = []
     if config.getoption("--selected"):
         part = config.getoption("--and-part")
-        rest = f", but for part {part} of them, half of the tests of servers and of those marked ci, and some by turns"
+        rest = (
+            f", but for part {part} of them, a third of the tests of servers and of those marked ci, and some by turns"
+        )
         more = rest if part else ", and tests marked ci and in_turn"
         told.append(f"tests and cases that run no branch which others do not: left out{more}; make test-whole runs all")
     if unasked := _unasked_servers(config):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_half", "is_its_turn", "names_in"]
+__all__ = ["FILE", "IN_TURN", "TURNS", "Choice", "LeftOut", "chosen", "is_its_third", "is_its_turn", "names_in"]
 
 FILE = Path(__file__).with_name("left_out.txt")
 IN_TURN = Path(__file__).with_name("in_turn.txt")
@@ -21,7 +21,7 @@ FEW_BRANCHES = 200
 NEW_BRANCHES_PER_SECOND = 1.0
 """What a test has to run that none before it runs, for each second of the processor: another one waits for its turn."""
 Branches = npt.NDArray[np.int64]
-TURNS = 8
+TURNS = 12
 
 
 @dataclass(frozen=True)
@@ -124,18 +124,18 @@ def _is_part(name: str, number: int, of: int) -> bool:
     return zlib.crc32(name.encode()) % of == number % of
 
 
-def is_its_half(nodeid: str, part: str | None) -> bool:
-    """Whether a test of a server, or one that CI alone runs, runs beside part K/N: one test in two with every K.
+def is_its_third(nodeid: str, part: str | None) -> bool:
+    """Whether a test of a server, or one that CI alone runs, runs beside part K/N: one test in three with every K.
 
     Args:
         nodeid: Its name; all cases of a test run together.
         part: ``K/N``; None: no part is run, and every such test.
     """
-    return part is None or _is_part(nodeid.partition("[")[0], int(part.partition("/")[0]), 2)
+    return part is None or _is_part(nodeid.partition("[")[0], int(part.partition("/")[0]), 3)
 
 
 def is_its_turn(nodeid: str, part: str | None) -> bool:
-    """Whether a test that is marked ``in_turn`` runs beside part K/N of those left out: a file in every eighth K.
+    """Whether a test that is marked ``in_turn`` runs beside part K/N of those left out: a file in every twelfth K.
 
     Args:
         nodeid: Its name; all tests of a file have the same turn.

@@ -25,10 +25,14 @@ def test_each_room_and_each_part_has_its_turn():
     assert first == set(turns.STACK)
 
 
-def test_what_a_change_concerns_comes_first():
-    concerned, others = turns.in_turn(turns.STACK, ["images/presto/Dockerfile", "README.md"], 5)
-    assert concerned == ["presto"]
-    assert sorted([*concerned, *others]) == sorted(turns.STACK)
+def test_what_a_change_concerns_runs_and_of_the_others_one_with_every_fourth_commit():
+    changed = ["images/presto/Dockerfile", "README.md"]
+    for number in range(1, 9):
+        run, left = turns.parts_of(changed, number)
+        assert (run[0], len(run)) == ("presto", 2 if number % 4 == 0 else 1)
+        assert sorted([*run, *left]) == sorted(turns.STACK)
+    runs = [turns.parts_of([], number)[0] for number in range(4 * len(turns.STACK))]
+    assert {name for run in runs for name in run} == set(turns.STACK)
 
 
 @pytest.mark.parametrize("parts", [turns.ROOMS, turns.STACK])
@@ -42,6 +46,6 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
 
     assert set(turns.ROOMS) == SERVERS
     script = (ROOT / ".ci" / "run").read_text()
-    cases = script.partition("case $turn in hdfs | versity) wanted")[2].partition("case $turn in\n")[2]
+    cases = script.partition("case $turn in hdfs | versity | secure) wanted")[2].partition("case $turn in\n")[2]
     unknown = [name for name in turns.STACK if name not in cases]
     assert not unknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from selection import choosing
-from selection.choosing import TURNS, LeftOut, chosen, is_its_half, is_its_turn
+from selection.choosing import TURNS, LeftOut, chosen, is_its_third, is_its_turn
 
 
 def branches(*numbers):
@@ -60,24 +60,24 @@ def test_a_test_by_turns_runs_in_one_of_so_many_parts_and_never_without_one():
     names = [f"t{number}" for number in range(100)]
     assert [name for name in names if name not in LeftOut(frozenset(), in_turn=frozenset(names))] == []
     for name in names:
-        runs = [k for k in range(1, 17) if name not in LeftOut(frozenset(), k, 16, frozenset(names))]
-        assert len(runs) == 16 / TURNS
+        runs = [k for k in range(1, 25) if name not in LeftOut(frozenset(), k, 24, frozenset(names))]
+        assert len(runs) == 24 / TURNS
 
 
-def test_a_test_of_a_server_runs_with_every_second_part_and_without_one_always():
+def test_a_test_of_a_server_runs_with_every_third_part_and_without_one_always():
     names = [f"tests/serve/test_dbt.py::test_{number}" for number in range(50)]
     for name in names:
-        turns = [number for number in range(1, 17) if is_its_half(name, f"{number}/16")]
-        assert turns in (list(range(1, 17, 2)), list(range(2, 17, 2)))
-        assert is_its_half(f"{name}[case]", "5/16") == is_its_half(name, "5/16")
-        assert is_its_half(name, None)
-    assert 10 < sum(is_its_half(name, "1/16") for name in names) < 40
+        turns = [number for number in range(1, 25) if is_its_third(name, f"{number}/24")]
+        assert turns in [list(range(first, 25, 3)) for first in (1, 2, 3)]
+        assert is_its_third(f"{name}[case]", "5/24") == is_its_third(name, "5/24")
+        assert is_its_third(name, None)
+    assert 8 < sum(is_its_third(name, "1/24") for name in names) < 26
 
 
 def test_each_file_has_a_turn_of_its_own_and_none_without_a_part():
     names = ["tests/serve/test_dbt.py::a", "tests/serve/test_dbt.py::b[1]", "tests/model/test_model.py::c"]
     for name in names:
-        turns = [number for number in range(1, 17) if is_its_turn(name, f"{number}/16")]
-        assert len(turns) == 16 / TURNS
+        turns = [number for number in range(1, 25) if is_its_turn(name, f"{number}/24")]
+        assert len(turns) == 24 / TURNS
         assert not is_its_turn(name, None)
-    assert is_its_turn(names[0], "3/16") == is_its_turn(names[1], "3/16")
+    assert is_its_turn(names[0], "3/24") == is_its_turn(names[1], "3/24")
