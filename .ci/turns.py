@@ -97,7 +97,7 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
     Returns:
         The parts that run, and those that do not.
     """
-    concerned, others = in_turn(STACK, changed, number)
+    concerned, others = in_turn(STACK, changed, number // 4)  # so that every part has its turn, however many there are
     more = 1 if number % 4 == 0 else 0
     return [*concerned, *others[:more]], others[more:]
 
