@@ -87,7 +87,7 @@ def _shared(value: Any) -> Any:
         return [_shared(item) for item in value]
     if not isinstance(value, dict):
         return value
-    shared = {key: None if key in _CLOCK and item is not None else _shared(item) for key, item in value.items()}
+    shared = {key: "?" if key in _CLOCK and item is not None else _shared(item) for key, item in value.items()}
     if isinstance(parameters := shared.get("parameters"), dict):
         shared["parameters"] = {key: _parameter(item) for key, item in parameters.items()}
     return shared
