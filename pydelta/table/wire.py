@@ -147,7 +147,10 @@ def result_of(text: str) -> Any:
         name, counts = json.loads(text)
         return {kind.__name__: kind for kind in RESULTS}[name](**counts)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not what a DELETE, UPDATE or purge counted: {error}") from error
+        raise ValueError(
+            f"not what a DELETE, UPDATE or purge counted, though it has run: {error}. "
+            "Install the same version of pydelta on the client and on the server."
+        ) from error
 
 
 def _out(value: Any) -> Any:
