@@ -72,6 +72,11 @@ class Failure:
         return self.kind not in ("lost", "part")
 
     @property
+    def is_full(self) -> bool:
+        """Whether the store said that it has no room: a certain reply, whatever its status."""
+        return self.code in _FULL_CODES or self.status == 507
+
+    @property
     def is_outage(self) -> bool:
         """Whether every other request would most likely fail the same way."""
         if self.kind == "part":
@@ -156,7 +161,7 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
             retryable=True,
             hint="Check that the service runs, and the endpoint (fs.s3a.endpoint or AWS_ENDPOINT_URL).",
         )
-    if failure.code in _FULL_CODES or failure.status == 507:
+    if failure.is_full:
         return StorageFullError(f"{where}: the store is full ({detail}).", hint="Free space or raise the quota.")
     if failure.status == 501:
         return UnsafeStoreError(

@@ -177,7 +177,10 @@ class ObjectStore:
         return b""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """See ``Store.put_if_absent``. A timeout, a broken connection or a server's error gives ``UNKNOWN``."""
+        """See ``Store.put_if_absent``. A timeout, a broken connection or a server's error gives ``UNKNOWN``.
+
+        A server's error that says that the store is full is raised.
+        """
         key, client = self._key(path), self._store_once
         for attempt in range(_CONFLICT_ATTEMPTS):
             try:
@@ -191,7 +194,7 @@ class ObjectStore:
                 _CONFLICT_BACKOFF.pause(attempt + 1)  # another request on this key is under way; ours was not applied
             except (BaseError, OSError, ValueError) as error:
                 failure = read_failure(error)
-                if failure.surely_not_applied:
+                if failure.surely_not_applied or (failure.is_full and not failure.retries):
                     raise self._error(error, path) from None
                 return self._unknown(path, failure)
             else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from pydelta.errors import UnsafeStoreError
+from pydelta.errors import ObjectNotFoundError, StorageError, UnsafeStoreError
 from pydelta.storage.interface import PutOutcome, Store
 from pydelta.storage.uris import scheme_of
 
@@ -55,7 +55,8 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
     """Race ``writers`` threads to create one object under ``_pydelta/``, which is removed afterwards.
 
     Raises:
-        StorageError: The store could not be written to at all.
+        StorageError: The store could not be written to at all, or none of the writers got a certain reply and nothing
+            is there: that says nothing of a race.
     """
     path = f"_pydelta/probe-{uuid.uuid4()}"
     barrier = threading.Barrier(writers)
@@ -67,7 +68,16 @@ def probe_put_if_absent(store: Store, *, writers: int = 8) -> ProbeResult:
     try:
         with ThreadPoolExecutor(max_workers=writers) as pool:
             outcomes = dict(pool.map(attempt, range(writers)))
-        stored = store.read(path)
+        try:
+            stored = store.read(path)
+        except ObjectNotFoundError:
+            if PutOutcome.UNKNOWN not in outcomes.values() or PutOutcome.CREATED in outcomes.values():
+                raise
+            raise StorageError(
+                f"{store.root}: none of {writers} requests to create an object got a certain reply, and there is none.",
+                retryable=True,
+                hint="Run it again; if it stays so, see what the store's own log says.",
+            ) from None
         late = store.put_if_absent(path, b"latecomer")
         latecomer_refused = late is not PutOutcome.CREATED and store.read(path) == stored
     finally:

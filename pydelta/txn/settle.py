@@ -25,7 +25,6 @@ from pydelta.errors import (
     LogCorruptedError,
     ObjectNotFoundError,
     StorageError,
-    StorageFullError,
     StoragePermissionError,
     StorageReadOnlyError,
     UnsafeStoreError,
@@ -95,7 +94,10 @@ class Reply(enum.Enum):
     REFUSED = "refused"
     """It did nothing, and the store says why."""
     FAILED = "failed"
-    """It raised an error that is not a refusal, and would again: believed where nothing is there."""
+    """It raised an error that is not a refusal, and would again: believed where nothing is there.
+
+    So is a full store: of several disks some may have had room.
+    """
 
 
 class Seen(enum.Enum):
@@ -122,7 +124,6 @@ class Step(enum.Enum):
 
 _REFUSALS: Final = (
     StoragePermissionError,
-    StorageFullError,
     StorageReadOnlyError,
     UnsafeStoreError,
     ObjectNotFoundError,

@@ -75,6 +75,7 @@ def test_a_conflict_that_never_ends_is_no_lost_race(s3_server, s3_store):
         (403, "AccessDenied", StoragePermissionError),
         (501, "NotImplemented", UnsafeStoreError),
         (400, "XMinioStorageFull", StorageFullError),
+        (507, "XMinioStorageFull", StorageFullError),
         (400, "InvalidRequest", StorageError),
     ],
 )

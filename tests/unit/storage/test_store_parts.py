@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import pytest
 from obstore.exceptions import BaseError, GenericError
 
-from pydelta.errors import InvalidArgumentError, StorageError, StoragePermissionError, UnsafeStoreError
+from pydelta.errors import (
+    InvalidArgumentError,
+    ObjectNotFoundError,
+    StorageError,
+    StoragePermissionError,
+    UnsafeStoreError,
+)
 from pydelta.storage import MemoryStore, PutOutcome, open_store, register_store, registry
 from pydelta.storage.object_errors import read_failure, to_storage_error
 from pydelta.storage.probe import ProbeResult, ensure_safe, probe_put_if_absent
@@ -119,6 +125,18 @@ def test_what_a_race_shows(store, safe):
     result = probe_put_if_absent(store, writers=4)
     assert result.safe is safe
     assert list(store.list_all()) == []
+
+
+class _Silent(MemoryStore):
+    def put_if_absent(self, path, data):
+        return U
+
+
+def test_a_race_without_a_certain_reply_says_so_and_not_that_an_object_is_missing():
+    with pytest.raises(StorageError, match=r"none of 4 requests .* got a certain reply") as caught:
+        probe_put_if_absent(_Silent("memory://silent/t"), writers=4)
+    assert caught.value.retryable
+    assert not isinstance(caught.value, ObjectNotFoundError)
 
 
 @pytest.mark.parametrize(

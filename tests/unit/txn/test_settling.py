@@ -83,7 +83,7 @@ REPLIES = [
     (TimeoutError("a client library's own error"), Reply.UNKNOWN),
     (errors.InvalidArgumentError("what a store should not raise"), Reply.UNKNOWN),
     (errors.StoragePermissionError("denied"), Reply.REFUSED),
-    (errors.StorageFullError("full"), Reply.REFUSED),
+    (errors.StorageFullError("full"), Reply.FAILED),
     (errors.StorageReadOnlyError("read-only"), Reply.REFUSED),
     (errors.UnsafeStoreError("unsafe"), Reply.REFUSED),
     (errors.ObjectNotFoundError("no bucket"), Reply.REFUSED),
