@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.proto import commands_pb2
+from pyspark.sql.functions import lit
 from pyspark.sql.types import DataType, StructField, StructType
 
 from pydelta.errors import InvalidArgumentError
@@ -124,6 +125,8 @@ def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> 
     no_options = jvm.view.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
     name = plans.analysis.UnresolvedRelation(parts, no_options, False)
     clauses = (merge.match_actions, merge.not_matched_actions, merge.not_matched_by_source_actions)
+    if not any(clauses):
+        planner.frame(merge.source_table_plan).mergeInto(merge.target_table_name, lit(True)).merge()  # Spark refuses it
     node = plans.plans.logical.MergeIntoTable(
         name,
         planner.frame(merge.source_table_plan)._jdf.queryExecution().analyzed(),

@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -56,14 +56,15 @@ class RelationText:
 
     Args:
         table: A name as the client wrote it; None for a path.
-        path: Of ``format("delta").load(path)``; None when it was not given, or for a name.
+        path: Of ``format("delta").load(path)``; several as they were given, which the reader refuses; None when it was not
+            given, or for a name.
         options: Of the reader.
         streaming: Whether it is ``readStream``.
         schema: Whether the client gave a schema.
     """
 
     table: str | None
-    path: str | None
+    path: str | Sequence[str] | None
     options: Mapping[str, str]
     streaming: bool
     schema: bool = False
@@ -257,11 +258,11 @@ def _read(read: relations_pb2.Read) -> RelationText | None:
             table=table.unparsed_identifier, path=None, options=dict(table.options), streaming=read.is_streaming
         )
     source = read.data_source
-    if kind != "data_source" or source.format.lower() != _PROVIDER or len(source.paths) > 1:
+    if kind != "data_source" or source.format.lower() != _PROVIDER:
         return None
     options = dict(source.options)
     named = next((value for name, value in options.items() if name.lower() == "path"), None)
-    path = source.paths[0] if source.paths else named
+    path = named if not source.paths else source.paths[0] if len(source.paths) == 1 else list(source.paths)
     given = bool(source.schema)
     return RelationText(table=None, path=path, options=options, streaming=read.is_streaming, schema=given)
 

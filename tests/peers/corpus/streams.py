@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from pathlib import Path
+
 from differ.programs import Corpus
 from pyspark.sql import functions as F
 
@@ -23,18 +27,21 @@ def batches(frame, checkpoint):
 
     ``frame`` may be a function that gives it: then it is no matter whether ``load`` or ``start`` refuses an option.
     """
-    found = []
+    kept = Path(f"{checkpoint}-{uuid.uuid4()}")  # a file: by Spark Connect the function runs in another process
 
     def each(rows, _):
-        found.append(sorted(str(row) for row in rows.collect()))
+        with kept.open("a") as file:
+            file.write(json.dumps(sorted(str(row) for row in rows.collect())) + "\n")
 
+    ended = []
     try:
         streamed = frame() if callable(frame) else frame
         query = streamed.writeStream.foreachBatch(each).option("checkpointLocation", checkpoint)
         query.trigger(availableNow=True).start().awaitTermination()
     except Exception as error:
-        found.append([word for word in CONDITIONS if word in str(error)])
-    return found
+        ended = [[word for word in CONDITIONS if word in str(error)]]
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    return [json.loads(line) for line in lines] + ended
 
 
 CONDITIONS = ("DELTA_SOURCE_IGNORE_DELETE", "DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SCHEMA_CHANGED_WITH_VERSION",

@@ -56,7 +56,9 @@ class Server:
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]
         with said.open("wb") as file:
-            self._process = subprocess.Popen(command, stdout=file, stderr=file, cwd=folder, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=file, stderr=file, cwd=folder, start_new_session=True, env=_environment()
+            )
         give_up = time.monotonic() + _READY_SECONDS
         while f"sc://127.0.0.1:{self.connect}" not in said.read_text(errors="replace"):
             if self._process.poll() is not None or time.monotonic() > give_up:
@@ -192,6 +194,12 @@ def _error(error: Exception) -> dict[str, Any]:
         "condition": named.group(1) if named else None,
         "state": status.sqlState if status is not None else None,
     }
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the programs where the server finds them: a function of theirs is sent by its module's name."""
+    programs = str(Path(__file__).resolve().parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [programs, os.environ.get("PYTHONPATH")]))}
 
 
 def _free_ports(count: int) -> list[int]:

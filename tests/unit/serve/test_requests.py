@@ -69,6 +69,7 @@ READS = [
         loaded("delta", path="/p"),
         RelationText(table=None, path="/p", options={"path": "/p"}, streaming=False),
     ),
+    (loaded("delta", "/p", "/q"), RelationText(table=None, path=["/p", "/q"], options={}, streaming=False)),
     (loaded("delta"), RelationText(table=None, path=None, options={}, streaming=False)),
 ]
 
