@@ -56,7 +56,7 @@ class RelationText:
 
     Args:
         table: A name as the client wrote it; None for a path.
-        path: Of ``format("delta").load(path)``; several as they were given, which the reader refuses; None when it was not
+        path: Of ``format("delta").load(path)``; several as they came, which the reader refuses; None where none was
             given, or for a name.
         options: Of the reader.
         streaming: Whether it is ``readStream``.
