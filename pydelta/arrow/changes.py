@@ -26,6 +26,7 @@ from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import add_of_file, change_of_file
 from pydelta.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
+from pydelta.arrow.tasks.split import split_by_partition
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
 from pydelta.arrow.threads import cores, run_groups
 from pydelta.commands.engine import RewriteOutput
@@ -100,10 +101,17 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What becomes of a batch of old rows: rows of the table, and of its change feed by kind of change."""
+    """What becomes of a batch of old rows.
+
+    Args:
+        rows: Rows of the table that stay in the file's partition.
+        changes: Rows of its change feed in this partition, by kind of change.
+        moved: Updated rows whose partition values are behind their columns; the feed gets them, too.
+    """
 
     rows: pa.RecordBatch
     changes: tuple[tuple[str, pa.RecordBatch], ...] = ()
+    moved: pa.RecordBatch | None = None
 
 
 Change: TypeAlias = Callable[[AddFile, pa.RecordBatch, _Mask, _Mask], Rewritten]
@@ -234,6 +242,19 @@ class _Writing:
             for kind, rows in made.changes:
                 given += int(rows.num_rows)
                 feed.append(values, self._of_feed(kind, rows))
+        return given + (0 if made.moved is None else self._move(made.moved))
+
+    def _move(self, moved: pa.RecordBatch) -> int:
+        """Write rows under partition values of their own; how many went to the writers."""
+        width = len(self._task.file_schema)
+        data = pa.RecordBatch.from_arrays(moved.columns[:width], schema=self._task.file_schema)
+        given = 0
+        for values, rows in split_by_partition(moved.columns[width:], self._task.partition_columns, data):
+            self._writers[0].append(values, rows)
+            given += int(rows.num_rows)
+            if self._task.change_data:
+                self._writers[-1].append(values, self._of_feed("update_postimage", rows))
+                given += int(rows.num_rows)
         return given
 
     def _of_feed(self, kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:

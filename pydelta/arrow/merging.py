@@ -27,6 +27,7 @@ from pydelta.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.arrow.expressions import Field, NotHere, fields_of
 from pydelta.arrow.layout import add_of_file, change_of_file, written_columns
 from pydelta.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
+from pydelta.arrow.moved import PartitionsOfRows, with_partitions
 from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.arrow.updates import file_places, refuse_rules, required_places
@@ -89,6 +90,7 @@ class ArrowMerge:
         self._source = source
         self._places = file_places(snapshot, task, values)
         self._required = required_places(snapshot, task)
+        self._partitions = [PartitionsOfRows(snapshot, clause.values) for clause in rule.clauses]
         self._check_values()
         self._found: dict[int, _Changing] = {}
         self._unpaired: npt.NDArray[np.int64] = np.arange(source.num_rows, dtype=_Places)
@@ -104,8 +106,8 @@ class ArrowMerge:
                 if target is None or target.data_type != value.type:
                     raise NotHere("a value of another type than its column")
                 at = self._places.get(column)
-                if at is None and (clause.on is not ClauseOn.NOT_MATCHED or column.lower() not in partitions):
-                    raise NotHere("a partition column that is set")
+                if at is None and column.lower() not in partitions:
+                    raise NotHere("a column that files do not hold")
                 if at is not None and not self._task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
                     raise NotHere("a value that files hold in another type")
                 reading += [item for item in fields_of(value) if not source_field(item.path)]
@@ -298,12 +300,19 @@ class ArrowMerge:
 
     def new_rows(
         self, clause: int, add: AddFile, before: pa.RecordBatch, sources: npt.NDArray[np.int64]
-    ) -> dict[int, pa.Array]:
-        """Compute what a clause sets in rows of a file, by the places of columns in files."""
+    ) -> tuple[dict[int, pa.Array], list[pa.Array]]:
+        """Compute what a clause sets in rows of a file, by the places of columns in files.
+
+        With it the partition values that the rows get, where the clause sets some.
+        """
         theirs = self._source.take(pa.array(sources)) if len(sources) and sources[0] >= 0 else None
         column = both_sides(self._values.of(add.partition_values, before), theirs)
         values = self._rule.clauses[clause].values
-        return {self._places[name]: evaluate(value, column, before.num_rows) for name, value in values.items()}
+        size, partitions = before.num_rows, self._partitions[clause]
+        new = {
+            self._places[name]: evaluate(value, column, size) for name, value in values.items() if name in self._places
+        }
+        return new, partitions.of(add, column, size) if partitions else []
 
     @property
     def rule(self) -> MergeRule:
@@ -391,17 +400,18 @@ class _Change:
         gone = np.isin(clauses, deletes)
         updated = hit.copy()
         updated[np.flatnonzero(hit)[gone]] = False
-        whole, after = self._updated(add, batch, updated, clauses[~gone], sources[~gone])
-        self.updated[add.path] += after.num_rows
+        whole, leaving, moved = self._updated(add, batch, updated, clauses[~gone], sources[~gone])
+        self.updated[add.path] += int(updated.sum())
+        after = whole.filter(pa.array(updated & ~leaving))
         rows = after
         if self._copy_others:
-            stays = live & (updated | ~hit)
+            stays = live & (updated | ~hit) & ~leaving
             rows = whole if stays.all() else whole.filter(pa.array(stays))
             self.copied[add.path] += rows.num_rows - after.num_rows
         deleted = batch.filter(pa.array(hit & ~updated))
         before = batch.filter(pa.array(updated))
         changes = (("delete", deleted), ("update_preimage", before), ("update_postimage", after))
-        return Rewritten(rows=rows, changes=tuple(item for item in changes if item[1].num_rows))
+        return Rewritten(rows=rows, changes=tuple(item for item in changes if item[1].num_rows), moved=moved)
 
     def _updated(
         self,
@@ -410,23 +420,30 @@ class _Change:
         updated: npt.NDArray[np.bool_],
         clauses: npt.NDArray[np.int64],
         sources: npt.NDArray[np.int64],
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The batch with its new values, and of it the rows that got some."""
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], pa.RecordBatch | None]:
+        """The batch with its new values; which of its rows get partition values, too; these rows, with them."""
         arrays: list[Any] = list(batch.columns)
         where = np.flatnonzero(updated)
+        going: list[tuple[npt.NDArray[np.bool_], list[pa.Array]]] = []
         for number in np.unique(clauses):
             own = clauses == number
             mask = np.zeros(batch.num_rows, dtype=np.bool_)
             mask[where[own]] = True
             before = batch.filter(pa.array(mask))
-            for place, new in self._merge.new_rows(int(number), add, before, sources[own]).items():
+            values, partitions = self._merge.new_rows(int(number), add, before, sources[own])
+            for place, new in values.items():
                 arrays[place] = pc.replace_with_mask(arrays[place], pa.array(mask), new)
+            if partitions:
+                going.append((mask, partitions))
         if self._merge.task.hidden_columns and len(where):  # the row keeps its id; its version is the commit's
             arrays[-1] = pc.if_else(pa.array(updated), pa.scalar(None, pa.int64()), arrays[-1])
         whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-        after = whole.filter(pa.array(updated))
-        self._merge.check_required(after)
-        return whole, after
+        self._merge.check_required(whole.filter(pa.array(updated)))
+        leaving = np.zeros(batch.num_rows, dtype=np.bool_)
+        for mask, _ in going:
+            leaving |= mask
+        moved = [with_partitions(whole.filter(pa.array(mask)), partitions) for mask, partitions in going]
+        return whole, leaving, _one_batch(pa.Table.from_batches(moved)) if moved else None
 
 
 def _joinable(values: pa.Array) -> pl.Series:

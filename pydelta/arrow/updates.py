@@ -18,6 +18,7 @@ from pydelta.arrow.changes import Change, Rewritten
 from pydelta.arrow.columns import TableColumns, fields_in
 from pydelta.arrow.evaluate import evaluate
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
+from pydelta.arrow.moved import PartitionsOfRows, with_partitions
 from pydelta.arrow.tasks.write_files import WriteTask
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
@@ -42,8 +43,8 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
         copy_others: Whether the other rows are written, too.
 
     Raises:
-        NotHere: The table has constraints, generated or sized columns; a partition column is set; a value is of
-            another type than its column; the session stores times in another unit than the table has.
+        NotHere: The table has constraints, generated or sized columns; a value is of another type than its column; the
+            session stores times in another unit than the table has.
     """
     _refuse(snapshot, values)
     columns = TableColumns(snapshot, [field for value in values.values() for field in fields_of(value)])
@@ -55,7 +56,8 @@ def update_rows(snapshot: Snapshot, task: WriteTask, values: Mapping[str, Exact]
         if not task.file_schema.field(wanted.name).type.equals(wanted.type):
             raise NotHere("a value that files hold in another type")
     required = required_places(snapshot, task)
-    return _Update(columns, places, required, hidden=task.hidden_columns, copy_others=copy_others)
+    partitions = PartitionsOfRows(snapshot, values)
+    return _Update(columns, places, required, partitions, hidden=task.hidden_columns, copy_others=copy_others)
 
 
 class _Update:
@@ -66,6 +68,7 @@ class _Update:
         columns: TableColumns,
         places: Mapping[int, Exact],
         required: list[int],
+        partitions: PartitionsOfRows,
         *,
         hidden: int,
         copy_others: bool,
@@ -73,6 +76,7 @@ class _Update:
         self._columns = columns
         self._places = places
         self._required = required
+        self._partitions = partitions
         self._hidden = hidden
         self._copy_others = copy_others
 
@@ -95,6 +99,10 @@ class _Update:
         after = whole.filter(mask)
         if any(after.column(place).null_count for place in self._required):
             raise NotHere("a null in a column that is NOT NULL")
+        if self._partitions:
+            moved = with_partitions(after, self._partitions.of(add, column, before.num_rows))
+            stays = batch.filter(pa.array(live & ~hit)) if self._copy_others else batch.slice(0, 0)
+            return Rewritten(rows=stays, changes=(("update_preimage", before),), moved=moved)
         rows = after
         if self._copy_others:
             rows = whole if live.all() else whole.filter(pa.array(live))
@@ -143,12 +151,9 @@ def refuse_rules(snapshot: Snapshot, *, inserts: bool = False) -> None:
 
 def _refuse(snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
     refuse_rules(snapshot)
-    partitions = {name.lower() for name in snapshot.partition_columns}
     for column, value in values.items():
         target = snapshot.schema.field(column)
-        if target is None or target.name.lower() in partitions:
-            raise NotHere("a partition column that is set")
-        if target.data_type != value.type:
+        if target is None or target.data_type != value.type:
             raise NotHere("a value of another type than its column")
 
 

@@ -114,13 +114,17 @@ def test_a_row_keeps_its_id_and_gets_the_version_of_the_commit():
     assert found == [(100, None), (101, 0), (102, 0), (103, 0)]
 
 
-def test_a_partition_column_can_be_read_and_not_set():
+def test_a_partition_column_can_be_read_and_set():
     store = table(partition_columns=["p"])
     output = run(store, {"v": Field(("p",), LONG)}, matched=(1,))
     assert [row["v"] for row in read(store, output.adds[0])] == [10, 5, 30, 40]
     assert output.adds[0].partition_values == {"p": "5"}
-    with pytest.raises(NotHere, match="partition column"):
-        run(store, {"p": ID})
+    output = run(store, {"p": ID}, matched=(1, 2))
+    found = {add.partition_values["p"]: [row["id"] for row in read(store, add)] for add in output.adds}
+    assert found == {"5": [0, 3], "1": [1], "2": [2]}
+    assert output.num_rows == 4
+    output = run(store, {"p": Constant(None, LONG)}, matched=(0,), copy_others=False)
+    assert [(add.partition_values["p"], read(store, add)[0]["id"]) for add in output.adds] == [(None, 0)]
 
 
 def test_an_overflow_in_a_row_that_stays_is_none():

@@ -202,8 +202,8 @@ def test_values_are_set_from_constants_and_columns():
     result = merged.update({"s": "'new'", "V": "2.5"}, "k >= 2")
     assert result.num_updated_rows == 2
     assert now(store) == Counter({(1, "a", 0.5, "x"): 1, (2, "new", 2.5, "x"): 1, (3, "new", 2.5, "x"): 1})
-    merged.update({"s": "NULL", "v": "NULL"}, "k = 1")
-    assert now(store)[1, None, None, "x"] == 1
+    merged.update({"s": "NULL", "v": "NULL", "p": "'y'"}, "k = 1")
+    assert now(store)[1, None, None, "y"] == 1
     assert merged.update({"s": "'x'"}, "k = 7").version is None
     assert told(store)["scannedBy"] == "arrow"
 
@@ -216,7 +216,6 @@ def test_values_are_set_from_constants_and_columns():
         ({"k": "v"}, UnsupportedFeatureError, "cast"),
         ({"k": "99999999999999999999"}, UnsupportedFeatureError, "beyond long"),
         ({"k": "1 OR k = 2"}, UnsupportedFeatureError, "not a constant or a column"),
-        ({"p": "'y'"}, UnsupportedFeatureError, "partition column"),
         ({"k": "upper(s)"}, ParseError, "."),
         ({"k": "1", "K": "2"}, Exception, "twice"),
     ],

@@ -161,6 +161,26 @@ def test_a_delete_and_an_update_of_every_shape_run_here(session, tmp_path, shape
     assert twice(session, path, run, shape) == ("arrow", "arrow")
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_move_to_other_partitions_here(session, tmp_path, shape):
+    path = str(tmp_path / "t")
+    properties, partition_by = SHAPES[shape]
+    columns = {"p": [str(n % 3) for n in range(40)], "q": [n % 2 for n in range(40)], "v": [n / 2 for n in range(40)]}
+    rows = pa.table({"id": range(40), **columns})
+    make(session, path, rows, partition_by=[*partition_by, *(["q"] if partition_by else [])], **properties)
+
+    def run(copy):
+        table = DeltaTable.forPath(session, copy)
+        told = [
+            table.update("id BETWEEN 5 AND 20", {"p": "if(id = 7, NULL, if(v > 5, 'a b/é', p))", "v": "v + 1"}),
+            table.update("p IS NULL OR id = 30", {"q": "id"}),
+            table.update(None, {"p": "''", "q": "NULL"}),
+        ]
+        return [item.num_updated_rows for item in told]
+
+    assert twice(session, path, run, shape)[1] == "arrow"
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

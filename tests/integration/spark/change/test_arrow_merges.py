@@ -102,6 +102,24 @@ def test_a_merge_of_every_shape_runs_here(session, tmp_path, shape):
     assert twice(session, path, run, shape) == ("arrow", "arrow")
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_move_to_other_partitions_here(session, tmp_path, shape):
+    path = str(tmp_path / "t")
+    properties, partition_by = SHAPES[shape]
+    rows = pa.table({"id": range(40), "p": [str(n % 3) for n in range(40)], "v": [n / 2 for n in range(40)]})
+    make(session, path, rows, partition_by=partition_by, **properties)
+    source = session.range(20, 60, 1, 3).selectExpr("id", "if(id = 21, NULL, cast(id % 5 as string)) p", "0D AS v")
+
+    def run(copy):
+        first = merged(session, copy, source).whenMatchedDelete("s.id = 25")
+        first = first.whenMatchedUpdate("s.id < 24", set={"v": "s.v"}).whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        first = first.whenNotMatchedBySourceUpdate("t.id < 5", {"p": "'old'", "v": "t.v + 1"})
+        second = merged(session, copy, source).whenMatchedUpdate(set={"p": "if(s.id = 30, '', t.p)"})
+        return counts(first.execute()), counts(second.execute())
+
+    assert twice(session, path, run, shape) == ("arrow", "arrow")
+
+
 @pytest.mark.damages_tables
 def test_two_rows_for_one_fail_the_same_way(session, tmp_path):
     path = str(tmp_path / "t")

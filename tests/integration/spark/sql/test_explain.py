@@ -69,7 +69,7 @@ def test_a_merge_says_that_it_would_be_done_here(session, path):
         ({"on": "t.id = s.id AND upper(t.s) = 'S1'"}, "Upper"),
         ({"on": "t.id < s.id - 1"}, "a merge without an equality of keys"),
         ({"on": "t.d = s.d"}, None),
-        ({"does": "UPDATE SET p = 1"}, "a partition column that is set"),
+        ({"does": "UPDATE SET s = upper(s.s)"}, "Upper"),
     ],
 )
 def test_a_merge_says_why_it_would_be_spark_s(session, path, given, reason):
