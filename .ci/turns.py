@@ -61,6 +61,12 @@ STACK: Mapping[str, tuple[str, ...]] = {
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
     "versity": ("images/versity/", "images/store/"),
     "faults": ("scripts/test-stack-faults", "tests/stack/faults"),
+    "outages": (
+        "scripts/test-stack-outages",
+        "tests/stack/outages",
+        "pydelta/storage/probe",
+        "pydelta/storage/object_errors",
+    ),
     "secure": ("scripts/test-stack-secure", "docker-compose.secure.yml", "tests/stack/test_secure"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pydelta.arrow.columns import TableColumns, refuse_table
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
-from pydelta.arrow.layout import add_of_file, change_of_file
+from pydelta.arrow.layout import output_of
 from pydelta.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
 from pydelta.arrow.tasks.split import split_by_partition
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
@@ -167,14 +167,7 @@ def rewrite(
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
     records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)
-    of_table = [record for record in records if not record.change]
-    of_feed = [record for record in records if record.change]
-    return RewriteOutput(
-        adds=tuple(map(add_of_file, of_table)),
-        num_rows=sum(record.num_rows for record in of_table),
-        changes=tuple(map(change_of_file, of_feed)),
-        num_changes=sum(record.num_rows for record in of_feed),
-    )
+    return output_of(records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydelta.arrow.tasks.arrow import optional
 from pydelta.arrow.tasks.stats import IndexedLeaf
 from pydelta.arrow.tasks.write_files import CODEC_SUFFIXES, FileRecord, PartitionColumn, WriteTask
+from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.options import WriteOptions
 from pydelta.commands.write.plan import WritePlan
 from pydelta.conditions import Condition
@@ -45,6 +46,7 @@ __all__ = [
     "change_of",
     "change_of_file",
     "make_task",
+    "output_of",
     "written_columns",
 ]
 
@@ -276,3 +278,15 @@ def _target_size(properties: TableProperties, options: WriteOptions, settings: S
     if options.target_file_size is not None:
         return parse_bytes(options.target_file_size, name="targetFileSize")
     return properties.target_file_size_bytes or settings.target_file_size_bytes
+
+
+def output_of(records: Sequence[FileRecord]) -> RewriteOutput:
+    """Turn files that tasks of this process wrote, those of the change feed among them, into what a command commits."""
+    of_table = [record for record in records if not record.change]
+    of_feed = [record for record in records if record.change]
+    return RewriteOutput(
+        adds=tuple(map(add_of_file, of_table)),
+        num_rows=sum(record.num_rows for record in of_table),
+        changes=tuple(map(change_of_file, of_feed)),
+        num_changes=sum(record.num_rows for record in of_feed),
+    )

@@ -25,7 +25,7 @@ from pydelta.arrow.changes import Place, Rewritten, rewrite
 from pydelta.arrow.columns import TableColumns, refuse_table
 from pydelta.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.arrow.expressions import Field, NotHere, fields_of
-from pydelta.arrow.layout import add_of_file, change_of_file, written_columns
+from pydelta.arrow.layout import output_of, written_columns
 from pydelta.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
 from pydelta.arrow.moved import PartitionsOfRows, with_partitions
 from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
@@ -281,13 +281,12 @@ class ArrowMerge:
         except BaseException:
             discard(self._place.store, [decode_log_path(item.path) for item in written.files])
             raise
-        adds_ = tuple(add_of_file(record) for record in records if not record.change)
-        changes = tuple(change_of_file(record) for record in records if record.change)
+        new = output_of(records)
         both = RewriteOutput(
-            adds=(*written.adds, *adds_),
-            num_rows=written.num_rows + sum(record.num_rows for record in records if not record.change),
-            changes=(*written.changes, *changes),
-            num_changes=written.num_changes + sum(record.num_rows for record in records if record.change),
+            adds=(*written.adds, *new.adds),
+            num_rows=written.num_rows + new.num_rows,
+            changes=(*written.changes, *new.changes),
+            num_changes=written.num_changes + new.num_changes,
         )
         source = self._source.num_rows
         return both, replace(passed, inserted=inserted, source=source, paired=source - len(self._unpaired))

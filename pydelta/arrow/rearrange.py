@@ -29,7 +29,7 @@ from pydelta.arrow.changes import Place
 from pydelta.arrow.columns import TableColumns, field_of, refuse_table
 from pydelta.arrow.curves import row_order
 from pydelta.arrow.expressions import NotHere
-from pydelta.arrow.layout import add_of_file
+from pydelta.arrow.layout import output_of
 from pydelta.arrow.tasks.arrow import float_leaves
 from pydelta.arrow.tasks.compact import Bin, HandedBack, live_batches, run_bins
 from pydelta.arrow.tasks.old_files import NeedsSpark, hidden_rows, old_file
@@ -283,4 +283,4 @@ def _write_sorted(
 
 
 def _written(records: Sequence[FileRecord]) -> RewriteOutput:
-    return RewriteOutput(adds=tuple(map(add_of_file, records)), num_rows=sum(record.num_rows for record in records))
+    return output_of(records)

@@ -26,7 +26,7 @@ from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, ref
 from pydelta.arrow.engine import ArrowEngine, only_spark
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
-from pydelta.arrow.layout import Session, TableShape, add_of_file, make_task, written_columns
+from pydelta.arrow.layout import Session, TableShape, make_task, output_of, written_columns
 from pydelta.arrow.local_merge import clauses_of
 from pydelta.arrow.tasks.arrow import file_array, optional
 from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
@@ -381,7 +381,7 @@ class ArrowRows:
         columns = [self._column(plan.schema, name) for name in (*data, *partitions)]
         table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
         records = run_task(table.to_batches(max_chunksize=_BATCH_ROWS), task, partition_id=0, store=self._store)
-        return RewriteOutput(adds=tuple(map(add_of_file, records)), num_rows=sum(record.num_rows for record in records))
+        return output_of(records)
 
     def as_table(self, schema: StructType) -> pa.Table:
         """Return the rows under the table's names and in its types.

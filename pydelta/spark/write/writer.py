@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from pydelta.arrow.layout import Session, TableShape, add_of, change_of, make_task, written_columns
+from pydelta.arrow.layout import Session, TableShape, add_of, change_of, make_task, output_of, written_columns
 from pydelta.arrow.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget
@@ -36,6 +36,7 @@ from pydelta.spark.scan.refresh import indexes_in
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
 from pydelta.spark.write.columns import conform, name, violation_in
+from pydelta.spark.write.here import written_here
 from pydelta.spark.write.identity import with_identities
 from pydelta.spark.write.matches import SparkMatching
 from pydelta.spark.write.observed import RowCounts, counting, counts_of, observed_in
@@ -180,15 +181,21 @@ def write_files(
         SchemaError: A column that files cannot hold.
     """
     hidden = _tracking_columns(df, shape.properties)
+    settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
     task = make_write_task(
         spark,
         shape,
         options or WriteOptions(mode=WriteMode.APPEND),
-        settings or Settings.resolve(Jvm.of(spark).session_conf()),
+        settings,
         change_data=change_column is not None,
         row_tracking=bool(hidden),
     )
-    rows = _in_order(df, shape, hidden, change_column)
+    rows, partitions = _in_order(df, shape, hidden, change_column)
+    here = written_here(rows, task, most_bytes=settings.local_max_bytes)
+    if here is not None:
+        return output_of(here)
+    if partitions:  # rows of one together; a no-op in the plan where they are sorted already
+        rows = rows.sortWithinPartitions(*partitions)
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
 
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -227,15 +234,15 @@ def write_files(
     )
 
 
-def _in_order(df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None) -> DataFrame:
-    """Put the columns in a task's order, as c0, c1 …, and rows of one partition together."""
+def _in_order(
+    df: DataFrame, shape: TableShape, hidden: Sequence[str], change_column: str | None
+) -> tuple[DataFrame, list[str]]:
+    """Put the columns in a task's order, as c0, c1 …; the names that partition columns have there."""
     data, partitions = written_columns(shape.schema, shape.partition_columns)
     data = [*data, *hidden]
     wanted = [*data, *partitions, *([change_column] if change_column is not None else ())]
     rows = df.select(*[name(column).alias(f"c{index}") for index, column in enumerate(wanted)])
-    if partitions:  # a no-op in the plan where the rows are sorted already
-        rows = rows.sortWithinPartitions(*[f"c{len(data) + index}" for index in range(len(partitions))])
-    return rows
+    return rows, [f"c{len(data) + index}" for index in range(len(partitions))]
 
 
 def _num_rows(records: Sequence[Mapping[str, Any]]) -> int:

@@ -80,7 +80,7 @@ def state_of(spark, path, shape):
         number = frame.columns[-2]
         frame = frame.withColumn(number, F.when(F.col(f"`{number}`") < first, F.col(f"`{number}`")))
     found = {"rows": texts_of(frame)}
-    if "feed" in shape:
+    if "feed" in shape and DeltaLog.for_table(path).update().version:
         feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(path)
         found["feed"] = texts_of(feed.drop("_commit_timestamp"))
     return found

@@ -1,0 +1,146 @@
+"""Rows that the driver has already are written without a job of Spark's, and are the same rows as by one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from pydelta.errors import ConstraintViolatedError, RowsDoNotAddUpError
+from pydelta.log import DeltaLog
+from pydelta.spark.write import here, writer
+
+pytestmark = pytest.mark.spark
+
+LIMIT = "spark.pydelta.local.maxBytes"
+COLUMNS = (
+    "b BOOLEAN, y TINYINT, h SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, m DECIMAL(10,2), w DECIMAL(38,0), s STRING, "
+    "x BINARY, day DATE, t TIMESTAMP, n TIMESTAMP_NTZ, a ARRAY<INT>, k MAP<STRING, INT>, st STRUCT<a: INT, b: STRING>, "
+    "v VARIANT, c VARCHAR(3), p STRING, q INT"
+)
+ROWS = f"""
+    (true, 1, 2, 3, 4, CAST('NaN' AS FLOAT), -0.0D, 1.50, {"9" * 38}, 'é', X'00FF', DATE'0001-01-01',
+     TIMESTAMP'9999-12-31 23:59:59.999999Z', TIMESTAMP_NTZ'1500-02-28 00:00:00', array(1, NULL), map('a', 1, 'b', NULL),
+     named_struct('a', 1, 'b', NULL), parse_json('{{"a": [1, "x"]}}'), 'abc', 'a b/é', 1),
+    ({", ".join(["NULL"] * 17)}, parse_json('1'), NULL, NULL, NULL),
+    (false, -128, -32768, -2147483648, -9223372036854775808, -1.5, CAST('-Infinity' AS DOUBLE), -0.01, 0, '', X'',
+     DATE'1582-10-14', TIMESTAMP'1850-01-01 00:00:00Z', TIMESTAMP_NTZ'9999-12-31 23:59:59', array(), map(),
+     named_struct('a', NULL, 'b', ''), parse_json('null'), '', '', 2)
+"""
+
+
+@pytest.fixture
+def limit(spark):
+    """Sets the bound; it is put back afterwards."""
+    yield lambda text: spark.conf.set(LIMIT, text)
+    spark.conf.unset(LIMIT)
+
+
+@pytest.fixture
+def jobs(spark):
+    """Counts the jobs of what a function does."""
+    tracker = spark.sparkContext.statusTracker()
+
+    def count(do):
+        group = f"here-{id(do)}"
+        spark.sparkContext.setJobGroup(group, "counted")
+        try:
+            do()
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        return len(tracker.getJobIdsForGroup(group))
+
+    return count
+
+
+def state(spark, path):
+    frame = spark.read.format("delta").load(path)
+    names = [
+        f"hex({name})" if kind == "binary" else f"to_json({name})" if kind == "variant" else name
+        for name, kind in frame.dtypes
+    ]
+    rows = frame.selectExpr(f"CAST(struct({', '.join(names)}) AS STRING) AS row").toArrow()
+    return Counter(rows.column("row").to_pylist())
+
+
+def statistics(path):
+    snapshot = DeltaLog.for_table(path).update()
+    names = re.compile("col-[0-9a-f-]{36}")  # of mapped columns, others in each table
+    return {names.sub("col", add.stats) for add in snapshot.files.adds(snapshot.files.core)}
+
+
+@pytest.mark.damages_tables  # years that the other engine's Python cannot hold
+@pytest.mark.parametrize(
+    "properties", ["", "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableRowTracking' = 'true')"]
+)
+def test_values_of_every_type_are_what_a_job_writes(spark, tmp_path, limit, monkeypatch, properties):
+    seen = []
+    real = here.run_task
+    monkeypatch.setattr(here, "run_task", lambda *args, **more: seen.append(1) or real(*args, **more))
+    found = []
+    for number, bound in enumerate(("0", "64m")):
+        path = str(tmp_path / f"t{number}")
+        spark.sql(f"CREATE TABLE delta.`{path}` ({COLUMNS}) USING delta PARTITIONED BY (p, q) {properties}")
+        limit(bound)
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES {ROWS}")
+        found.append((state(spark, path), statistics(path)))
+    assert seen == [1]
+    assert found[0] == found[1]
+
+
+def test_a_table_gets_one_file_and_a_history_that_counts(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, s STRING) USING delta")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    [record, _] = DeltaLog.for_table(path).history()
+    metrics = record.commit_info.fields["operationMetrics"]
+    assert (record.commit_info.operation, metrics["numFiles"], metrics["numOutputRows"]) == ("WRITE", "1", "3")
+
+
+def test_rows_that_must_be_computed_are_a_job_s(spark, tmp_path, jobs, monkeypatch):
+    monkeypatch.setattr(here, "run_task", lambda *args, **more: pytest.fail("written here"))
+    path = str(tmp_path / "t")
+    spark.range(5).write.format("delta").save(path)
+    assert jobs(lambda: spark.sql(f"INSERT INTO delta.`{path}` SELECT id + 1 FROM delta.`{path}`")) > 0
+    assert spark.read.format("delta").load(path).count() == 10
+
+
+def test_a_bound_of_zero_and_more_bytes_than_the_bound_are_a_job_s(spark, tmp_path, limit, monkeypatch):
+    monkeypatch.setattr(here, "run_task", lambda *args, **more: pytest.fail("written here"))
+    path = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT) USING delta")
+    for bound in ("0", "10"):
+        limit(bound)
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (2), (3)")
+    assert spark.read.format("delta").load(path).count() == 6
+
+
+def test_what_fails_here_is_said_as_a_job_says_it(spark, tmp_path, limit):
+    path = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT NOT NULL, s STRING) USING delta")
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (id > 0)")
+    for text in ("(-1, 'a')", "(NULL, 'a')"):
+        said = []
+        for bound in ("0", "64m"):
+            limit(bound)
+            with pytest.raises(ConstraintViolatedError) as caught:
+                spark.sql(f"INSERT INTO delta.`{path}` VALUES {text}")
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+    assert DeltaLog.for_table(path).update().version == 1
+
+
+def test_a_file_that_holds_other_rows_is_not_committed(spark, tmp_path, monkeypatch):
+    path = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT) USING delta")
+    real = writer.written_here
+
+    def fewer(rows, task, *, most_bytes):
+        monkeypatch.setattr(here, "_rows_at_hand", lambda *_: 4)
+        return real(rows, task, most_bytes=most_bytes)
+
+    monkeypatch.setattr(writer, "written_here", fewer)
+    with pytest.raises(RowsDoNotAddUpError, match="4 rows at hand, and gave 3"):
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (1), (2), (3)")
+    assert DeltaLog.for_table(path).update().version == 0
