@@ -28,6 +28,9 @@ class PartitionsOfRows:
     Args:
         snapshot: The table.
         values: By the table's names of columns, what they become.
+
+    Raises:
+        NotHere: One of them is a partition column's, and another partition column is of a type that only Spark reads.
     """
 
     def __init__(self, snapshot: Snapshot, values: Mapping[str, Exact]) -> None:
@@ -39,6 +42,9 @@ class PartitionsOfRows:
             for field in fields
             if field is not None
         ]
+        for _, field, value in self._columns if self else ():
+            if value is None:
+                partition_scalar(None, field.data_type)
 
     def __bool__(self) -> bool:
         return any(value is not None for _, _, value in self._columns)

@@ -112,8 +112,12 @@ def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
         [w for w in itertools.product(("update", "delete", None), ("insert", None), ("delete", None)) if any(w)]
     ),
     twice=st.booleans(),
+    moves=st.booleans(),
 )
-def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice):
+def test_any_merge_leaves_what_a_model_says(properties, target, source, words, twice, moves):
+    def part_of(key):
+        return None if not moves or key is None or key % 3 == 0 else ("x", "y/é")[key % 2]
+
     matched, not_matched, alone = words
     files = [(part, [key for key, of in target if of == part]) for part in ("x", None)]
     merged, store = table(
@@ -122,20 +126,22 @@ def test_any_merge_leaves_what_a_model_says(properties, target, source, words, t
     for _ in range(1 + twice):  # the second time over what the first one left: vectors, new files
         before = [row for row, count in now(store).items() for _ in range(count)]
         given = pa.table({"k": pa.array(source, pa.int64()), "s": pa.array([f"s{key}" for key in source], pa.string())})
+        if moves:
+            given = given.append_column("p", pa.array([part_of(key) for key in source], pa.string()))
         merged.merge(given, on="k", matched=matched, not_matched=not_matched, not_matched_by_source=alone)
         expected = Counter()
         keys = {key for key in source if key is not None}
         for k, s, v, p in before:
             if k in keys:
                 if matched != "delete":
-                    expected[k, f"s{k}" if matched == "update" else s, v, p] += 1
+                    expected[(k, f"s{k}", v, part_of(k) if moves else p) if matched == "update" else (k, s, v, p)] += 1
             elif alone is None:
                 expected[k, s, v, p] += 1
         there = {row[0] for row in before} - {None}
         if not_matched:
             for key in source:
                 if key not in there:
-                    expected[key, f"s{key}", None, None] += 1
+                    expected[key, f"s{key}", None, part_of(key)] += 1
         assert now(store) == expected
 
 
