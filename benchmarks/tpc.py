@@ -1,0 +1,108 @@
+"""Run TPC-H and TPC-DS by SQL: over Delta tables by this engine and by delta-spark, and over the same rows as Parquet.
+
+All three have a session of their own kind, and take turns query by query. What a query answers here and over Parquet is
+compared; the reference engine reads the tables that this engine wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import AnalysisException
+
+import pydelta
+from benchmarks._peer import reference_engine
+from benchmarks._tpc import generate, queries, write_both
+
+SCALE = float(os.environ.get("PYDELTA_BENCH_SCALE", "1"))
+KINDS = os.environ.get("PYDELTA_BENCH_KINDS", "tpch,tpcds").split(",")
+ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "2"))
+SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+}
+_REFERENCE = """
+from pathlib import Path
+for folder in Path(FOLDER).iterdir():
+    spark.read.format("delta").load(str(folder)).createOrReplaceTempView(folder.name)
+def turn(text):
+    began = time.perf_counter()
+    spark.sql(text).collect()
+    return time.perf_counter() - began
+"""
+
+
+def run() -> dict[str, Any]:
+    """Scale 1 (``PYDELTA_BENCH_SCALE``); medians of turns after one that is not counted, and ratios of their sums."""
+    return {kind: _workload(kind) for kind in KINDS}
+
+
+def _workload(kind: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tables = generate(kind, SCALE, folder / "source")
+        spark = pydelta.session("bench-tpc", conf={"spark.master": "local[2]", **SETTINGS})
+        write_both(spark, folder / "source", tables, f"{folder}/parquet", f"{folder}/delta")
+        sessions = {"pydelta": spark.newSession(), "parquet": spark.newSession()}
+        for form, session in zip(("delta", "parquet"), sessions.values(), strict=True):
+            for table in tables:
+                session.read.format(form).load(f"{folder}/{form}/{table}").createOrReplaceTempView(table)
+        reference = reference_engine(_REFERENCE.replace("FOLDER", repr(f"{folder}/delta")), SETTINGS)
+        try:
+            return _rounds(queries(kind), sessions, reference)
+        finally:
+            if reference is not None:
+                reference.__exit__(None, None, None)
+            spark.stop()
+
+
+def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> dict[str, Any]:
+    names = [*sessions, *(["delta-spark"] if reference is not None else [])]
+    totals = dict.fromkeys(names, 0.0)
+    by_query: dict[str, float] = {}
+    refused: list[str] = []
+    for number, text in texts.items():
+        seconds: dict[str, list[float]] = {name: [] for name in names}
+        answers: dict[str, Counter[str]] = {}
+        try:
+            sessions["parquet"].sql(text)
+        except AnalysisException as error:  # written for another engine, and wrong in Spark whatever the tables are
+            refused.append(f"q{number}: {str(error).splitlines()[0][:120]}")
+            continue
+        for turn in range(ROUNDS + 1):
+            for name in names:
+                took = reference(text) if name == "delta-spark" else _timed(sessions[name], text, answers, name)
+                if turn:
+                    seconds[name].append(took)
+        if answers["pydelta"] != answers["parquet"]:
+            raise SystemExit(f"q{number} has other rows over Delta tables than over Parquet")
+        medians = {name: sorted(values)[len(values) // 2] for name, values in seconds.items()}
+        for name, value in medians.items():
+            totals[name] += value
+        by_query[f"q{number}"] = round(medians["pydelta"] / medians["parquet"], 2)
+    return {
+        "queries": len(by_query),
+        "not Spark's SQL": refused,
+        "seconds": {name: round(value, 1) for name, value in totals.items()},
+        "pydelta over": {name: round(totals["pydelta"] / totals[name], 3) for name in names if name != "pydelta"},
+        "over parquet, by query": by_query,
+    }
+
+
+def _timed(session: Any, text: str, answers: dict[str, Counter[str]], name: str) -> float:
+    began = time.perf_counter()
+    rows = session.sql(text).collect()
+    took = time.perf_counter() - began
+    answers[name] = Counter(str([_rounded(value) for value in row]) for row in rows)
+    return took
+
+
+def _rounded(value: Any) -> Any:
+    """Sums of floats depend on the order of rows in their last digits."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value
