@@ -44,7 +44,7 @@ from pydelta.storage import open_store
 from pydelta.storage.discarding import discard
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from pydelta.log import Snapshot
 
@@ -196,6 +196,12 @@ def write_files(
         return output_of(here)
     if partitions:  # rows of one together; a no-op in the plan where they are sorted already
         rows = rows.sortWithinPartitions(*partitions)
+    return _by_job(rows, task, shape, F.col(rows.columns[-1]) if change_column is not None else None)
+
+
+def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column | None) -> RewriteOutput:
+    """Write rows by a job; ``change`` is the kind of change, where there are such rows."""
+    spark = rows.sparkSession
     staged: Any = spark.sparkContext.accumulator([], StagedPaths())
 
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -207,7 +213,7 @@ def write_files(
             staged.add([record.path for record in records])
             yield record_batch(records)
 
-    counted, count_name = counting(rows, None if change_column is None else F.col(rows.columns[-1]))
+    counted, count_name = counting(rows, change)
     with removing_staged(task, staged):
         with unchecked_batches(spark, shape.schema) as unchecked:
             try:

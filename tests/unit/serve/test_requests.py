@@ -90,7 +90,7 @@ def test_a_schema_that_was_given_is_told():
 
 @pytest.mark.parametrize(
     "relation",
-    [loaded("parquet", "/p"), loaded("delta", "/p", "/q"), Relation(sql=relations_pb2.SQL(query="SELECT 1"))],
+    [loaded("parquet", "/p"), loaded("parquet", "/p", "/q"), Relation(sql=relations_pb2.SQL(query="SELECT 1"))],
 )
 def test_other_reads_go_on_as_they_came_byte_for_byte(relation):
     data = asked(relation).SerializeToString()
