@@ -7,6 +7,7 @@ compared; the reference engine reads the tables that this engine wrote.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -83,6 +84,7 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> 
         if answers["pydelta"] != answers["parquet"]:
             raise SystemExit(f"q{number} has other rows over Delta tables than over Parquet")
         medians = {name: sorted(values)[len(values) // 2] for name, values in seconds.items()}
+        print(f"q{number}", {name: round(value, 2) for name, value in medians.items()}, file=sys.stderr, flush=True)
         for name, value in medians.items():
             totals[name] += value
         by_query[f"q{number}"] = round(medians["pydelta"] / medians["parquet"], 2)
