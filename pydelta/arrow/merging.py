@@ -90,7 +90,11 @@ class ArrowMerge:
         self._source = source
         self._places = file_places(snapshot, task, values)
         self._required = required_places(snapshot, task)
-        self._partitions = [PartitionsOfRows(snapshot, clause.values) for clause in rule.clauses]
+        self._partitions = {  # inserted rows are split by the task
+            number: PartitionsOfRows(snapshot, clause.values)
+            for number, clause in enumerate(rule.clauses)
+            if clause.on is not ClauseOn.NOT_MATCHED
+        }
         self._check_values()
         self._found: dict[int, _Changing] = {}
         self._unpaired: npt.NDArray[np.int64] = np.arange(source.num_rows, dtype=_Places)
