@@ -66,7 +66,7 @@ from pydelta.manifests import (
     values_of_directory,
 )
 from pydelta.manifests.changes import changed_partitions
-from pydelta.manifests.contents import DEFAULT_SCHEMES
+from pydelta.manifests.contents import DEFAULT_SCHEMES, FOLDER_PATH
 
 __all__ = ["SyncOptions", "SyncResult", "add_partition", "partitions_of", "sync_table"]
 
@@ -341,6 +341,8 @@ def _change_entry(
     if action is TableAction.RECREATE:
         metastore.drop(name.database, name.name)
     if action in (TableAction.CREATE, TableAction.RECREATE):
+        if not partitions and twin.partition_columns:  # else the metastore makes the folder, and may not be allowed to
+            site.log.store.put(FOLDER_PATH, b"")
         _create(metastore, twin, name, atomic=atomic, before=entry)
     elif before is not None and _changes_atomic(options, before):
         # without a version, so that an interruption is followed by a comparison of everything

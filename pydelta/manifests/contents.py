@@ -24,6 +24,7 @@ from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, 
 
 __all__ = [
     "DEFAULT_SCHEMES",
+    "FOLDER_PATH",
     "MANIFEST_DIR",
     "MANIFEST_NAME",
     "Manifest",
@@ -38,6 +39,8 @@ __all__ = [
 
 MANIFEST_DIR: Final = "_symlink_format_manifest"
 MANIFEST_NAME: Final = "manifest"
+FOLDER_PATH: Final = f"{MANIFEST_DIR}/_folder"
+"""An empty object that readers do not see, in the folder of a table that has no partition yet."""
 DEFAULT_SCHEMES: Final[Mapping[str, str]] = {"s3a": "s3", "s3n": "s3"}
 """Scheme in the table's location -> scheme in manifests: Spark says ``s3a``, Trino and Presto know ``s3``."""
 

@@ -17,6 +17,7 @@ from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
 from pydelta.deadline import Deadline
+from pydelta.errors import DeltaError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.checksum import read_checksum
 from pydelta.protocol.actions import Action
@@ -124,7 +125,7 @@ def run_hooks(
         clock: Of the deadlines.
 
     Returns:
-        The failures, in order. Each was logged as a warning with its traceback.
+        The failures, in order. Each was logged as a warning: the engine's own by its message, others with tracebacks.
     """
     todo: list[tuple[str, Callable[[], Hook]]]
     if hooks is None:
@@ -137,13 +138,17 @@ def run_hooks(
             seconds = context.log.settings.hooks_timeout_ms / 1000
             load()(replace(context, deadline=Deadline(seconds, clock=clock)))
         except Exception as error:  # the commit stands, whatever a hook does
+            is_told = isinstance(error, DeltaError)  # its message says what happened, and what to do
             _logger.warning(
-                "Hook %s failed after version %d was committed",
+                "Hook %s failed after version %d was committed%s",
                 name,
                 context.snapshot.version,
-                exc_info=error,
+                f": {error}" if is_told else "",
+                exc_info=None if is_told else error,
                 extra={"hook": name, "table": context.snapshot.table_uri, "version": context.snapshot.version},
             )
+            if is_told:
+                _logger.debug("The hook failed here", exc_info=error)
             failures.append(HookFailure(name=name, error=error))
     return tuple(failures)
 

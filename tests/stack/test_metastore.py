@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from conftest import DATABASE, ROOT, WAREHOUSE, symlink_storage, symlink_table
+from conftest import DATABASE, ROOT, STORE_OPTIONS, WAREHOUSE, symlink_storage, symlink_table
 from pymetastore.hive_metastore import ttypes
+
+from pydelta.storage import open_store
 
 pytestmark = pytest.mark.before_submit
 
@@ -24,6 +26,8 @@ def test_the_databases_of_the_stack_are_there(metastore):
 
 
 def test_a_table_and_its_partitions_are_made_and_found_again(database):
+    for day in ("2024-01-01", "2024-01-02"):  # on Versity the metastore makes no folders of partitions
+        open_store(f"{ROOT}/made", STORE_OPTIONS).put(f"day={day}/manifest", b"")
     database.create_table(symlink_table("made", f"{ROOT}/made", COLUMNS, {"day": "date"}))
     partitions = [
         ttypes.Partition(

@@ -89,6 +89,21 @@ def test_who_publishes_never_waits_for_a_metastore(store, content, atomic):
     assert seen(store, content) == expected(store)
 
 
+def test_the_folder_of_a_table_without_partitions_is_there_before_its_entry(store, content):
+    log = DeltaLog(store)
+    create_table(log, [])
+    found = []
+    watched = MemoryMetastore(
+        content, before=Once("create_table", lambda: found.extend(store.list_all("_symlink_format_manifest")))
+    )
+    assert sync_table(log, watched, NAME, SOON).version == 0
+    assert [(info.path, info.size) for info in found] == [("_symlink_format_manifest/_folder", 0)]
+    assert verify_manifests(log, files=0).ok
+    append("a", [1]).run(log)
+    sync_table(log, content, NAME, SOON)
+    assert seen(store, content) == expected(store)
+
+
 def test_a_second_sync_publishes_and_leaves_the_metastore_to_the_first(store, content):
     log = prepared(store, content)
 

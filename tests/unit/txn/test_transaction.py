@@ -325,12 +325,16 @@ def test_each_commit_leaves_a_checksum_and_each_interval_a_checkpoint(log, store
     assert "_last_checkpoint" in listed
 
 
-def test_a_hook_that_fails_is_reported_and_stops_nothing(log, store, caplog):
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [(RuntimeError("no metastore"), True), (errors.StorageError("no metastore", hint="Ask it."), False)],
+)
+def test_a_hook_that_fails_is_reported_and_stops_nothing(log, store, caplog, error, traced):
     create_table(log)
     seen = []
 
     def broken(context):
-        raise RuntimeError("no metastore")
+        raise error
 
     def fine(context):
         seen.append((context.snapshot.version, context.previous.version, len(context.actions)))
@@ -340,9 +344,10 @@ def test_a_hook_that_fails_is_reported_and_stops_nothing(log, store, caplog):
     assert done.version == 1
     assert seen == [(1, 0, 2)]
     [failure] = done.hook_failures
-    assert (failure.name, str(failure.error)) == ("sync", "no metastore")
+    assert (failure.name, failure.error) == ("sync", error)
     assert "sync" in caplog.text
     assert "no metastore" in caplog.text
+    assert ("Traceback" in caplog.text, "Ask it." in caplog.text) == (traced, not traced)
     assert log.update().version == 1
 
 
