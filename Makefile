@@ -215,6 +215,14 @@ bench: $(VENV)/.bench ## Benchmarks as ratios beside the peers (BENCH=name runs 
 	@scripts/check-java
 	@$(PY) -m benchmarks $(BENCH) $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: $(VENV)/.bench ## What make bench measured since, beside the kept runs; fails where a target was lost
+	@$(PY) -m benchmarks.report compare $(ARGS)
+
+.PHONY: bench-report
+bench-report: $(VENV)/.bench ## Keep what make bench measured and draw docs/benchmarks.md
+	@$(PY) -m benchmarks.report draw
+
 .PHONY: doctor
 doctor: ## What is installed, what is missing, what to do (URI=s3a://… tries a store; ARGS="--log FILE")
 	@scripts/check-python --report && scripts/check-java --report

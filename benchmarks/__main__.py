@@ -1,6 +1,7 @@
 """Run the named benchmarks, or all of them: ``python -m benchmarks [NAME …]``.
 
-Each prints a table and one JSON line.
+Each prints a table and one JSON line, and leaves its run in ``build/bench`` for ``make bench-compare`` and
+``make bench-report``.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import importlib
 import json
 import pkgutil
 import sys
+import time
 
 import benchmarks
+from benchmarks.report.runs import LATEST, machine, write_run
 
 
 def main() -> int:
     """Run, print, and exit 0; a benchmark reports its losses and fails only when it cannot run."""
-    names = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_"))
+    names = sorted(m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.ispkg and m.name[0] != "_")
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(names)}")
     options = parser.parse_args()
@@ -24,8 +27,10 @@ def main() -> int:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(names)}")
     for name in options.names or names:
+        before, began = machine(), time.perf_counter()
         result = importlib.import_module(f"benchmarks.{name}").run()
         print(json.dumps({"benchmark": name, **result}, default=str), flush=True)
+        write_run(LATEST, name, before, time.perf_counter() - began, result)
     return 0
 
 

@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 import pydelta
@@ -26,8 +27,13 @@ ROWS, FILES, CHANGED, ROUNDS = 8_000_000, 16, 200_000, 3
 
 # What both Spark engines run: the API is one and the same.
 _OPERATIONS = """
-def run_operation(spark, table, name, source):
-    if name == "delete one row":
+import datetime
+def run_operation(spark, table, name, source, path):
+    if name == "append one row":
+        row = [(9000000, 1, 0.5, "new", datetime.datetime(2024, 1, 1))]
+        frame = spark.createDataFrame(row, "id long, p int, v double, s string, t timestamp")
+        frame.write.format("delta").mode("append").save(path)
+    elif name == "delete one row":
         table.delete("id = 4000001")
     elif name == "delete 10 %":
         table.delete("id % 10 = 3")
@@ -53,11 +59,12 @@ from delta.tables import DeltaTable
 def turn(name, path, source):
     table = DeltaTable.forPath(spark, path)
     started = time.perf_counter()
-    run_operation(spark, table, name, source)
+    run_operation(spark, table, name, source, path)
     return time.perf_counter() - started
 """
 
 OPERATIONS = (
+    "append one row",
     "delete one row",
     "delete 10 %",
     "delete a partition",
@@ -69,10 +76,23 @@ OPERATIONS = (
 _WITH_VECTORS = ("delete one row", "update one file", "merge, upsert")
 
 
+ONE_ROW = pa.table(
+    {
+        "id": pa.array([9_000_000], pa.int64()),
+        "p": pa.array([1], pa.int32()),
+        "v": [0.5],
+        "s": ["new"],
+        "t": pa.array([1_704_067_200_000_000], pa.timestamp("us", "UTC")),
+    }
+)
+
+
 def _delta_rs(name: str, path: str, source: str) -> float:
     table = deltalake.DeltaTable(path)
     started = time.perf_counter()
-    if name == "delete one row":
+    if name == "append one row":
+        deltalake.write_deltalake(path, ONE_ROW, mode="append")
+    elif name == "delete one row":
         table.delete("id = 4000001")
     elif name == "delete 10 %":
         table.delete("id % 10 = 3")
@@ -102,7 +122,7 @@ def run() -> dict[str, Any]:
     def ours(name: str, path: str, source: str) -> float:
         table = DeltaTable.forPath(spark, path)
         started = time.perf_counter()
-        globals()["run_operation"](spark, table, name, source)
+        globals()["run_operation"](spark, table, name, source, path)
         return time.perf_counter() - started
 
     result: dict[str, Any] = {}

@@ -1,0 +1,73 @@
+"""Write the page of the report as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Final
+
+from benchmarks.report.runs import Run
+from benchmarks.report.targets import Verdict
+
+__all__ = ["PICTURES", "page_of"]
+
+PICTURES: Final = "images/benchmarks"
+_TEXTS: Final = {
+    "targets": "Each target: how much of it is used",
+    "slopes": "Processor seconds of each step by the number of live files",
+    "tpc": "Each query of TPC-H and TPC-DS over Delta tables: its time over that over Parquet",
+}
+_INTRODUCTION: Final = """# Benchmarks: what was promised, and what was measured
+
+Drawn by `make bench-report` of the runs in `benchmarks/results`; nothing here is written by hand but the reasons for
+misses, which are in `benchmarks/report/targets.toml`. Contestants take turns in one run on the same data, and their
+rows are compared. Ratios carry over to another machine, seconds do not.
+[What each benchmark does, and older figures](../benchmarks/README.md)."""
+_RUNS: Final = """## The runs
+
+Load: how many processes waited for the processors, in the minute before the run.
+
+| benchmark | ended (UTC) | commit | processors | load | seconds | pyspark, delta-rs |
+|---|---|---|---|---|---|---|"""
+
+
+def page_of(verdicts: list[Verdict], runs: Mapping[str, Run], pictures: list[str]) -> str:
+    """Write the page.
+
+    Args:
+        verdicts: Of all targets, in the order of the page.
+        runs: By the benchmark's name.
+        pictures: Names of those that are drawn; ``targets`` is one of them.
+    """
+    measured = [verdict for verdict in verdicts if verdict.value is not None]
+    met = sum(verdict.is_met for verdict in measured)
+    said = f"{met} are met, {len(measured) - met} missed, {len(verdicts) - len(measured)} not measured."
+    lines = [_INTRODUCTION, "", f"Of {len(verdicts)} targets {said}", "", _picture("targets"), ""]
+    for group, items in groupby(verdicts, key=lambda verdict: verdict.target.group):
+        lines += [f"## {group}", "", "| | measured | target | |", "|---|---|---|---|", *map(_row, items), ""]
+    misses = [verdict.target for verdict in measured if not verdict.is_met]
+    if misses:
+        lines += ["## Why targets are missed", ""]
+        lines += [f"- **{target.name}** ({target.group}): {target.miss or 'not known yet.'}" for target in misses]
+        lines.append("")
+    for name in pictures[1:]:
+        lines += [_picture(name), ""]
+    return "\n".join([*lines, _RUNS, *map(_run, runs.values())]) + "\n"
+
+
+def _picture(name: str) -> str:
+    return f"![{_TEXTS[name]}]({PICTURES}/{name}.svg)"
+
+
+def _run(run: Run) -> str:
+    on = run.machine
+    told = (run.benchmark, run.ended, run.commit, on["processors"], on["load"], round(run.seconds))
+    return f"| {' | '.join(map(str, told))} | {on['pyspark']}, {on['deltalake']} |"
+
+
+def _row(verdict: Verdict) -> str:
+    target = verdict.target
+    bound = f"at most {target.at_most:g}" if target.at_most is not None else f"at least {target.at_least:g}"
+    value = "–" if verdict.value is None else f"{verdict.value:.2f}{target.unit}"
+    said = "not measured" if verdict.value is None else "met" if verdict.is_met else "**missed**"
+    return f"| {target.name} | {value} | {bound}{target.unit} | {said} |"

@@ -1,0 +1,88 @@
+"""The report of benchmarks: targets are met, missed or not measured, and what changed is told."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import pytest
+
+import benchmarks
+from benchmarks.report.compare import changed_figures, changed_targets
+from benchmarks.report.page import page_of
+from benchmarks.report.runs import KEPT, Run, read_runs, write_run
+from benchmarks.report.targets import Target, judge, read_targets
+
+MACHINE = {"processors": 2, "load": 0.1, "pyspark": "4.3.0", "deltalake": "1.6.0"}
+TARGETS = [
+    Target(
+        group="Small", name="DELETE", benchmark="small", at=("delete", "time"), at_most=1.0, miss="It starts a job."
+    ),
+    Target(
+        group="Small", name="UPDATE", benchmark="small", at=("update", "s", "a"), over=("update", "s", "b"), at_most=1
+    ),
+    Target(group="Many", name="landed", benchmark="many", at=("landed",), at_least=0.95),
+    Target(group="Many", name="refused", benchmark="many", at=("refused",), at_most=0.0),
+    Target(group="Many", name="large", benchmark="other", at=("x",), at_most=1.0),
+]
+
+
+def run(benchmark, result):
+    return Run(
+        benchmark=benchmark, ended="2026-01-01 00:00:00", commit="abc", machine=MACHINE, seconds=1.0, result=result
+    )
+
+
+def runs(delete, landed=0.97, refused=0):
+    small = {"delete": {"time": delete}, "update": {"s": {"a": 1.0, "b": 2.0}}}
+    return {"small": run("small", small), "many": run("many", {"landed": landed, "refused": refused})}
+
+
+@pytest.mark.parametrize(
+    ("measured", "met"),
+    [
+        (runs(1.0), [True, True, True, True, False]),
+        (runs(1.01), [False, True, True, True, False]),
+        (runs(0.5, landed=0.949, refused=1), [True, True, False, False, False]),
+        ({}, [False] * 5),
+    ],
+)
+def test_a_target_is_met_at_its_bound_and_missed_beyond(measured, met):
+    assert [verdict.is_met for verdict in judge(TARGETS, measured)] == met
+
+
+def test_what_was_not_measured_is_neither_met_nor_missed():
+    page = page_of(judge(TARGETS, runs(2.0)), runs(2.0), ["targets"])
+    assert "Of 5 targets 3 are met, 1 missed, 1 not measured." in page
+    assert "| DELETE | 2.00 | at most 1 | **missed** |" in page
+    assert "| large | – | at most 1 | not measured |" in page
+    assert "- **DELETE** (Small): It starts a job." in page
+    assert page.count("not known yet") == 0
+
+
+def test_a_lost_target_and_changed_figures_are_told():
+    before, after = runs(0.9), runs(1.8, landed=0.98)
+    assert changed_targets(TARGETS, before, after) == {"lost": ["Small, DELETE: 0.9 -> 1.8"], "won": []}
+    assert changed_targets(TARGETS, after, before) == {"lost": [], "won": ["Small, DELETE: 1.8 -> 0.9"]}
+    assert changed_targets(TARGETS, before, {}) == {"lost": [], "won": []}
+    assert changed_figures(before, after, beyond=1.25) == ["small: delete / time: 0.9 -> 1.8  2.00 times"]
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path):
+    write_run(tmp_path, "small", MACHINE, 12.34, {"a": {"b": 1}})
+    found = read_runs(tmp_path)["small"]
+    assert (found.benchmark, found.machine, found.seconds, found.result) == ("small", MACHINE, 12.3, {"a": {"b": 1}})
+
+
+def test_every_target_names_a_benchmark_and_every_kept_run_has_its_figures():
+    names = {module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg}
+    kept = read_runs(KEPT)
+    for target in read_targets():
+        assert target.benchmark in names
+        if target.benchmark in kept and target.benchmark != "large_logs":  # of its sizes some take hours
+            assert judge([target], kept)[0].value is not None, target.name
+
+
+def test_a_bound_is_needed(tmp_path):
+    (tmp_path / "t.toml").write_text('[[target]]\ngroup = "a"\nname = "b"\nbenchmark = "c"\nat = ["d"]\n')
+    with pytest.raises(ValueError, match="b needs at_most or at_least"):
+        read_targets(tmp_path / "t.toml")
