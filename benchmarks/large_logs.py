@@ -106,6 +106,7 @@ def _measure(path: str, files: int) -> dict[str, Any]:
 def make_log(folder: Path, files: int) -> int:
     """Make the log of a table with so many live files in ``DAYS`` partitions; returns the checkpoint's bytes."""
     from pydelta.log import DeltaLog
+    from pydelta.log.checkpoint.hint import CheckpointHint, V2File, encode_hint
     from pydelta.log.checkpoint.rows import STATE_TYPES, FileRows
     from pydelta.protocol.actions import CommitInfo, Metadata, Protocol, encode_commit
 
@@ -144,7 +145,16 @@ def make_log(folder: Path, files: int) -> int:
     ]  # fmt: skip
     main = log / f"{0:020d}.checkpoint.00000000-0000-0000-0000-000000000000.parquet"
     pq.write_table(pa.Table.from_pylist(state, schema=pa.schema(list((STATE_TYPES | types).items()))), main)
-    return main.stat().st_size + sum(sidecar["sizeInBytes"] for sidecar in sidecars)
+    size = main.stat().st_size
+    hint = CheckpointHint(
+        version=0,
+        size=files + 2,
+        size_in_bytes=size,
+        num_of_add_files=files,
+        v2=V2File(name=main.name, size_in_bytes=size, modification_time_ms=int(main.stat().st_mtime * 1000)),
+    )
+    (log / "_last_checkpoint").write_bytes(encode_hint(hint))
+    return size + sum(sidecar["sizeInBytes"] for sidecar in sidecars)
 
 
 def _adds(start: int, count: int, kind: pa.StructType) -> Any:

@@ -178,7 +178,7 @@ class DeltaLog:
     def _reload(self) -> Snapshot:
         self._old.clear()
         try:
-            loaded = self._reader.load()
+            loaded = self._reader.load(known=self._current)
         except ObjectNotFoundError:  # a clean-up took files between listing and reading
             loaded = self._reader.load()
         return loaded if loaded is not None else Snapshot.empty(self.uri)
@@ -273,7 +273,7 @@ class DeltaLog:
             if snapshot.files.chain_length < self.settings.max_snapshot_chain:
                 following = self._follow(snapshot, version, actions, info)
             if following is None:
-                following = self._reader.load(version, listing=self._reader.list_latest_for(version))
+                following = self._reader.load(version, listing=self._reader.list_latest_for(version), known=snapshot)
                 if following is None:
                     raise self._reader.not_found()
             if self._current is None or self._current.version <= version:

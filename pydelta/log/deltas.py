@@ -28,6 +28,7 @@ __all__ = [
     "added_files",
     "apply_deltas",
     "build_delta",
+    "has_escapes",
     "live_tombstones",
     "merged",
     "removed_files",
@@ -126,11 +127,13 @@ def _keyed(fresh: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
     return fresh.insert_column(fresh.width, pl.Series("key", list(keys), dtype=pl.String))
 
 
+def has_escapes(paths: pl.Series) -> bool:
+    """Tell whether a path is spelt with escapes."""
+    return bool(paths.str.contains("%", literal=True).any())
+
+
 def _unescaped(paths: pl.Series) -> pl.Series:
     """Printable ASCII escapes undone, in one pass; enough to find candidates, not to prove identity."""
-    escaped = paths.str.contains("%", literal=True)
-    if not bool(escaped.any()):
-        return paths
     return paths.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
 
 
@@ -156,11 +159,19 @@ class Mentions:
                 self._forms = forms.unique()
             self._keys = pl.concat([part["key"] for part in parts]).unique()
 
-    def without(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of a frame (``path``, ``dv_id``, …) that are not mentioned."""
+    def without(self, frame: pl.DataFrame, *, escaped: bool | None = None) -> pl.DataFrame:
+        """Return the rows of a frame (``path``, ``dv_id``, …) that are not mentioned.
+
+        Args:
+            frame: The rows.
+            escaped: Whether one of their paths is spelt with escapes; None if that is not known.
+        """
         if self._forms is None or frame.is_empty():
             return frame
-        candidates = _unescaped(frame["path"]).is_in(self._forms.implode())
+        paths = frame["path"]
+        if escaped is None:
+            escaped = has_escapes(paths)
+        candidates = (_unescaped(paths) if escaped else paths).is_in(self._forms.implode())
         if not bool(candidates.any()):
             return frame
         gone = keys_of(frame.filter(candidates), self._root).is_in(self._keys.implode())
@@ -201,11 +212,16 @@ def removed_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
     return _newest([delta.removes for delta in deltas], deltas)
 
 
-def apply_deltas(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:
-    """Return live files: ``base`` without what the deltas mention, and what they add. Columns as ``base``."""
-    if not deltas:
-        return base
-    return pl.concat([Mentions(deltas, root).without(base), added_files(deltas).select(base.columns)])
+def apply_deltas(base: pl.DataFrame, added: pl.DataFrame, mentions: Mentions, *, escaped: bool) -> pl.DataFrame:
+    """Return live files: ``base`` without what deltas mention, and the files that they add. Columns as ``base``.
+
+    Args:
+        base: Live files before the deltas.
+        added: ``added_files`` of the deltas.
+        mentions: Of the deltas.
+        escaped: Whether a path of ``base`` is spelt with escapes.
+    """
+    return pl.concat([mentions.without(base, escaped=escaped), added.select(base.columns)])
 
 
 def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:

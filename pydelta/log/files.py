@@ -30,6 +30,7 @@ from pydelta.log.deltas import (
     added_files,
     apply_deltas,
     delta_version,
+    has_escapes,
     live_tombstones,
     removed_files,
 )
@@ -62,7 +63,7 @@ class FileTable:
         fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
     """
 
-    __slots__ = ("_base", "_core", "_deltas", "_fallback", "_lock", "_replaced", "_seed", "root", "spec")
+    __slots__ = ("_base", "_core", "_deltas", "_escaped", "_fallback", "_lock", "_replaced", "_seed", "root", "spec")
 
     def __init__(
         self,
@@ -79,7 +80,8 @@ class FileTable:
         self._deltas = tuple(deltas)
         self._fallback = fallback
         self._core: pl.DataFrame | None = None
-        self._seed: tuple[pl.DataFrame, int] | None = None
+        self._escaped: bool | None = None
+        self._seed: tuple[pl.DataFrame, int, bool | None] | None = None
         self._replaced: FileTable | None = None
         self._lock = threading.RLock()
 
@@ -102,7 +104,7 @@ class FileTable:
 
     def apply(self, delta: FileDelta, spec: PartitionSpec) -> FileTable:
         """Return the table after one more commit. Cost: by the chain's length, not by the number of files."""
-        seed = (self._core, len(self._deltas)) if self._core is not None else self._seed
+        seed = (self._core, len(self._deltas), self._escaped) if self._core is not None else self._seed
         if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
             seed = None
         after = FileTable(
@@ -120,12 +122,15 @@ class FileTable:
         """
         with self._lock:
             if self._core is None:
-                if self._seed is not None:
-                    frame, applied = self._seed
-                else:
-                    frame, applied = self._base_core(), 0
-                self._core = apply_deltas(frame, self._deltas[applied:], self.root)
-                self._seed = None
+                frame, applied, escaped = self._seed or (self._base_core(), 0, None)
+                newer = self._deltas[applied:]
+                if newer:
+                    if escaped is None:
+                        escaped = has_escapes(frame["path"])
+                    added = added_files(newer)
+                    frame = apply_deltas(frame, added, Mentions(newer, self.root), escaped=escaped)
+                    escaped = escaped or has_escapes(added["path"])
+                self._core, self._escaped, self._seed = frame, escaped, None
             return self._core
 
     def _base_core(self) -> pl.DataFrame:

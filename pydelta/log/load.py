@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.log.checkpoint.hint import read_hint
+from pydelta.log.checkpoint.read import Checkpoint
 from pydelta.log.checksum import read_checksum
 from pydelta.log.files import FileTable
 from pydelta.log.history import read_commit_info
@@ -68,12 +69,15 @@ class LogReader:
             return listing
         return self.listing()
 
-    def load(self, version: int | None = None, *, listing: Listing | None = None) -> Snapshot | None:
+    def load(
+        self, version: int | None = None, *, listing: Listing | None = None, known: Snapshot | None = None
+    ) -> Snapshot | None:
         """Load the snapshot of a version; None when the log holds nothing at all.
 
         Args:
             version: The version; None for the newest.
             listing: What a listing found, if one was made already; it need not begin at version 0.
+            known: An older one: what it has in memory of sidecars that are still named is not read again.
 
         Raises:
             LogGapError: Commits are missing; names the versions.
@@ -84,7 +88,7 @@ class LogReader:
             listing = self.list_latest() if version is None else self.listing()
         if listing.is_empty:
             return None
-        found = self._replay(listing, version, frozenset())
+        found = self._replay(listing, version, frozenset(), known.files.layers()[0] if known is not None else None)
         if found is None:
             return None
         segment, replayed = found
@@ -115,7 +119,7 @@ class LogReader:
             )
 
     def _replay(
-        self, listing: Listing, version: int | None, excluded: frozenset[str]
+        self, listing: Listing, version: int | None, excluded: frozenset[str], known: Checkpoint | None = None
     ) -> tuple[LogSegment, Replayed] | None:
         first: LogCorruptedError | None = None
         whole = False
@@ -132,7 +136,12 @@ class LogReader:
                 return None
             try:
                 replayed = replay(
-                    self.store, segment, root=self.root, check=self.check, fallback=self._fallback(segment)
+                    self.store,
+                    segment,
+                    root=self.root,
+                    check=self.check,
+                    fallback=self._fallback(segment),
+                    known=known,
                 )
                 self._verify_compacted(segment, replayed)
                 return segment, replayed

@@ -151,6 +151,7 @@ def replay(
     root: str,
     check: Callable[[State], None],
     fallback: Callable[[LogCorruptedError], FileTable] | None = None,
+    known: Checkpoint | None = None,
 ) -> Replayed:
     """Read a segment's files and nothing else.
 
@@ -160,13 +161,14 @@ def replay(
         root: URI of the table.
         check: Called with the state before any file column is built; refuses what must not be read.
         fallback: See ``FileTable``.
+        known: See ``Checkpoint``.
 
     Raises:
         UnusableFile: The checkpoint or a compacted file is damaged: plan again without it.
         LogCorruptedError: A commit is damaged.
         ObjectNotFoundError: A commit went away between listing and reading.
     """
-    checkpoint = _open_checkpoint(store, segment.checkpoint) if segment.checkpoint else None
+    checkpoint = _open_checkpoint(store, segment.checkpoint, known) if segment.checkpoint else None
     state = apply_actions(State(), checkpoint.state if checkpoint else ())
     _require_complete(state, checkpoint)
     batches = [(commit, _read_batch(store, commit)) for commit in segment.commits]
@@ -189,9 +191,9 @@ def replay(
     )
 
 
-def _open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+def _open_checkpoint(store: Store, files: CheckpointFiles, known: Checkpoint | None) -> Checkpoint:
     try:
-        return read_checkpoint(store, files)
+        return read_checkpoint(store, files, known=known)
     except LogCorruptedError as error:
         raise UnusableFile(files.name, error) from error
     except ObjectNotFoundError as error:

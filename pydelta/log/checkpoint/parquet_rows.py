@@ -90,7 +90,7 @@ class ParquetRows:
                 if info is None:
                     raise ObjectNotFoundError(f"{path} does not exist.")
                 size = info.size
-            self._store, self._size = store, size
+            self._store, self.size = store, size
             self._whole = pa.py_buffer(_read(store, path)) if size <= WHOLE_READ_BYTES else None
             self._metadata: Any = None
             self._leaves: dict[str, int] = {}
@@ -110,7 +110,7 @@ class ParquetRows:
         if self._whole is not None:
             source = pa.BufferReader(self._whole)
         else:
-            reader = RangeReader(self._store, self.path, self._size)
+            reader = RangeReader(self._store, self.path, self.size)
             reader.prefetch(self._ranges(groups, columns))
             source = pa.PythonFile(reader, mode="r")
         return pq.ParquetFile(
@@ -132,9 +132,9 @@ class ParquetRows:
                 continue
             self._measured.add((group, index))
             chunk = self._metadata.row_group(group).column(index)
-            claims = repeated_texts(chunk, group, lambda names: self._open([group], names, names), self._size)
+            claims = repeated_texts(chunk, group, lambda names: self._open([group], names, names), self.size)
             if claims is not None:
-                raise inflated(self.path, claims, self._size)
+                raise inflated(self.path, claims, self.size)
 
     def _ranges(self, groups: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         chosen = self._chosen(columns)

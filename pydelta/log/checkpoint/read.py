@@ -52,6 +52,45 @@ PART_BITS: Final = 40
 """Of a row's locator: the part is above them, the row in it below."""
 
 
+class _Memory:
+    """Columns that a checkpoint has in memory, for a later one that has sidecars in common with it.
+
+    Args:
+        parts: Path and size of a sidecar -> the number of the part that it is.
+        cores: Partition columns -> the columns of the adds.
+        tombstones: Those of the removes, if they are in memory.
+    """
+
+    def __init__(
+        self,
+        parts: dict[tuple[str, int], int],
+        cores: dict[tuple[str, ...], pl.DataFrame],
+        tombstones: pl.DataFrame | None,
+    ) -> None:
+        self._parts, self._cores, self._tombstones = parts, cores, tombstones
+        self._rows: dict[int, npt.NDArray[np.uint64]] = {}
+
+    def core(self, partition_names: Sequence[str], part: ParquetRows, number: int) -> pl.DataFrame | None:
+        """The rows of a sidecar among the adds, as those of the part ``number``; None if they are not in memory."""
+        return self._of_part(self._cores.get(tuple(partition_names)), part, number)
+
+    def tombstones(self, part: ParquetRows, number: int) -> pl.DataFrame | None:
+        """The same of the removes."""
+        return self._of_part(self._tombstones, part, number)
+
+    def _of_part(self, frame: pl.DataFrame | None, part: ParquetRows, number: int) -> pl.DataFrame | None:
+        old = self._parts.get((part.path, part.size))
+        if frame is None or old is None:
+            return None
+        rows = self._rows.get(id(frame))
+        if rows is None:
+            rows = self._rows[id(frame)] = frame["row"].to_numpy()
+        low, high = np.searchsorted(rows, [np.uint64(old << PART_BITS), np.uint64((old + 1) << PART_BITS)])
+        found = frame.slice(low, high - low)
+        moved = rows[low:high] - np.uint64(old << PART_BITS) + np.uint64(number << PART_BITS)
+        return found.with_columns(pl.Series("row", moved, dtype=pl.UInt64))
+
+
 class Checkpoint:
     """The state at a checkpoint's version.
 
@@ -62,6 +101,7 @@ class Checkpoint:
         inline: File actions of a JSON checkpoint.
         sidecars: Of a V2 checkpoint; their files are the last parts, in this order, but for those not opened.
         name: Path of its first file, for messages.
+        known: One with the same sidecars in part: what it has of them in memory is not read again.
     """
 
     def __init__(
@@ -73,7 +113,9 @@ class Checkpoint:
         state: Sequence[Action],
         inline: Sequence[AddFile | RemoveFile] = (),
         sidecars: Sequence[Sidecar] = (),
+        known: Checkpoint | None = None,
     ) -> None:
+        self._known = known._memory() if known is not None else None
         self.version = version
         self.name = name
         self.parts = tuple(parts)
@@ -82,7 +124,19 @@ class Checkpoint:
         self.sidecars = tuple(sidecars)
         self._lock = threading.Lock()
         self._cores: dict[tuple[str, ...], pl.DataFrame] = {}
+        self._of_parts: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None = None
         self._tombstones: pl.DataFrame | None = None
+
+    def _memory(self) -> _Memory | None:
+        """What is in memory of sidecars; what an older checkpoint had, where none of it was asked for here."""
+        if not self._cores:
+            return self._known
+        parts = {
+            (part.path, part.size): number
+            for number, part in enumerate(self.parts)
+            if part.path.startswith(f"{SIDECAR_DIR}/")
+        }
+        return _Memory(parts, self._cores, self._tombstones) if parts else None
 
     @property
     def sidecar_names(self) -> tuple[str, ...]:
@@ -99,33 +153,54 @@ class Checkpoint:
         with self._lock:
             found = self._cores.get(key)
             if found is None:
-                frames = list(self.core_batches(partition_names))
+                frames = list(self._core_frames(partition_names))
                 found = pl.concat(frames) if frames else pl.DataFrame(schema=core_schema(partition_names))
                 self._cores = {key: found}
             return found
 
+    def adds_by_part(self, partition_names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return how many adds each part has, and the sum of their sizes; worked out once."""
+        found = self._of_parts
+        if found is None:
+            core, count = self.core(partition_names), len(self.parts)
+            at = (core["row"].to_numpy() >> np.uint64(PART_BITS)).astype(np.int64)
+            sizes = np.bincount(at, weights=core["size"].to_numpy(), minlength=count).astype(np.float64)
+            found = self._of_parts = np.bincount(at, minlength=count).astype(np.int64), sizes
+        return found
+
     def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Return ``core`` in parts that are not kept."""
-        fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
         for number, part in enumerate(self.parts):
-            for rows, structs in part.structs("add", fields):
-                with reading(part.path):
-                    frame = add_frame(structs, _locators(number, rows), partition_names)
-                yield frame
+            yield from _adds_in(part, number, partition_names)
+
+    def _core_frames(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """``core`` in parts, those from memory that are there."""
+        for number, part in enumerate(self.parts):
+            found = self._known.core(partition_names, part, number) if self._known is not None else None
+            if found is not None:
+                yield found
+            else:
+                yield from _adds_in(part, number, partition_names)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
         """Return ``tombstones`` in parts that are not kept."""
         for number, part in enumerate(self.parts):
-            for rows, structs in part.structs("remove", REMOVE_FIELDS):
-                with reading(part.path):
-                    frame = remove_frame(structs, _locators(number, rows))
-                yield frame
+            yield from _removes_in(part, number)
+
+    def _tombstone_frames(self) -> Iterator[pl.DataFrame]:
+        """``tombstones`` in parts, those from memory that are there."""
+        for number, part in enumerate(self.parts):
+            found = self._known.tombstones(part, number) if self._known is not None else None
+            if found is not None:
+                yield found
+            else:
+                yield from _removes_in(part, number)
 
     def tombstones(self) -> pl.DataFrame:
         """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
         with self._lock:
             if self._tombstones is None:
-                frames = list(self.tombstone_batches())
+                frames = list(self._tombstone_frames())
                 self._tombstones = pl.concat(frames) if frames else pl.DataFrame(schema=TOMBSTONE_SCHEMA)
             return self._tombstones
 
@@ -230,6 +305,21 @@ class Checkpoint:
             yield self.parts[int(number)], rows[low:high], order[low:high]
 
 
+def _adds_in(part: ParquetRows, number: int, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
+    fields = [name for name in ADD_FIELDS if partition_names or name != "partitionValues"]
+    for rows, structs in part.structs("add", fields):
+        with reading(part.path):
+            frame = add_frame(structs, _locators(number, rows), partition_names)
+        yield frame
+
+
+def _removes_in(part: ParquetRows, number: int) -> Iterator[pl.DataFrame]:
+    for rows, structs in part.structs("remove", REMOVE_FIELDS):
+        with reading(part.path):
+            frame = remove_frame(structs, _locators(number, rows))
+        yield frame
+
+
 def _add(value: dict[str, Any]) -> AddFile:
     body = plain(value) | {"dataChange": True}
     body.setdefault("partitionValues", {})
@@ -261,7 +351,11 @@ def _part_stats(part: ParquetRows, rows: npt.NDArray[np.int64]) -> pl.Series:
 
 
 def read_checkpoint(
-    store: Store, files: CheckpointFiles, *, unopened: Collection[str] | None = frozenset()
+    store: Store,
+    files: CheckpointFiles,
+    *,
+    unopened: Collection[str] | None = frozenset(),
+    known: Checkpoint | None = None,
 ) -> Checkpoint:
     """Open a checkpoint and read what is not about files.
 
@@ -269,6 +363,7 @@ def read_checkpoint(
         store: Of the table.
         files: Its main file, or its parts.
         unopened: Names of sidecars that are not opened, so that their rows are not among its rows; None for all.
+        known: See ``Checkpoint``.
 
     Raises:
         LogCorruptedError: A file of it (a sidecar included) is missing, truncated or no checkpoint.
@@ -293,12 +388,20 @@ def read_checkpoint(
                 inline.append(action)
             elif isinstance(action, (Protocol, Metadata, SetTransaction, DomainMetadata)):
                 state.append(action)
+    opened = {(part.path, part.size): part for part in known.parts} if known is not None else {}
     for sidecar in sidecars:
         name = sidecar_name(sidecar)
         if unopened is not None and name not in unopened:
-            parts.append(ParquetRows(store, f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes))
+            file = (f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes)  # under a name of its own: no other file has it
+            parts.append(opened.get(file) or ParquetRows(store, *file))
     return Checkpoint(
-        version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecars=sidecars
+        version=files.version,
+        name=files.name,
+        parts=parts,
+        state=state,
+        inline=inline,
+        sidecars=sidecars,
+        known=known,
     )
 
 

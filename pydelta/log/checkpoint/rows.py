@@ -12,12 +12,14 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.errors import LogCorruptedError
 from pydelta.log.checkpoint.parquet_rows import struct_fields
+from pydelta.log.checkpoint.read import PART_BITS, Checkpoint
 from pydelta.log.checkpoint.stats_struct import StatsShape, partition_struct, stats_shape
 from pydelta.log.checkpoint.stats_text import struct_stats_to_json
 from pydelta.log.columns import PV_PREFIX, adds_from_frame, partition_series
@@ -124,7 +126,7 @@ class FileRows:
         files = self.snapshot.files
         rows = files.core["row"].to_numpy()
         base, _ = files.layers()
-        alive = np.sort(rows[(rows & np.uint64(DELTA_BIT)) == 0])
+        alive = self._to_write(rows, base)
         shape, types = self._shape, self._add_types()
         for number, part in enumerate(base.parts if base else ()):
             if number in self.without:
@@ -147,6 +149,15 @@ class FileRows:
             batch = adds_from_frame(others.slice(start, BATCH_ROWS), files.spec.physical_names)
             fields = _columns([_add_row(add) for add in batch], _ADD_FIELDS | {"stats": pa.string()})
             yield self._add_structs(fields, len(batch), shape, types)
+
+    def _to_write(self, rows: npt.NDArray[np.uint64], base: Checkpoint | None) -> npt.NDArray[np.uint64]:
+        """The rows of the checkpoint underneath, ascending, without those of the parts left out."""
+        below = rows[(rows & np.uint64(DELTA_BIT)) == 0]
+        if base is not None and self.without:
+            is_written = np.ones(len(base.parts), dtype=bool)
+            is_written[list(self.without)] = False
+            below = below[is_written[below >> np.uint64(PART_BITS)]]
+        return np.sort(below)
 
     def _add_structs(
         self, fields: dict[str, Any], length: int, shape: StatsShape | None, types: dict[str, pa.DataType]
@@ -179,9 +190,8 @@ class FileRows:
         """Return structs of the column ``remove``: live tombstones, without statistics and tags."""
         files = self.snapshot.files
         kept = self.snapshot.tombstones().filter(pl.col("deletion_timestamp") > self.expired_before_ms)
-        rows = kept["row"].to_numpy()
         base, _ = files.layers()
-        alive = np.sort(rows[(rows & np.uint64(DELTA_BIT)) == 0])
+        alive = self._to_write(kept["row"].to_numpy(), base)
         for number, part in enumerate(base.parts if base else ()):
             here = base.rows_of(number, alive) if base else alive
             if not len(here) or number in self.without:

@@ -159,10 +159,13 @@ def kept_sidecars(
     named = frozenset(named_by.sidecar_names)
     live, tombstones = snapshot.files.core, snapshot.tombstones()
     count = len(base.parts)
-    at = _parts_of(live["row"].to_numpy())
-    sizes = live["size"].to_numpy()[at >= 0]
-    adds_before = _counts(_parts_of(base.core(snapshot.files.spec.physical_names)["row"].to_numpy()), count)
-    adds, bytes_live = _counts(at, count), np.bincount(at[at >= 0], weights=sizes, minlength=count)
+    adds_before, bytes_live = base.adds_by_part(snapshot.files.spec.physical_names)
+    adds, new_adds = adds_before, np.count_nonzero(live["row"].to_numpy() & np.uint64(DELTA_BIT))
+    if live.height - new_adds != adds_before.sum():  # else all of the checkpoint's files are live
+        at = _parts_of(live["row"].to_numpy())
+        sizes = live["size"].to_numpy()[at >= 0]
+        adds = _counts(at, count)
+        bytes_live = np.bincount(at[at >= 0], weights=sizes, minlength=count).astype(np.float64)
     gone_at = _parts_of(tombstones["row"].to_numpy())
     removes, removes_before = _counts(gone_at, count), _counts(_parts_of(base.tombstones()["row"].to_numpy()), count)
     old = (tombstones["deletion_timestamp"].fill_null(0) <= expired_before_ms).to_numpy()
@@ -178,7 +181,7 @@ def kept_sidecars(
         )
         for part in range(first, count)
     ]
-    kept = choose_kept(rows, new_rows=int((at < 0).sum() + (gone_at < 0).sum()))
+    kept = choose_kept(rows, new_rows=int(new_adds + (gone_at < 0).sum()))
     if not kept:
         return None
     parts = frozenset(first + number for number in kept)
