@@ -40,7 +40,7 @@ def main() -> None:
     program = find_chromium()
     if program is None:
         sys.exit("There is no Chromium. Next: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as place, Browser(program, Path(place)) as browser:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, Browser(program, Path(place)) as browser:
         browser.send(
             "Emulation.setDeviceMetricsOverride", width=_WIDTH, height=_HEIGHT, deviceScaleFactor=1, mobile=False
         )
