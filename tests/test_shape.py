@@ -175,9 +175,9 @@ def test_nothing_names_a_machine_path_or_a_registry():
 VERBS = """
     Add Answer Append Apply Ask Bind Bring Build Cancel Change Check Choose Clone Collect Commit Compact Compare Compute
     Cast Convert Copy Count Create Decide Declare Decode
-    Define Delete Derive Describe Dispatch Drop Encode Evaluate Examine
+    Define Delete Derive Describe Dispatch Draw Drop Encode Evaluate Examine
     Feed Find
-    Fit Follow Generate Get Give Group Guard Hide Hold Implement Keep Let Limit List Load Look Make Map Mark Match
+    Fit Follow Generate Get Give Group Guard Hide Hold Implement Judge Keep Let Limit List Load Look Make Map Mark Match
     Measure Merge Move Name Normalise Note Open Optimise Order Parse Plan Prepare Print Provide Prune Publish Purge
     Put Raise Re-export Read Rebase Record Refresh Refuse Register Release Remember Remove Rename Render Repair
     Replace Replay Report Resolve Restore Rewrite Route Run Scan Send Serve Set Show Simulate Sort Spell Split Start

@@ -161,7 +161,7 @@ def replay(
         root: URI of the table.
         check: Called with the state before any file column is built; refuses what must not be read.
         fallback: See ``FileTable``.
-        known: See ``Checkpoint``.
+        known: See ``read_checkpoint``.
 
     Raises:
         UnusableFile: The checkpoint or a compacted file is damaged: plan again without it.

@@ -101,7 +101,6 @@ class Checkpoint:
         inline: File actions of a JSON checkpoint.
         sidecars: Of a V2 checkpoint; their files are the last parts, in this order, but for those not opened.
         name: Path of its first file, for messages.
-        known: One with the same sidecars in part: what it has of them in memory is not read again.
     """
 
     def __init__(
@@ -113,9 +112,8 @@ class Checkpoint:
         state: Sequence[Action],
         inline: Sequence[AddFile | RemoveFile] = (),
         sidecars: Sequence[Sidecar] = (),
-        known: Checkpoint | None = None,
     ) -> None:
-        self._known = known._memory() if known is not None else None
+        self._known: _Memory | None = None
         self.version = version
         self.name = name
         self.parts = tuple(parts)
@@ -126,6 +124,10 @@ class Checkpoint:
         self._cores: dict[tuple[str, ...], pl.DataFrame] = {}
         self._of_parts: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None = None
         self._tombstones: pl.DataFrame | None = None
+
+    def reuse(self, known: Checkpoint) -> None:
+        """Take the columns of sidecars that both have from an older checkpoint, where it has them in memory."""
+        self._known = known._memory()
 
     def _memory(self) -> _Memory | None:
         """What is in memory of sidecars; what an older checkpoint had, where none of it was asked for here."""
@@ -363,7 +365,7 @@ def read_checkpoint(
         store: Of the table.
         files: Its main file, or its parts.
         unopened: Names of sidecars that are not opened, so that their rows are not among its rows; None for all.
-        known: See ``Checkpoint``.
+        known: An older one: sidecars that it has opened are not opened again, and see ``Checkpoint.reuse``.
 
     Raises:
         LogCorruptedError: A file of it (a sidecar included) is missing, truncated or no checkpoint.
@@ -394,15 +396,12 @@ def read_checkpoint(
         if unopened is not None and name not in unopened:
             file = (f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes)  # under a name of its own: no other file has it
             parts.append(opened.get(file) or ParquetRows(store, *file))
-    return Checkpoint(
-        version=files.version,
-        name=files.name,
-        parts=parts,
-        state=state,
-        inline=inline,
-        sidecars=sidecars,
-        known=known,
+    found = Checkpoint(
+        version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecars=sidecars
     )
+    if known is not None:
+        found.reuse(known)
+    return found
 
 
 def sidecar_name(sidecar: Sidecar) -> str:
