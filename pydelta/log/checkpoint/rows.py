@@ -152,12 +152,14 @@ class FileRows:
 
     def _to_write(self, rows: npt.NDArray[np.uint64], base: Checkpoint | None) -> npt.NDArray[np.uint64]:
         """The rows of the checkpoint underneath, ascending, without those of the parts left out."""
-        below = rows[(rows & np.uint64(DELTA_BIT)) == 0]
-        if base is not None and self.without:
-            is_written = np.ones(len(base.parts), dtype=bool)
-            is_written[list(self.without)] = False
-            below = below[is_written[below >> np.uint64(PART_BITS)]]
-        return np.sort(below)
+        if not bool((rows[:-1] <= rows[1:]).all()):
+            rows = np.sort(rows)
+        written = [number for number in range(len(base.parts) if base else 0) if number not in self.without]
+        bounds = np.searchsorted(
+            rows, [np.uint64(number << PART_BITS) for part in written for number in (part, part + 1)]
+        )
+        pieces = [rows[low:high] for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
+        return np.concatenate(pieces) if pieces else rows[:0]
 
     def _add_structs(
         self, fields: dict[str, Any], length: int, shape: StatsShape | None, types: dict[str, pa.DataType]
