@@ -33,7 +33,8 @@ _KEY, _SECRET = "the-root-user", "the-root-secret"
 
 def run() -> dict[str, Any]:
     """``PYDELTA_BENCH_COMMITS`` (128) appends by each number of writers; the engines take turns."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "minio"))
+    tests = Path(__file__).parents[1] / "tests"
+    sys.path[:0] = [str(tests), str(tests / "minio")]
     from store_servers import MinioServer  # type: ignore[import-not-found]
 
     result: dict[str, Any] = {}

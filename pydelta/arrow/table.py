@@ -51,6 +51,7 @@ from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.storage.readers import read_all
+from pydelta.txn import start_transaction
 
 __all__ = ["ArrowRows", "LocalTable", "open_table"]
 
@@ -146,8 +147,14 @@ class LocalTable:
             snapshot = existing_table(self._log.update())
             _refuse_rules(snapshot)
             source = ArrowRows(self._log, snapshot, given)
-            options = WriteOptions(mode=WriteMode.APPEND)
-            return write_table(self._log, source, options, ArrowEngine(self._log), self._log.settings)
+            return write_table(
+                self._log,
+                source,
+                WriteOptions(mode=WriteMode.APPEND),
+                ArrowEngine(self._log),
+                self._log.settings,
+                begin=lambda log: start_transaction(log, snapshot),  # whose rules were looked at
+            )
 
     def delete(self, where: str | None = None) -> DeleteResult:
         """Delete the rows for which a condition is true; all rows without one. See ``DeltaTable.delete``.

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from statistics import median
 
+import pyarrow as pa
 import pytest
 
+from pydelta.arrow.table import LocalTable
+from pydelta.commands.create import CreateMode, TableDefinition
+from pydelta.commands.create import create_table as define
 from pydelta.log import DeltaLog
+from pydelta.protocol.types import PrimitiveType, StructField, StructType
+from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import CountingStore
 from pydelta.testing.operations import append, create_table
@@ -48,3 +54,16 @@ def test_the_thousandth_append_costs_what_the_hundredth_did():
     assert median(cost[1] for cost in plain) <= 3
     # Only the versions at a checkpoint read (it is read back), and one more in fifty starts from it again.
     assert sum(1 for cost in late if cost[2]) <= 12
+
+
+def test_an_append_without_spark_lists_the_log_once():
+    store = CountingStore(MemoryStore("memory://cost/local"))
+    log = DeltaLog(store)
+    fields = (StructField("id", PrimitiveType("long")),)
+    define(log, TableDefinition(schema=StructType(fields)), mode=CreateMode.CREATE, settings=Settings())
+    table = LocalTable(log)
+    for number in range(1, 5):
+        store.reset()
+        table.append(pa.table({"id": pa.array([number], pa.int64())}))
+        assert store.paths("list_from") == ["_delta_log"]
+    assert table.scan()["id"].to_pylist() == [1, 2, 3, 4]
