@@ -40,7 +40,9 @@ def _targets(verdicts: list[Verdict]) -> Figure:
     axes = figure.subplots()
     shares = [min(max(verdict.share or 0, 0.01), 100) for verdict in shown]
     colors = [_GOOD if verdict.is_met else _BAD for verdict in shown]
-    axes.barh([f"{verdict.target.group}: {verdict.target.name}" for verdict in shown], shares, color=colors)
+    names = [f"{verdict.target.group.split(',')[0]}: {verdict.target.name}" for verdict in shown]
+    axes.barh(names, shares, color=colors)
+    axes.set_xlim(0.01, 100)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlabel("measured over target; met up to 1")
@@ -53,9 +55,12 @@ def _slopes(result: Mapping[str, Any]) -> Figure:
     sizes = {int(name.split()[0].replace(",", "")): found for name, found in result.items()}
     figure = Figure(figsize=(9, 4.5))
     axes = figure.subplots()
+    axes.set_prop_cycle(color=mpl.colormaps["tab20"].colors)
     steps = dict.fromkeys(name for found in sizes.values() for name in found if isinstance(found[name], dict))
     for step in steps:
-        of_step = [(size, found[step]["processor s"]) for size, found in sorted(sizes.items()) if step in found]
+        of_step = [
+            (size, max(found[step]["processor s"], 0.01)) for size, found in sorted(sizes.items()) if step in found
+        ]
         axes.plot(*zip(*of_step, strict=True), marker="o", markersize=3, label=step)
     axes.set_xscale("log")
     axes.set_yscale("log")
