@@ -33,6 +33,11 @@ from pydelta.reference_settings import check_reference_settings, reference_setti
 __all__ = ["Settings", "TableProperties", "parse_bool", "parse_bytes", "parse_duration_ms", "parse_interval_ms"]
 
 
+_JOBS_IN_DRIVER: Final = re.compile(r"local(\[[^\]]*\])?$")
+_BYTES_BESIDE_NO_CLUSTER: Final = 256 * 1024 * 1024
+"""Spark's jobs have the same cores as this process there, so it gives nothing away that a cluster would do sooner."""
+
+
 def _or_none(parse: Callable[..., int]) -> Callable[..., int]:
     """A parser that takes what ``parse`` takes, and 0."""
     return lambda text, *, name: 0 if text.strip() == "0" else parse(text, name=name)
@@ -363,7 +368,7 @@ class Settings:
         retention_check: VACUUM refuses a retention below the table's.
         vacuum_check: RESTORE refuses what a VACUUM that is under way may be deleting.
         local_max_bytes: Bytes of files that DELETE and UPDATE read or rewrite in this process, without a Spark job;
-            0 for none. See ``docs/guides/settings.md``.
+            0 for none; 256 MiB where the session's jobs run in the driver's process. See ``docs/guides/settings.md``.
         local_optimize_max_bytes: The same for OPTIMIZE and REORG; of no account where the former is 0.
         user_metadata: Goes into the history with each commit.
         default_properties: ``delta.*`` properties that a new table gets.
@@ -454,6 +459,8 @@ class Settings:
                 text = session[alias]
                 unit = "m" if alias in _IN_MEBIBYTES and text.strip().isdigit() else ""
                 values[name] = parser(text.strip() + unit if unit else text, name=alias)
+        if _JOBS_IN_DRIVER.match(session.get("spark.master", "")):
+            values.setdefault("local_max_bytes", _BYTES_BESIDE_NO_CLUSTER)
         defaults: dict[str, str] = {}
         for full, text in session.items():
             prefix = next((p for p in _DEFAULTS_PREFIXES if full.startswith(p)), None)

@@ -157,3 +157,22 @@ def test_defaults_for_new_tables_are_collected():
         "delta.appendOnly": "true",
         "delta.checkpointInterval": "5",
     }
+
+
+@pytest.mark.parametrize(
+    ("session", "mebibytes"),
+    [
+        ({}, 64),
+        ({"spark.master": "spark://master:7077"}, 64),
+        ({"spark.master": "local-cluster[2,1,1024]"}, 64),
+        ({"spark.master": "local"}, 256),
+        ({"spark.master": "local[*]"}, 256),
+        ({"spark.master": "local[4, 2]"}, 256),
+        ({"spark.master": "local[2]", "spark.pydelta.local.maxBytes": "1m"}, 1),
+    ],
+)
+def test_more_is_done_in_the_driver_where_its_cores_are_all_there_are(session, mebibytes):
+    assert Settings.resolve(session, env={}).local_max_bytes == mebibytes << 20
+    own = {"PYDELTA_LOCAL_MAX_BYTES": "2m"}
+    asked = "spark.pydelta.local.maxBytes" in session
+    assert Settings.resolve(session, env=own).local_max_bytes == (1 if asked else 2) << 20
