@@ -70,6 +70,10 @@ class _Memory:
         self._parts, self._cores, self._tombstones = parts, cores, tombstones
         self._rows: dict[int, npt.NDArray[np.uint64]] = {}
 
+    def has_any(self, parts: Sequence[ParquetRows]) -> bool:
+        """Whether one of some parts is a sidecar of which something is in memory."""
+        return any((part.path, part.size) in self._parts for part in parts)
+
     def core(self, partition_names: Sequence[str], part: ParquetRows, number: int) -> pl.DataFrame | None:
         """The rows of a sidecar among the adds, as those of the part ``number``; None if they are not in memory."""
         return self._of_part(self._cores.get(tuple(partition_names)), part, number)
@@ -127,7 +131,14 @@ class Checkpoint:
 
     def reuse(self, known: Checkpoint) -> None:
         """Take the columns of sidecars that both have from an older checkpoint, where it has them in memory."""
-        self._known = known._memory()
+        memory = known._memory()
+        if memory is not None and memory.has_any(self.parts):  # else it would only be held
+            self._known = memory
+
+    def _forget(self) -> None:
+        """Let go of the older checkpoint's columns once all that they are for is here."""
+        if self._cores and self._tombstones is not None:
+            self._known = None
 
     def _memory(self) -> _Memory | None:
         """What is in memory of sidecars; what an older checkpoint had, where none of it was asked for here."""
@@ -158,6 +169,7 @@ class Checkpoint:
                 frames = list(self._core_frames(partition_names))
                 found = pl.concat(frames) if frames else pl.DataFrame(schema=core_schema(partition_names))
                 self._cores = {key: found}
+                self._forget()
             return found
 
     def adds_by_part(self, partition_names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -204,6 +216,7 @@ class Checkpoint:
             if self._tombstones is None:
                 frames = list(self._tombstone_frames())
                 self._tombstones = pl.concat(frames) if frames else pl.DataFrame(schema=TOMBSTONE_SCHEMA)
+                self._forget()
             return self._tombstones
 
     def stats(self, locators: npt.NDArray[np.uint64]) -> pl.Series:
