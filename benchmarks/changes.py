@@ -191,5 +191,5 @@ def _compare(
     to = "delta-spark" if "delta-spark" in medians else "pydelta"
     return {
         **ratios(medians, to=to),
-        "seconds": {contestant: round(value, 2) for contestant, value in medians.items()},
+        "seconds": {contestant: round(value, 4) for contestant, value in medians.items()},
     }

@@ -68,6 +68,6 @@ def _run(run: Run) -> str:
 def _row(verdict: Verdict) -> str:
     target = verdict.target
     bound = f"at most {target.at_most:g}" if target.at_most is not None else f"at least {target.at_least:g}"
-    value = "–" if verdict.value is None else f"{verdict.value:.2f}{target.unit}"
+    value = "–" if verdict.value is None else f"{verdict.value:.2f}{target.unit}".replace("inf", "∞")
     said = "not measured" if verdict.value is None else "met" if verdict.is_met else "**missed**"
     return f"| {target.name} | {value} | {bound}{target.unit} | {said} |"

@@ -101,4 +101,4 @@ def _value(target: Target, run: Run | None) -> float | None:
     if value is None or not target.over:
         return value
     divisor = value_at(run.result, list(target.over))
-    return value / divisor if divisor else None
+    return None if divisor is None else _over(value, divisor)
