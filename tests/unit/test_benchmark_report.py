@@ -26,7 +26,7 @@ TARGETS = [
 ]
 
 
-def run(benchmark, result):
+def run_of(benchmark, result):
     return Run(
         benchmark=benchmark, ended="2026-01-01 00:00:00", commit="abc", machine=MACHINE, seconds=1.0, result=result
     )
@@ -34,7 +34,7 @@ def run(benchmark, result):
 
 def runs(delete, landed=0.97, refused=0):
     small = {"delete": {"time": delete}, "update": {"s": {"a": 1.0, "b": 2.0}}}
-    return {"small": run("small", small), "many": run("many", {"landed": landed, "refused": refused})}
+    return {"small": run_of("small", small), "many": run_of("many", {"landed": landed, "refused": refused})}
 
 
 @pytest.mark.parametrize(
