@@ -30,7 +30,7 @@ _OPERATIONS = """
 import datetime
 def run_operation(spark, table, name, source, path):
     if name == "append one row":
-        row = [(9000000, 1, 0.5, "new", datetime.datetime(2024, 1, 1))]
+        row = [(9000000, 1, 0.5, "new", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC))]
         frame = spark.createDataFrame(row, "id long, p int, v double, s string, t timestamp")
         frame.write.format("delta").mode("append").save(path)
     elif name == "delete one row":

@@ -449,6 +449,8 @@ class Settings:
         check_reference_settings(session)
         env = os.environ if env is None else env
         values: dict[str, Any] = {}
+        if _JOBS_IN_DRIVER.match(session.get("spark.master", "")):
+            values["local_max_bytes"] = _BYTES_BESIDE_NO_CLUSTER
         for key, (name, parser) in _SESSION_PARSERS.items():
             variable = "PYDELTA_" + re.sub(r"(?<=[a-z])(?=[A-Z])|\.", "_", key).upper()
             if variable in env:
@@ -459,8 +461,6 @@ class Settings:
                 text = session[alias]
                 unit = "m" if alias in _IN_MEBIBYTES and text.strip().isdigit() else ""
                 values[name] = parser(text.strip() + unit if unit else text, name=alias)
-        if _JOBS_IN_DRIVER.match(session.get("spark.master", "")):
-            values.setdefault("local_max_bytes", _BYTES_BESIDE_NO_CLUSTER)
         defaults: dict[str, str] = {}
         for full, text in session.items():
             prefix = next((p for p in _DEFAULTS_PREFIXES if full.startswith(p)), None)

@@ -26,7 +26,6 @@ __all__ = [
     "FileDelta",
     "Mentions",
     "added_files",
-    "apply_deltas",
     "build_delta",
     "has_escapes",
     "live_tombstones",
@@ -210,18 +209,6 @@ def added_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
 def removed_files(deltas: Sequence[FileDelta]) -> pl.DataFrame:
     """Return files that (one or more) deltas remove and none of them adds again."""
     return _newest([delta.removes for delta in deltas], deltas)
-
-
-def apply_deltas(base: pl.DataFrame, added: pl.DataFrame, mentions: Mentions, *, escaped: bool) -> pl.DataFrame:
-    """Return live files: ``base`` without what deltas mention, and the files that they add. Columns as ``base``.
-
-    Args:
-        base: Live files before the deltas.
-        added: ``added_files`` of the deltas.
-        mentions: Of the deltas.
-        escaped: Whether a path of ``base`` is spelt with escapes.
-    """
-    return pl.concat([mentions.without(base, escaped=escaped), added.select(base.columns)])
 
 
 def live_tombstones(base: pl.DataFrame, deltas: Sequence[FileDelta], root: str) -> pl.DataFrame:

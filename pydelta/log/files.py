@@ -28,7 +28,6 @@ from pydelta.log.deltas import (
     FileDelta,
     Mentions,
     added_files,
-    apply_deltas,
     delta_version,
     has_escapes,
     live_tombstones,
@@ -128,7 +127,8 @@ class FileTable:
                     if escaped is None:
                         escaped = has_escapes(frame["path"])
                     added = added_files(newer)
-                    frame = apply_deltas(frame, added, Mentions(newer, self.root), escaped=escaped)
+                    kept = Mentions(newer, self.root).without(frame, escaped=escaped)
+                    frame = pl.concat([kept, added.select(frame.columns)])
                     escaped = escaped or has_escapes(added["path"])
                 self._core, self._escaped, self._seed = frame, escaped, None
             return self._core

@@ -85,9 +85,7 @@ class Browser:
 
     def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
         """Load a page in a window of a size."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
+        self.resize(width, height)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.send("Emulation.setEmulatedMedia", features=scheme)
         self.send("Page.navigate", url="about:blank")
@@ -95,11 +93,23 @@ class Browser:
         self.send("Page.navigate", url=url)
         self._wait_for(url)
 
+    def resize(self, width: int, height: int) -> None:
+        """Give the window a size."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
     def _wait_for(self, url: str) -> None:
+        self.wait(
+            f"document.readyState === 'complete' && location.href === new URL({json.dumps(url)}).href",
+            f"{url} does not load",
+        )
+
+    def wait(self, expression: str, otherwise: str) -> None:
+        """Wait until JavaScript in the page is true."""
         give_up = time.monotonic() + _PATIENCE
-        is_there = f"document.readyState === 'complete' && location.href === new URL({json.dumps(url)}).href"
-        while not self.tell(is_there):
-            assert time.monotonic() < give_up, f"{url} does not load"
+        while not self.tell(expression):
+            assert time.monotonic() < give_up, otherwise
             time.sleep(0.02)
 
     def tell(self, expression: str) -> Any:

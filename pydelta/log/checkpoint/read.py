@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -52,6 +53,7 @@ PART_BITS: Final = 40
 """Of a row's locator: the part is above them, the row in it below."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Memory:
     """Columns that a checkpoint has in memory, for a later one that has sidecars in common with it.
 
@@ -61,38 +63,19 @@ class _Memory:
         tombstones: Those of the removes, if they are in memory.
     """
 
-    def __init__(
-        self,
-        parts: dict[tuple[str, int], int],
-        cores: dict[tuple[str, ...], pl.DataFrame],
-        tombstones: pl.DataFrame | None,
-    ) -> None:
-        self._parts, self._cores, self._tombstones = parts, cores, tombstones
-        self._rows: dict[int, npt.NDArray[np.uint64]] = {}
+    parts: dict[tuple[str, int], int]
+    cores: dict[tuple[str, ...], pl.DataFrame]
+    tombstones: pl.DataFrame | None
 
-    def has_any(self, parts: Sequence[ParquetRows]) -> bool:
-        """Whether one of some parts is a sidecar of which something is in memory."""
-        return any((part.path, part.size) in self._parts for part in parts)
-
-    def core(self, partition_names: Sequence[str], part: ParquetRows, number: int) -> pl.DataFrame | None:
-        """The rows of a sidecar among the adds, as those of the part ``number``; None if they are not in memory."""
-        return self._of_part(self._cores.get(tuple(partition_names)), part, number)
-
-    def tombstones(self, part: ParquetRows, number: int) -> pl.DataFrame | None:
-        """The same of the removes."""
-        return self._of_part(self._tombstones, part, number)
-
-    def _of_part(self, frame: pl.DataFrame | None, part: ParquetRows, number: int) -> pl.DataFrame | None:
-        old = self._parts.get((part.path, part.size))
+    def rows_of(self, frame: pl.DataFrame | None, part: ParquetRows, number: int) -> pl.DataFrame | None:
+        """The rows of a sidecar in one of the frames, as those of the part ``number``; None if they are not there."""
+        old = self.parts.get((part.path, part.size))
         if frame is None or old is None:
             return None
-        rows = self._rows.get(id(frame))
-        if rows is None:
-            rows = self._rows[id(frame)] = frame["row"].to_numpy()
-        low, high = np.searchsorted(rows, [np.uint64(old << PART_BITS), np.uint64((old + 1) << PART_BITS)])
+        row = frame["row"]  # ascending, as the parts were read
+        low, high = (int(row.search_sorted(bound << PART_BITS)) for bound in (old, old + 1))
         found = frame.slice(low, high - low)
-        moved = rows[low:high] - np.uint64(old << PART_BITS) + np.uint64(number << PART_BITS)
-        return found.with_columns(pl.Series("row", moved, dtype=pl.UInt64))
+        return found.with_columns(found["row"] - (old << PART_BITS) + (number << PART_BITS))
 
 
 class Checkpoint:
@@ -132,7 +115,7 @@ class Checkpoint:
     def reuse(self, known: Checkpoint) -> None:
         """Take the columns of sidecars that both have from an older checkpoint, where it has them in memory."""
         memory = known._memory()
-        if memory is not None and memory.has_any(self.parts):  # else it would only be held
+        if memory is not None and any((part.path, part.size) in memory.parts for part in self.parts):
             self._known = memory
 
     def _forget(self) -> None:
@@ -166,7 +149,7 @@ class Checkpoint:
         with self._lock:
             found = self._cores.get(key)
             if found is None:
-                frames = list(self._core_frames(partition_names))
+                frames = list(self.core_batches(partition_names))
                 found = pl.concat(frames) if frames else pl.DataFrame(schema=core_schema(partition_names))
                 self._cores = {key: found}
                 self._forget()
@@ -183,38 +166,25 @@ class Checkpoint:
         return found
 
     def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Return ``core`` in parts that are not kept."""
+        """Return ``core`` in parts that are not kept; what is in memory of a sidecar is not read again."""
+        known = self._known
+        cores = known.cores.get(tuple(partition_names)) if known is not None else None
         for number, part in enumerate(self.parts):
-            yield from _adds_in(part, number, partition_names)
-
-    def _core_frames(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """``core`` in parts, those from memory that are there."""
-        for number, part in enumerate(self.parts):
-            found = self._known.core(partition_names, part, number) if self._known is not None else None
-            if found is not None:
-                yield found
-            else:
-                yield from _adds_in(part, number, partition_names)
+            found = known.rows_of(cores, part, number) if known is not None else None
+            yield from _adds_in(part, number, partition_names) if found is None else (found,)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
-        """Return ``tombstones`` in parts that are not kept."""
+        """Return ``tombstones`` in parts that are not kept, as ``core_batches``."""
+        known = self._known
         for number, part in enumerate(self.parts):
-            yield from _removes_in(part, number)
-
-    def _tombstone_frames(self) -> Iterator[pl.DataFrame]:
-        """``tombstones`` in parts, those from memory that are there."""
-        for number, part in enumerate(self.parts):
-            found = self._known.tombstones(part, number) if self._known is not None else None
-            if found is not None:
-                yield found
-            else:
-                yield from _removes_in(part, number)
+            found = known.rows_of(known.tombstones, part, number) if known is not None else None
+            yield from _removes_in(part, number) if found is None else (found,)
 
     def tombstones(self) -> pl.DataFrame:
         """Return columns ``TOMBSTONE_SCHEMA`` of all removes in the Parquet files."""
         with self._lock:
             if self._tombstones is None:
-                frames = list(self._tombstone_frames())
+                frames = list(self.tombstone_batches())
                 self._tombstones = pl.concat(frames) if frames else pl.DataFrame(schema=TOMBSTONE_SCHEMA)
                 self._forget()
             return self._tombstones
