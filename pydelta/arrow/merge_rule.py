@@ -25,11 +25,13 @@ from pydelta.predicate import Compare as Comparison
 from pydelta.protocol.types import DecimalType, PrimitiveType
 
 __all__ = [
+    "MOST_LISTED",
     "SOURCE",
     "ArrowClause",
     "MergeRule",
     "SeveralSources",
     "both_sides",
+    "comparable",
     "one_array",
     "outwards",
     "ranges",
@@ -41,7 +43,8 @@ SOURCE: Final = "\0source"
 
 _KEYS: Final = ("boolean", "byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz")
 _RANGED: Final = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
-_MOST_PARTITIONS: Final = 1000
+MOST_LISTED: Final = 1000
+"""Keys of a source that are compared with statistics one by one; of more only the range is."""
 _DIGITS: Final = 15
 
 
@@ -136,7 +139,11 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
     Args:
         rule: The merge.
         source: The source's rows.
-        partitions: The table's partition columns, in lower case: few values of them are listed one by one.
+        partitions: The table's partition columns, in lower case, whose values are not rounded in any file's entry.
+
+    Returns:
+        For each key that can be narrowed by: the list of its values while they are few, so that what another writer does
+        between two of them is no conflict; their range otherwise.
 
     Raises:
         NotHere: A key for which only Spark may say what comes out.
@@ -156,10 +163,12 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
             continue
         column = Column(target.path)
         try:
-            distinct = pc.unique(values) if target.path[0].lower() in partitions else None
-            if distinct is not None and len(distinct) <= _MOST_PARTITIONS:
-                found.append(In(column, tuple(item for item in distinct.to_pylist() if item is not None)))
-                continue
+            distinct = pc.unique(values)
+            if len(distinct) <= MOST_LISTED:
+                listed = tuple(item for item in distinct.to_pylist() if item is not None)
+                if target.path[0].lower() in partitions or comparable(listed):
+                    found.append(In(column, listed))
+                    continue
             bounds = pc.min_max(values)
             low, high = bounds["min"].as_py(), bounds["max"].as_py()
         except (ValueError, OverflowError):  # a time that Python does not hold narrows nothing
@@ -167,6 +176,11 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
         low, high = outwards(low, ROUND_FLOOR), outwards(high, ROUND_CEILING)
         found += [Comparison(">=", column, Literal(low, kind)), Comparison("<=", column, Literal(high, kind))]
     return found
+
+
+def comparable(values: Sequence[Any]) -> bool:
+    """Whether statistics compare each of these values as it is: a decimal of many digits only rounded."""
+    return all(outwards(value, ROUND_FLOOR) == value for value in values)
 
 
 def outwards(bound: Any, rounding: str) -> Any:

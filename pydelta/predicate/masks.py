@@ -281,6 +281,11 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
+    if _have_order(values, known.bounds(expr.child)):
+        ordered = pl.Series(values).unique().sort()
+        below = pl.when(low.is_not_null()).then(pl.lit(ordered).search_sorted(low, side="left")).otherwise(0)
+        reached = pl.lit(ordered).search_sorted(high, side="right")
+        return is_value & (below < pl.when(high.is_not_null()).then(reached).otherwise(len(ordered))), is_value
     if len(values) > _EXACT_VALUES:
         try:
             top, bottom = pl.lit(max(values)), pl.lit(min(values))
@@ -291,6 +296,16 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     for value in values:
         inside = inside | ((low <= pl.lit(value)) & (high >= pl.lit(value)))
     return is_value & inside, is_value
+
+
+def _have_order(values: Sequence[Any], bounds: pl.DataType) -> bool:
+    """Whether constants are searched for by halves between bounds: their one type is that of the bounds, exactly."""
+    kinds = {type(value) for value in values}
+    return (
+        (kinds == {int} and bounds.is_integer())
+        or (kinds == {str} and bounds == pl.String)
+        or (kinds == {date} and bounds == pl.Date)
+    )
 
 
 def _prefix_possible(expr: StartsWith, known: _Known) -> Possible:

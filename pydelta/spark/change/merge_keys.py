@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from pydelta.arrow.merge_rule import outwards
+from pydelta.arrow.merge_rule import MOST_LISTED, comparable, outwards
 from pydelta.predicate import FALSE, Column, Compare, Expr, In, IsNull, Literal, Or
 from pydelta.spark.jvm import Jvm, java_class_name
 from pydelta.spark.scan.filters import literal_of, to_expressions
@@ -35,7 +35,8 @@ _LOG = logging.getLogger(__name__)
 _WHOLE: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _RANGED: Final = frozenset({*_WHOLE, "date", "timestamp", "timestamp_ntz", "string"})
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
-_MOST_PARTITIONS: Final = 1000
+_ESTIMATED: Final = MOST_LISTED * 5 // 4
+"""An estimate of the number of keys up to which they may be few: it is off by a twentieth, mostly."""
 _USER_DEFINED: Final = "org.apache.spark.sql.catalyst.expressions.UserDefinedExpression"
 
 
@@ -118,21 +119,28 @@ def ranges_of(jvm: Jvm, source: DataFrame, keys: Sequence[MergeKey], partitions:
         jvm: The session's.
         source: The source's rows, kept.
         keys: What to look at.
-        partitions: The table's partition columns, in lower case: few values of them are listed one by one.
+        partitions: The table's partition columns, in lower case, whose values are not rounded in any file's entry.
+
+    Returns:
+        For each key the list of its values while they are few, so that what another writer does between two of them is
+        no conflict; their range otherwise.
     """
     if not keys:
         return []
     values = [SparkColumn(jvm.column_of(key.source)) for key in keys]
     try:
-        parts = [(F.min(value), F.max(value), F.count_if(value.isNull())) for value in values]
+        parts = [
+            (F.min(value), F.max(value), F.count_if(value.isNull()), F.approx_count_distinct(value)) for value in values
+        ]
         bounds = source.agg(*itertools.chain(*parts)).toArrow()
         found: list[Expr] = []
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-            low, high, nulls = (bounds.column(3 * number + place)[0] for place in range(3))
+            low, high, nulls, about = (bounds.column(4 * number + place)[0] for place in range(4))
             with_null = key.null_safe and nulls.as_py() > 0
             if not low.is_valid and not with_null:
                 return [FALSE]
-            listed = _listed(source, key, value) if key.target.lower() in partitions else None
+            few = about.as_py() <= _ESTIMATED
+            listed = _listed(source, key, value, is_partition=key.target.lower() in partitions) if few else None
             narrowed = [listed] if listed is not None else list(_range(key, low, high))
             if with_null and low.is_valid:
                 narrowed = [Or(part, IsNull(Column((key.target,)))) for part in narrowed]
@@ -153,13 +161,13 @@ def _range(key: MergeKey, low: pa.Scalar, high: pa.Scalar) -> Iterator[Expr]:
         yield Compare(operator, Column((key.target,)), Literal(outwards(literal.value, rounding), literal.type))
 
 
-def _listed(source: DataFrame, key: MergeKey, value: SparkColumn) -> Expr | None:
-    """Each value of a key; None where there are many, or one cannot be expressed."""
-    distinct = source.select(value).distinct().limit(_MOST_PARTITIONS + 1).toArrow().column(0)
-    if len(distinct) > _MOST_PARTITIONS:
+def _listed(source: DataFrame, key: MergeKey, value: SparkColumn, *, is_partition: bool) -> Expr | None:
+    """Each value of a key; None where there are many, or one cannot be expressed or compared with statistics."""
+    distinct = source.select(value).distinct().limit(MOST_LISTED + 1).toArrow().column(0)
+    if len(distinct) > MOST_LISTED:
         return None
     literals = [_literal(item, key.data_type) for item in distinct if item.is_valid]
-    if any(item is None for item in literals):
+    if any(item is None or not (is_partition or comparable([item.value])) for item in literals):
         return None
     return In(Column((key.target,)), tuple(item.value for item in literals if item is not None))
 

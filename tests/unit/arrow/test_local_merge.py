@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -16,12 +17,14 @@ from hypothesis import strategies as st
 from pydelta.arrow.changes import Place
 from pydelta.arrow.engine import ArrowEngine
 from pydelta.arrow.expressions import Constant, Field, both, compare, concat, opposite
-from pydelta.arrow.merge_rule import SOURCE, ArrowClause, MergeRule
+from pydelta.arrow.local_merge import LocalMerging
+from pydelta.arrow.merge_rule import MOST_LISTED, SOURCE, ArrowClause, MergeRule, ranges
 from pydelta.arrow.merging import ArrowMerge
 from pydelta.arrow.table import LocalTable
 from pydelta.commands.change.merge import ClauseAction, ClauseOn
 from pydelta.errors import (
     BindError,
+    ConcurrentAppendException,
     InvalidArgumentError,
     ParseError,
     RowsDoNotAddUpError,
@@ -29,8 +32,10 @@ from pydelta.errors import (
     UnsupportedFeatureError,
 )
 from pydelta.log import DeltaLog
+from pydelta.predicate import Compare, In
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
+from pydelta.protocol.types import DecimalType
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.parquet_rows import parquet_rows
 from pydelta.testing.tables import TableBuilder
@@ -254,6 +259,48 @@ def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, 
         assert sorted(item.path for item in store.list_all()) == before
     monkeypatch.setattr(ArrowMerge, "write", write)
     assert merged.merge(rows(range(10, 30), ["b"] * 20), on="k").num_updated_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("keys", "other", "stands"),
+    [
+        ([1, 1000], [2, 3], True),
+        ([1, 1000], [2, 1001], False),  # the file's bounds hold a key, whatever its rows are
+        ([1, 1000], [1000], False),
+        (range(0, 2 * MOST_LISTED, 2), [1], True),
+        (range(0, 2 * MOST_LISTED, 2), [2 * MOST_LISTED - 2], False),
+        (range(0, 2 * MOST_LISTED + 2, 2), [1], False),  # too many to be listed
+        (range(0, 2 * MOST_LISTED + 2, 2), [2 * MOST_LISTED + 1], True),
+    ],
+)
+def test_what_is_appended_between_few_keys_is_no_conflict(monkeypatch, keys, other, stands):
+    merged, store = table([(rows([1], ["a"]), {"p": "x"})])
+    source, find = rows(keys, ["b"] * len(keys), p=["x"] * len(keys)), LocalMerging.find
+
+    def beside(self, files):
+        LocalTable(DeltaLog(store)).append(rows(other, ["c"] * len(other), p=["x"] * len(other)))
+        return find(self, files)
+
+    monkeypatch.setattr(LocalMerging, "find", beside)
+    if stands:
+        merged.merge(source, on="k")
+    else:
+        with pytest.raises(ConcurrentAppendException):
+            merged.merge(source, on="k")
+    after = Counter(row[:2] for row in now(store).elements())
+    assert after[other[0], "c"] == 1
+    assert after[keys[0], "b"] == int(stands)
+
+
+@pytest.mark.parametrize(("digits", "kinds"), [(10, [In]), (38, [Compare, Compare])])
+def test_few_keys_of_many_digits_are_a_range(digits, kinds):
+    """Statistics compare no such decimal as it is: a list of them would narrow nothing."""
+    kind = DecimalType(38, 0)
+    rule = MergeRule.of(compare("=", Field(("k",), kind), Field((SOURCE, "0"), kind)), [])
+    values = [Decimal(f"{n}".rjust(digits, "1")) for n in (1, 3)]
+    source = pa.table({"k": pa.array(values, pa.decimal128(38, 0))})
+    assert [type(item) for item in ranges(rule, source, ())] == kinds
+    assert [type(item) for item in ranges(rule, source, ("k",))] == [In]
 
 
 def test_rows_are_filtered_by_what_clauses_and_the_condition_say():

@@ -336,11 +336,12 @@ def test_constants_are_decided_and_what_is_no_condition_over_a_column_is_not():
     assert skipping_mask(Compare("=", Column(("c", "f")), Literal(2)), fields).to_list() == [False, False]
 
 
-def test_a_list_beyond_what_is_looked_at_singly_is_the_range_from_its_least_to_its_greatest():
-    frame = Files(KINDS["integer"], [File(low, low, 0, 2) for low in (-1, 0, 501, 1000, 1001)]).frame
-    spread = [*range(0, 80, 2), *range(940, 1001, 2)]
-    for values, between in ((spread[:32] + spread[-32:], False), (spread[:32] + spread[-33:], True)):
-        assert len(values) == (65 if between else 64)
+@pytest.mark.parametrize(("name", "kind", "searched"), [("integer", int, True), ("decimal(38,18)", Decimal, False)])
+def test_a_long_list_is_searched_or_is_the_range_from_its_least_to_its_greatest(name, kind, searched):
+    frame = Files(KINDS[name], [File(kind(low), kind(low), 0, 2) for low in (-1, 0, 501, 1000, 1001)]).frame
+    spread = [kind(value) for value in (*range(0, 80, 2), *range(940, 1001, 2))]
+    for values in (spread[:32] + spread[-32:], spread[:32] + spread[-33:]):
+        between = len(values) == 65 and not searched
         kept = skipping_mask(In(C, (*values[::-1], None)), frame).to_list()
         assert kept == [False, True, between, True, False]
         assert skipping_mask(Not(In(C, tuple(values))), frame).all()

@@ -91,10 +91,30 @@ def test_what_is_not_understood_skips_nothing():
     assert skipping_mask(In(Column(("i",)), ("text",)), stats).to_list() == [True]  # types that do not compare
 
 
-def test_more_values_than_are_looked_at_singly_are_a_range():
+def test_a_long_list_keeps_a_file_if_one_of_it_lies_within_its_bounds():
     stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
-    assert skipping_mask(In(Column(("i",)), tuple(range(100, 300))), stats).to_list() == [False]
-    assert skipping_mask(In(Column(("i",)), tuple(range(300))), stats).to_list() == [True]
+    days = [dt.date(2024, 2, 1) + dt.timedelta(days=more) for more in range(100)]
+    outside = {"i": [*range(5), *range(10, 300)], "s": [*map(str, range(90)), "e"], "d": [dt.date(2024, 1, 4), *days]}
+    for (column, values), within in zip(outside.items(), (5, "cc", dt.date(2024, 1, 9)), strict=True):
+        for found, kept in ((values, False), ([*values, within], True), ([*values, None], False)):
+            stats_of = stats.with_columns(pl.lit(0, pl.Int64).alias(stat_column("nullCount", (column,))))
+            assert skipping_mask(In(Column((column,)), tuple(found)), stats_of).to_list() == [kept]
+
+
+def test_a_long_list_keeps_a_file_of_which_a_bound_is_missing():
+    low, high = stat_column("min", ("i",)), stat_column("max", ("i",))
+    bounds = {low: [500, None, 200, None, 2, None], high: [None, 1, None, 200, 3, None]}
+    stats = pl.DataFrame(bounds, schema={low: pl.Int32, high: pl.Int32})
+    kept = skipping_mask(In(Column(("i",)), tuple(range(100, 300))), stats).to_list()
+    assert kept == [False, False, True, True, False, True]
+
+
+def test_a_long_list_of_what_is_not_searched_for_is_a_range():
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    above, around = range(10, 300), [0, 1, *range(10, 300)]
+    for values, kept in ((above, False), (around, True)):
+        listed = In(Column(("n",)), tuple(map(Decimal, values)))
+        assert skipping_mask(listed, stats, decimals=[("n",)]).to_list() == [kept]
 
 
 @pytest.mark.parametrize(
