@@ -142,8 +142,8 @@ def ranges(rule: MergeRule, source: pa.Table, partitions: Collection[str]) -> li
         partitions: The table's partition columns, in lower case, whose values are not rounded in any file's entry.
 
     Returns:
-        For each key that can be narrowed by: the list of its values while they are few, so that what another writer does
-        between two of them is no conflict; their range otherwise.
+        For each key that narrows: the list of its values while they are few, so that what another writer does between
+        two of them is no conflict; their range otherwise.
 
     Raises:
         NotHere: A key for which only Spark may say what comes out.

@@ -39,13 +39,14 @@ from pydelta.log.runs import RUN_LENGTH, AddRun, joined
 from pydelta.predicate.expressions import Expr, columns, is_partition_only, split_conjuncts
 from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
-from pydelta.protocol.stats import parse_stats_columns
+from pydelta.protocol.stats import parse_stats_columns, stat_column
 from pydelta.protocol.types import StructType
 
 __all__ = ["FileTable"]
 
 _Array: TypeAlias = npt.NDArray[Any]
 _SLICE_ROWS: Final = 65_536
+_TYPED_BYTES: Final = 8 * 1024 * 1024
 
 
 _NO_PARTITIONS: Final = PartitionSpec(schema=StructType(()), partition_columns=(), physical_names=(), mode="none")
@@ -62,7 +63,19 @@ class FileTable:
         fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
     """
 
-    __slots__ = ("_base", "_core", "_deltas", "_escaped", "_fallback", "_lock", "_replaced", "_seed", "root", "spec")
+    __slots__ = (
+        "_base",
+        "_core",
+        "_deltas",
+        "_escaped",
+        "_fallback",
+        "_lock",
+        "_replaced",
+        "_seed",
+        "_typed",
+        "root",
+        "spec",
+    )
 
     def __init__(
         self,
@@ -82,6 +95,7 @@ class FileTable:
         self._escaped: bool | None = None
         self._seed: tuple[pl.DataFrame, int, bool | None] | None = None
         self._replaced: FileTable | None = None
+        self._typed: dict[tuple[str, ...], pl.DataFrame] = {}
         self._lock = threading.RLock()
 
     @property
@@ -239,10 +253,32 @@ class FileTable:
     def stats_columns(self, frame: pl.DataFrame, leaves: Sequence[Leaf]) -> pl.DataFrame:
         """Return typed statistics of rows, in their order, for some leaf columns; see ``parse_stats_columns``.
 
+        Those of all rows are kept, up to some megabytes: the next query asks for them again.
+
         Args:
             frame: Rows of ``core``.
             leaves: Physical paths and types.
         """
+        whole = self._core is not None and frame.height == self._core.height and frame["row"].equals(self._core["row"])
+        if not whole or not leaves:
+            return self._stats_columns(frame, leaves)
+        with self._lock:
+            missing = [leaf for leaf in leaves if tuple(leaf[0]) not in self._typed]
+            if missing:
+                read = self._stats_columns(frame, missing)
+                parts = {tuple(path): self._of_leaf(read, path) for path, _ in missing}
+                if sum(part.estimated_size() for part in (*self._typed.values(), *parts.values())) > _TYPED_BYTES:
+                    return read if len(missing) == len(leaves) else self._stats_columns(frame, leaves)
+                self._typed |= parts
+            first, *others = (self._typed[tuple(path)] for path, _ in leaves)
+            return first.hstack([column for other in others for column in other.get_columns()[1:]])
+
+    @staticmethod
+    def _of_leaf(stats: pl.DataFrame, path: Sequence[str]) -> pl.DataFrame:
+        names = [stat_column(kind, path) for kind in ("nullCount", "min", "max")]
+        return stats.select("numRecords", *(name for name in names if name in stats.columns))
+
+    def _stats_columns(self, frame: pl.DataFrame, leaves: Sequence[Leaf]) -> pl.DataFrame:
         rows = frame["row"].to_numpy()
         below = np.flatnonzero((rows & np.uint64(DELTA_BIT)) == 0)
         base, _ = self.layers()

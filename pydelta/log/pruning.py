@@ -10,7 +10,7 @@ import polars as pl
 from pydelta.errors import LogCorruptedError
 from pydelta.log.columns import PV_PREFIX
 from pydelta.log.partition_spec import PartitionSpec
-from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_mask
+from pydelta.predicate import Expr, NotEvaluable, columns, partition_mask, rename_columns, skipping_masks
 from pydelta.protocol.schema import leaf_paths, logical_to_physical
 from pydelta.protocol.stats import stat_column
 from pydelta.protocol.types import DataType, DecimalType
@@ -99,9 +99,7 @@ def prune_by_statistics(
     renamed = {path: leaf[0] for path, leaf in on_data.items()}
     renamed |= {path: _partition_path(path[0]) for path in found if path not in on_data}
     decimals = {renamed[path] for path, (_, data_type) in found.items() if isinstance(data_type, DecimalType)}
-    mask = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
-    for expr in conditions:
-        mask &= skipping_mask(rename_columns(expr, renamed), stats, decimals=decimals)
+    mask = skipping_masks([rename_columns(expr, renamed) for expr in conditions], stats, decimals=decimals)
     return frame if bool(mask.all()) else frame.filter(mask)
 
 

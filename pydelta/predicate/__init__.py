@@ -30,7 +30,7 @@ from pydelta.predicate.expressions import (
     rename_columns,
     split_conjuncts,
 )
-from pydelta.predicate.masks import NotEvaluable, partition_mask, skipping_mask
+from pydelta.predicate.masks import NotEvaluable, partition_mask, skipping_mask, skipping_masks
 from pydelta.predicate.parsing import parse_predicate
 
 __all__ = [
@@ -57,5 +57,6 @@ __all__ = [
     "partition_mask",
     "rename_columns",
     "skipping_mask",
+    "skipping_masks",
     "split_conjuncts",
 ]

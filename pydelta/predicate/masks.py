@@ -32,7 +32,7 @@ from pydelta.predicate.expressions import (
 )
 from pydelta.protocol.stats import stat_column
 
-__all__ = ["NotEvaluable", "partition_mask", "skipping_mask"]
+__all__ = ["NotEvaluable", "partition_mask", "skipping_mask", "skipping_masks"]
 
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -188,6 +188,24 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple
         return stats.select(_in_every_row(possible)).to_series()
     except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
         return pl.repeat(True, stats.height, eager=True)
+
+
+def skipping_masks(
+    exprs: Sequence[Expr], stats: pl.DataFrame, *, decimals: Collection[tuple[str, ...]] = ()
+) -> pl.Series:
+    """Tell which files may hold a row that makes all of the conditions true; see ``skipping_mask``.
+
+    What one of them is compared with in vain does not keep the others from ruling files out.
+    """
+    known = _Known(stats.schema, decimals)
+    try:
+        together = [_possible(expr, known)[0].fill_null(True) for expr in exprs]
+        return stats.select(_in_every_row(pl.all_horizontal(_YES, *together))).to_series()
+    except (pl.exceptions.PolarsError, OverflowError, RecursionError):
+        mask = pl.repeat(True, stats.height, eager=True)
+        for expr in exprs:
+            mask &= skipping_mask(expr, stats, decimals=decimals)
+        return mask
 
 
 def _possible(expr: Expr, known: _Known) -> Possible:

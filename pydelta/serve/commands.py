@@ -121,7 +121,7 @@ def _write_to(planner: Planner, write: commands_pb2.WriteOperationV2) -> None:
 def _merge_into(planner: Planner, merge: commands_pb2.MergeIntoTableCommand) -> DataFrame | None:
     jvm = planner.jvm
     plans = jvm.view.org.apache.spark.sql.catalyst
-    parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(merge.target_table_name)
+    parts = jvm.state.sqlParser().parseMultipartIdentifier(merge.target_table_name)
     no_options = jvm.view.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
     name = plans.analysis.UnresolvedRelation(parts, no_options, False)
     clauses = (merge.match_actions, merge.not_matched_actions, merge.not_matched_by_source_actions)

@@ -19,6 +19,8 @@ from typing import Any, Final
 from py4j.clientserver import ClientServerConnection, PythonServer
 from py4j.protocol import Py4JError
 
+from pydelta.spark.java_names import JavaNames
+
 __all__ = ["Callers", "close_ended"]
 
 _EVERY: Final = 10.0
@@ -53,10 +55,13 @@ class Callers:
         self._known: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._begun = False
+        self._current: Any = None
 
     def current_thread(self) -> Any:
         """Return the JVM's thread that waits for this one."""
-        return self._gateway.jvm.java.lang.Thread.currentThread()
+        if self._current is None:
+            self._current = JavaNames.of(self._gateway).java.lang.Thread.currentThread
+        return self._current()
 
     def connection(self, server: PythonServer, socket: Any, stream: Any) -> _Connection:
         """Make a connection for a thread of the JVM that calls for the first time; py4j asks for it."""

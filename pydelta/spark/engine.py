@@ -34,6 +34,7 @@ from pydelta.spark.change.shown import shown
 from pydelta.spark.change.update import write_updated
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import SessionSettings
 from pydelta.spark.maintenance.optimize import compact_files, lay_out_files, rewrite_files_as
 from pydelta.spark.own_settings import exact_filters
 from pydelta.spark.scan.caches import refresh_caches
@@ -316,7 +317,7 @@ class SparkEngine:
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         if adds:
-            options = Jvm.of(self._spark).hadoop_options()
+            options = SessionSettings.of(self._spark).options
             discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path) for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:

@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark.bulk import Bulk
 from pydelta.spark.callers import close_ended
 from pydelta.spark.java_names import JavaNames
 from pydelta.spark.recent import Recent
@@ -27,6 +29,7 @@ __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
 _CACHED_SNAPSHOTS: Final = 8
+_CACHED_SHAPES: Final = 64
 _RECENT_ROWS_BYTES: Final = 32 * 1024 * 1024
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
@@ -66,9 +69,8 @@ class Jvm:
 
         sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst
         self.python_utils: Any = jvm.org.apache.spark.api.python.PythonUtils
-        self._to_seq: Any = self.python_utils.toSeq
+        self.to_seq: Any = self.python_utils.toSeq
         self._as_java: Any = jvm.scala.jdk.javaapi.CollectionConverters.asJava
-        self._hash_map: Any = jvm.java.util.HashMap
         self._to_json: Any = jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString
         self.python_sql: Any = sql.api.python.PythonSQLUtils
         self.none: Any = jvm.scala.Option.empty()
@@ -103,7 +105,8 @@ class Jvm:
         self.arrays: Any = jvm.java.util.Arrays
         self.object_class: Any = jvm.java.lang.Object
         self.java_system: Any = jvm.java.lang.System
-        self._bulk = _Bulk(self)
+        self.unseen_rows: Recent[str, Any] = Recent(_CACHED_SHAPES)
+        self._bulk = Bulk(self)
 
     @classmethod
     def of(cls, spark: SparkSession) -> Jvm:
@@ -123,7 +126,7 @@ class Jvm:
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq`` of the items."""
-        return self._to_seq(list(items))
+        return self.to_seq(list(items))
 
     def scala_map(self, items: Mapping[str, str]) -> Any:
         """Return an immutable Scala ``Map``."""
@@ -151,7 +154,11 @@ class Jvm:
 
     def struct(self, schema_json: str) -> Any:
         """Turn schema JSON into ``StructType``."""
-        return self.data_type.fromJson(schema_json)
+        return self._struct_from_json(schema_json)
+
+    @cached_property
+    def _struct_from_json(self) -> Any:
+        return self.data_type.fromJson
 
     def string_array(self, items: Sequence[str]) -> Any:
         """Make a ``String[]`` in one call."""
@@ -181,7 +188,7 @@ class Jvm:
 
     def session_conf(self) -> dict[str, str]:
         """Return all ``spark.*`` settings of the session, in one call."""
-        settings = self.session.sessionState().conf().getAllConfs()
+        settings = self.sql_conf.getAllConfs()
         return {str(key): str(value) for key, value in self.to_dict(self.python_utils_map(settings)).items()}
 
     def python_utils_map(self, scala_map: Any) -> Any:
@@ -190,11 +197,26 @@ class Jvm:
 
     def time_zone(self) -> str:
         """Return the session's time zone."""
-        return str(self.session.sessionState().conf().sessionLocalTimeZone())
+        return str(self.sql_conf.sessionLocalTimeZone())
+
+    @cached_property
+    def state(self) -> Any:
+        """The session's ``SessionState``, one and the same as long as the session lives."""
+        return self.session.sessionState()
+
+    @cached_property
+    def catalog(self) -> Any:
+        """The session's ``SessionCatalog``."""
+        return self.state.catalog()
+
+    @cached_property
+    def sql_conf(self) -> Any:
+        """The session's ``SQLConf``, which holds its settings as they are at each time."""
+        return self.state.conf()
 
     def hadoop_conf(self) -> Any:
         """Return the session's Hadoop configuration."""
-        return self.session.sessionState().newHadoopConf()
+        return self.state.newHadoopConf()
 
     def hadoop_options(self) -> dict[str, str]:
         """Return the session's storage settings (``fs.*`` and kin). May hold secrets: never log them."""
@@ -226,13 +248,13 @@ class Jvm:
 
     def default_location(self, name: str) -> str:
         """Tell where a managed table of this name goes."""
-        identifier = self.session.sessionState().sqlParser().parseTableIdentifier(name)
-        catalog = self.session.sessionState().catalog()
+        identifier = self.state.sqlParser().parseTableIdentifier(name)
+        catalog = self.catalog
         return str(self.path(catalog.defaultTablePath(identifier)).toString())
 
     def to_dict(self, java_map: Any) -> dict[str, Any]:
         """Turn a ``java.util.Map`` of texts into a dict, in one call."""
-        decoded: dict[str, Any] = json.loads(self._to_json(self._hash_map(java_map)))
+        decoded: dict[str, Any] = json.loads(self._to_json(java_map))
         return decoded
 
     # --- expressions ---------------------------------------------------------------------------------------
@@ -364,7 +386,7 @@ class Jvm:
 
     def parse(self, text: str) -> Any:
         """Return Spark's own parser."""
-        return self.session.sessionState().sqlParser().parsePlan(text)
+        return self.state.sqlParser().parsePlan(text)
 
     def file_relation(self, index: Any, *, partition_schema: Any, data_schema: Any, options: Mapping[str, str]) -> Any:
         """Return a ``HadoopFsRelation`` that reads Parquet through a file index."""
@@ -423,7 +445,7 @@ class Jvm:
             self.seq([*attributes, ordinal]), self.python_utils.toSeq(rows), False, self.none
         )
         plan = self.project(self.seq([ordinal]), self.filter(self.conjunction(filters), relation))
-        optimized = self.session.sessionState().optimizer().execute(plan)
+        optimized = self.state.optimizer().execute(plan)
         if optimized.nodeName() != "LocalRelation":  # the rule that evaluates it was switched off
             return [int(row[0]) for row in self.frame(plan).collect()]
         text = str(optimized.data().mkString(","))
@@ -434,25 +456,30 @@ class Jvm:
 
         Spark looks for a name that is taken in the active session, which may be another one.
         """
-        if not self.session.sessionState().dataSourceManager().dataSourceExists(source.name()):
+        if not self.state.dataSourceManager().dataSourceExists(source.name()):
             with self.active():
                 self.spark.dataSource.register(source)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Make this session the active one for the block: Spark's rules and look-ups use its settings."""
-        sessions = self.view.org.apache.spark.sql.SparkSession
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(self.session)
+        get_active, set_active = self._activity
+        before = get_active()
+        set_active(self.session)
         try:
             yield
         finally:
             if before.isDefined():
-                sessions.setActiveSession(before.get())
+                set_active(before.get())
+
+    @cached_property
+    def _activity(self) -> tuple[Any, Any]:
+        sessions = self.view.org.apache.spark.sql.SparkSession
+        return sessions.getActiveSession, sessions.setActiveSession
 
     def forget_data_source(self, name: str) -> None:
         """Take a Python data source of this session out again; Spark has no call for it."""
-        manager = self.session.sessionState().dataSourceManager()
+        manager = self.state.dataSourceManager()
         for field in manager.getClass().getDeclaredFields():
             if str(field.getName()).endswith("runtimeDataSourceBuilders"):
                 field.setAccessible(True)
@@ -494,99 +521,6 @@ def scala_object(package: Any, name: str) -> Any:
 def _scheme(path: str) -> str | None:
     head, separator, _ = path.partition(":/")
     return head if separator and head and "/" not in head else None
-
-
-class _Bulk:
-    """Files and partitions to the JVM in about twenty calls, whatever their number.
-
-    Hadoop's ``ArrayWritable`` reads all statuses from one buffer. They are grouped in the JVM by their owner field,
-    which carries the partition's position; method handles compose position -> row and statuses -> directory.
-    """
-
-    def __init__(self, jvm: Jvm) -> None:
-        self._jvm = jvm
-        view = jvm.view
-        self._for_name = view.java.lang.Class.forName
-        invoke = view.java.lang.invoke
-        self._handles: Any = invoke.MethodHandles
-        self._proxies: Any = invoke.MethodHandleProxies
-        self._handle_class: Any = invoke.MethodHandle
-        self._method_type: Any = invoke.MethodType
-        self._status: Any = view.org.apache.hadoop.fs.FileStatus
-        self._writable: Any = view.org.apache.hadoop.io.ArrayWritable
-        self._io: Any = view.java.io
-        self._collectors: Any = view.java.util.stream.Collectors
-        self._class_class: Any = view.java.lang.Class
-        find = self._for_name
-        self._types = {
-            "status": find("org.apache.hadoop.fs.FileStatus"),
-            "statuses": find("[Lorg.apache.hadoop.fs.FileStatus;"),
-            "object": find("java.lang.Object"),
-            "objects": find("[Ljava.lang.Object;"),
-            "string": find("java.lang.String"),
-            "int": view.java.lang.Integer.TYPE,
-            "list": find("java.util.List"),
-            "row": find("org.apache.spark.sql.catalyst.InternalRow"),
-            "directory": find("org.apache.spark.sql.execution.datasources.PartitionDirectory"),
-            "function": find("java.util.function.Function"),
-            "bifunction": find("java.util.function.BiFunction"),
-        }
-        lookup = self._handles.publicLookup()
-        types = self._types
-        self._owner = self._proxies.asInterfaceInstance(
-            types["function"], lookup.findVirtual(types["status"], "getOwner", self._signature("string"))
-        )
-        module = jvm.partition_directory
-        self._apply = lookup.findVirtual(
-            module.getClass(), "apply", self._signature("directory", "row", "statuses")
-        ).bindTo(module)
-        to_array = lookup.findVirtual(types["list"], "toArray", self._signature("objects", "objects"))
-        empty = jvm.array(jvm.object_class, [jvm.gateway.new_array(self._status, 0)])
-        self._to_statuses = self._handles.insertArguments(to_array, 1, empty).asType(
-            self._signature("statuses", "object")
-        )
-        parse = lookup.findStatic(find("java.lang.Integer"), "parseInt", self._signature("int", "string"))
-        self._position = parse.asType(self._signature("int", "object"))
-        self._get = lookup.findVirtual(types["list"], "get", self._signature("object", "int"))
-
-    def _signature(self, result: str, *arguments: str) -> Any:
-        classes = [self._types[name] for name in arguments]
-        return self._method_type.methodType(self._types[result], self._jvm.array(self._class_class, classes))
-
-    def statuses(self, blocks: Iterable[memoryview], count: int) -> Any:
-        """Encoded records -> ``Object[]`` of ``FileStatus``."""
-        writable = self._writable(self._types["status"])
-        with tempfile.NamedTemporaryFile(prefix="pydelta-files-", buffering=1 << 20) as file:
-            file.write(count.to_bytes(4, "big"))
-            for block in blocks:
-                file.write(block)
-            file.flush()
-            stream = self._io.DataInputStream(
-                self._io.BufferedInputStream(self._io.FileInputStream(file.name), 1 << 20)
-            )
-            try:
-                writable.readFields(stream)
-            finally:
-                stream.close()
-        result = self._jvm.gateway.new_array(self._jvm.object_class, count)
-        self._jvm.java_system.arraycopy(writable.get(), 0, result, 0, count)
-        return result
-
-    def directories(self, statuses: Any, count: int, rows: Any | None) -> Any:
-        """``Object[]`` of ``FileStatus`` -> ``Seq[PartitionDirectory]``."""
-        jvm = self._jvm
-        if rows is None:
-            typed = jvm.gateway.new_array(self._status, count)
-            jvm.java_system.arraycopy(statuses, 0, typed, 0, count)
-            return jvm.seq([jvm.partition_directory.apply(jvm.empty_row, typed)])
-        groups = jvm.arrays.stream(statuses).collect(self._collectors.groupingBy(self._owner))
-        row_at = self._get.bindTo(rows).asType(self._signature("row", "int"))
-        row_of = self._handles.filterArguments(row_at, 0, jvm.array(self._handle_class, [self._position]))
-        both = jvm.array(self._handle_class, [row_of, self._to_statuses])
-        compose = self._handles.filterArguments(self._apply, 0, both)
-        groups.replaceAll(self._proxies.asInterfaceInstance(self._types["bifunction"], compose))
-        # Not groups.values(): to py4j a Java map is a Python mapping, and its values would cross one by one.
-        return jvm.python_utils.toScalaMap(groups).values().toSeq()
 
 
 def java_class_name(value: JavaObject) -> str:

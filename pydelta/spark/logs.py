@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from pydelta.spark.session.call_sites import without_call_sites
 from pydelta.spark.session.stores import check_store
 
 __all__ = [
+    "SessionSettings",
     "absent_path",
     "active_session",
     "forget_version",
@@ -99,19 +101,56 @@ def run_once(spark: SparkSession, command: Callable[[Settings], _R]) -> _R:
     return result
 
 
-def log_for_path(spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None) -> DeltaLog:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session's settings say of the engine and of stores, read once for all tables of a statement.
+
+    Args:
+        settings: The engine's.
+        conf: All of the session. May hold secrets, as ``options``.
+        stores: The log stores that they name, by setting.
+        options: Those of the stores, ``stores`` among them.
+    """
+
+    settings: Settings
+    conf: Mapping[str, str] = field(repr=False)
+    stores: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> SessionSettings:
+        """Read the settings as they are now."""
+        jvm = Jvm.of(spark)
+        conf = jvm.session_conf()
+        stores = {key: value for key, value in conf.items() if key.startswith(_LOG_STORE)}
+        options = {**jvm.hadoop_options(), **stores}
+        return cls(settings=Settings.resolve(conf), conf=conf, stores=stores, options=options)
+
+
+def log_for_path(
+    spark: SparkSession,
+    path: str,
+    hadoop_conf: Mapping[str, str] | None = None,
+    *,
+    session: SessionSettings | None = None,
+) -> DeltaLog:
     """Return the log of the table at a path, with the session's storage options and settings.
+
+    Args:
+        spark: A classic session.
+        path: Where the table is.
+        hadoop_conf: Options beyond those of the session.
+        session: Its settings, where they were read already.
 
     Raises:
         DeltaEnvironmentError: Spark could not read the table's files; see ``check_store``.
     """
-    jvm = Jvm.of(spark)
-    stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE)}
-    options = {**jvm.hadoop_options(), **stores, **(hadoop_conf or {})}
-    settings = settings_of(spark)
-    if settings.hadoop_check and not any(path.startswith(f"{key.removeprefix(_LOG_STORE)}:") for key in stores):
+    held = session or SessionSettings.of(spark)
+    if held.settings.hadoop_check and not any(
+        path.startswith(f"{key.removeprefix(_LOG_STORE)}:") for key in held.stores
+    ):
         check_store(spark, path)  # who names a store of their own knows what Spark can read there
-    return DeltaLog.for_table(path, options=options, settings=settings)
+    return DeltaLog.for_table(path, options={**held.options, **(hadoop_conf or {})}, settings=held.settings)
 
 
 def absent_path(log: DeltaLog) -> Condition:

@@ -23,7 +23,7 @@ def is_on_objects(spark: SparkSession, database: str) -> bool:
 
     A metastore deletes there with a key of its own, and only says in its log that it may not.
     """
-    catalog = Jvm.of(spark).session.sessionState().catalog()
+    catalog = Jvm.of(spark).catalog
     if not bool(catalog.databaseExists(database)):
         return False
     location = str(catalog.getDatabaseMetadata(database).locationUri())
@@ -40,7 +40,7 @@ def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:
         StoragePermissionError: The files of one are not this key's to delete. Nothing was dropped.
     """
     jvm = Jvm.of(spark)
-    identifiers = jvm.to_list(jvm.session.sessionState().catalog().listTables(database))
+    identifiers = jvm.to_list(jvm.catalog.listTables(database))
     names = [(database, str(identifier.table())) for identifier in identifiers]
     entries = {name: look_up(spark, name) for name in names}
     managed = {name: entry for name, entry in entries.items() if isinstance(entry, DeltaEntry) and entry.managed}

@@ -215,7 +215,7 @@ def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, repla
         return not replaces
     jvm = Jvm.of(spark)
     permanent = isinstance(entry, ViewEntry) and len(entry.qualifier) == 3
-    if permanent or jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
+    if permanent or jvm.catalog.tableExists(session_identifier(jvm, parts)):
         raise TableAlreadyExistsError(
             f"{name_of(parts)} exists and is not a Delta table.",
             hint="Choose another name, or drop it first.",

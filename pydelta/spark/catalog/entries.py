@@ -114,7 +114,7 @@ def create_entry(
     """
     jvm = Jvm.of(spark)
     identifier = session_identifier(jvm, parts)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     if catalog.tableExists(identifier):
         found = look_up(spark, tuple(parts))
         if isinstance(found, DeltaEntry) and not found.twin:
@@ -238,7 +238,7 @@ def _write(jvm: Jvm, identifier: Any, snapshot: Snapshot, entry: DeltaEntry, *, 
     wanted = _wanted(snapshot)
     kind = {"tableType": catalog_object(jvm, "CatalogTableType").MANAGED()} if managed else {}
     client = hive_client(jvm)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     if client is None:
         catalog.alterTable(session_table(jvm, copy_of(entry.table, **kind), wanted))
     else:
@@ -297,7 +297,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
     if entry.managed:
         check_may_delete(entry.location, jvm.store_options(), name=name_of(entry.qualifier[1:]))
     forget_cached(spark, normalize_uri(entry.location))
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     drop_twin(spark, entry.qualifier, entry.location)
     catalog.invalidateCachedTable(identifier)
     catalog.dropTable(identifier, if_exists, purge)
@@ -334,7 +334,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
             hint="Rename it within its database, or make a new entry there with CREATE TABLE … LOCATION.",
         )
     target = session_identifier(jvm, (database, new[-1]))
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     if catalog.tableExists(target):
         raise TableAlreadyExistsError(
             f"{name_of(new)} exists already.",
@@ -385,7 +385,7 @@ def _rename_in_log(spark: SparkSession, before: DeltaEntry, after: DeltaEntry) -
 
 def _rename_in_place(jvm: Jvm, source: Any, target: Any, entry: DeltaEntry) -> None:
     """Rename an entry whose files stay: for the renaming it counts as external."""
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     kinds = catalog_object(jvm, "CatalogTableType")
     client = hive_client(jvm)
     if client is None:
@@ -433,7 +433,7 @@ def set_location(spark: SparkSession, parts: Sequence[str], location: str) -> No
     kinds = catalog_object(jvm, "CatalogTableType")
     table = entry.table
     client = hive_client(jvm)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     if client is None:
         changed = copy_of(table, tableType=kinds.EXTERNAL())
         catalog.alterTable(session_table(jvm, changed, _wanted(snapshot)))
@@ -528,7 +528,7 @@ def _entry(spark: SparkSession, parts: Sequence[str], what: str, *, if_exists: b
         )
     if found is None:
         jvm = Jvm.of(spark)
-        if jvm.session.sessionState().catalog().tableExists(session_identifier(jvm, parts)):
+        if jvm.catalog.tableExists(session_identifier(jvm, parts)):
             raise InvalidArgumentError(f"{text} is not a Delta table.", hint="Use the SQL statement for it.")
         if if_exists:
             return None
@@ -560,7 +560,7 @@ def session_identifier(jvm: Jvm, parts: Sequence[str]) -> Any:
             features=(),
             hint="Name it database.table.",
         )
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
     return table_identifier(jvm, database, parts[-1])
 

@@ -89,7 +89,7 @@ def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
 
     jvm = Jvm.of(spark)
     try:
-        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(name)
+        parts = jvm.state.sqlParser().parseMultipartIdentifier(name)
     except ParseException as error:
         raise ParseError(
             f"{name!r} is not a table name.",
@@ -131,7 +131,7 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
         None for anything that is neither a Delta table nor a view.
     """
     jvm = Jvm.of(spark)
-    state = jvm.session.sessionState()
+    state = jvm.state
     catalog = state.catalog()
     if len(parts) <= 2:
         raw = catalog.getRawLocalOrGlobalTempView(jvm.seq(parts))

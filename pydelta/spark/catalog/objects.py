@@ -46,7 +46,7 @@ def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
 
 def default_place(jvm: Jvm, identifier: Any) -> str:
     """Return the URI of the place that the catalog gives a table of this name."""
-    return str(jvm.session.sessionState().catalog().defaultTablePath(identifier).toString())
+    return str(jvm.catalog.defaultTablePath(identifier).toString())
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:

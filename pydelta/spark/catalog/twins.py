@@ -41,7 +41,7 @@ def drop_twin(spark: SparkSession, parts: Sequence[str], location: str) -> bool:
     if name is None:
         return False
     jvm = Jvm.of(spark)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     identifier = table_identifier(jvm, *name)
     catalog.invalidateCachedTable(identifier)
     catalog.dropTable(identifier, True, False)
@@ -67,7 +67,7 @@ def rename_twin(spark: SparkSession, old: Sequence[str], new: Sequence[str], loc
     if name is None:
         return False
     jvm = Jvm.of(spark)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     source, target = table_identifier(jvm, *name), table_identifier(jvm, name[0], new[-1])
     catalog.invalidateCachedTable(source)
     if moved or catalog.tableExists(target):

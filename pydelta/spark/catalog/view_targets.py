@@ -117,7 +117,7 @@ def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
     parts = _all_of(jvm, jvm.parse(view.text or ""))
     if parts is None:
         return _otherwise(spark, view)
-    temporary = jvm.session.sessionState().catalog().getRawLocalOrGlobalTempView(jvm.seq(parts)).isDefined()
+    temporary = jvm.catalog.getRawLocalOrGlobalTempView(jvm.seq(parts)).isDefined()
     found = look_up(spark, (*view.namespace, *parts) if len(parts) == 1 and not temporary else parts)
     if isinstance(found, ViewEntry):
         below = _below(spark, found)

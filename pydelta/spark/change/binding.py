@@ -102,7 +102,7 @@ class _Rules:
         """The plan after the rules by which Spark itself replaces what depends on session and clock."""
         with self._jvm.active():  # they ask the active session, which may be another one
             if self.reads_clock(plan):
-                catalogs = self._jvm.session.sessionState().catalogManager()
+                catalogs = self._jvm.state.catalogManager()
                 plan = self._current_names(catalogs).apply(self._current_time.apply(plan))
             return self._sql_functions.apply(self._special_texts.apply(plan))
 

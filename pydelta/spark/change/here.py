@@ -33,10 +33,9 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
-from pydelta.settings import Settings
 from pydelta.spark.change.assignments import BoundAssignments
 from pydelta.spark.change.exact import exact
-from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import SessionSettings
 from pydelta.spark.maintenance.optimize import rearranging_task
 from pydelta.spark.scan.filters import Tree
 from pydelta.spark.write.writer import make_write_task
@@ -86,8 +85,7 @@ class Here:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._conf: Mapping[str, str] | None = None
-        self._settings: Settings | None = None
+        self._held: SessionSettings | None = None
         self.ways: dict[str, str] = {}
 
     def foresee(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> str:
@@ -168,7 +166,7 @@ class Here:
         return self.tried(REWRITTEN, plan, work, limit=self._rearranging_limit())
 
     def _rearranging_limit(self) -> Limit:
-        settings = self._own_settings()
+        settings = self._session().settings
         most = settings.local_optimize_max_bytes if settings.local_max_bytes else 0
         return Limit("spark.pydelta.local.optimizeMaxBytes", most)
 
@@ -196,7 +194,7 @@ class Here:
             self._spark,
             TableShape.of(snapshot),
             WriteOptions(mode=WriteMode.APPEND),
-            self._own_settings(),
+            self._session(),
             change_data=snapshot.properties.enable_change_data_feed,
             row_tracking=bool(materialized_columns(snapshot.properties)),
         )
@@ -238,7 +236,7 @@ class Here:
 
     def limit(self) -> Limit:
         """Return how much of a change is done here."""
-        return Limit("spark.pydelta.local.maxBytes", self._own_settings().local_max_bytes)
+        return Limit("spark.pydelta.local.maxBytes", self._session().settings.local_max_bytes)
 
     def _refuse(self, files: pl.DataFrame, limit: Limit) -> None:
         size = int(files["size"].sum() or 0)
@@ -252,23 +250,18 @@ class Here:
         Raises:
             NotHere: One is not; its name is told.
         """
-        conf = self._session_conf()
+        conf = self._session().conf
         for name, values in _AS_USUAL.items():
             if conf.get(name, values[0]).strip().lower() not in values:
                 raise NotHere(f"the session's {name}")
 
-    def _session_conf(self) -> Mapping[str, str]:
-        if self._conf is None:
-            self._conf = Jvm.of(self._spark).session_conf()
-        return self._conf
-
-    def _own_settings(self) -> Settings:
-        if self._settings is None:
-            self._settings = Settings.resolve(self._session_conf())
-        return self._settings
+    def _session(self) -> SessionSettings:
+        if self._held is None:
+            self._held = SessionSettings.of(self._spark)
+        return self._held
 
     def _place(self, snapshot: Snapshot) -> Place:
-        options = Jvm.of(self._spark).store_options()
+        options = self._session().options
         return Place(store=open_store(snapshot.table_uri, options), options=options)
 
 

@@ -386,7 +386,7 @@ class SparkMerge:
         return frame if self._has(ClauseOn.NOT_MATCHED_BY_SOURCE) else self._broadcast(frame, self.count_source())
 
     def _broadcast(self, frame: DataFrame, rows: int) -> DataFrame:
-        threshold = int(self._jvm.session.sessionState().conf().autoBroadcastJoinThreshold())
+        threshold = int(self._jvm.sql_conf.autoBroadcastJoinThreshold())
         small = rows * int(frame._jdf.schema().defaultSize()) <= threshold * _BROADCAST_FACTOR
         return F.broadcast(frame) if small and threshold >= 0 else frame
 

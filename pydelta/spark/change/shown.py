@@ -36,7 +36,7 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
     if not any(jvm.has_subquery(expression) for expression in expressions):
         try:
             with jvm.active():  # the rules ask the active session for its settings
-                plan = jvm.session.sessionState().optimizer().execute(_projected(jvm, expressions))
+                plan = jvm.state.optimizer().execute(_projected(jvm, expressions))
             found = [item.child() for item in jvm.to_list(plan.projectList())]
         except (
             PySparkException,
@@ -57,12 +57,21 @@ def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:
     for expression in expressions:
         for column in jvm.to_list(expression.references().toSeq()):
             columns.setdefault(str(column.exprId()), column)
-    schema = jvm.project(jvm.seq(columns.values()), jvm.no_rows()).schema()
-    nothing = jvm.spark.sparkContext._jsc.emptyRDD().rdd()
-    rows = jvm.session.internalCreateDataFrame(nothing, schema, False).queryExecution().analyzed()
+    rows = _rows(jvm, jvm.project(jvm.seq(columns.values()), jvm.no_rows()).schema())
     own = [
         jvm.alias(mine, column.exprId())
         for mine, column in zip(jvm.to_list(rows.output()), columns.values(), strict=True)
     ]
     named = [jvm.named(f"c{place}", expression) for place, expression in enumerate(expressions)]
     return jvm.project(jvm.seq(named), jvm.project(jvm.seq(own), rows))
+
+
+def _rows(jvm: Jvm, schema: Any) -> Any:
+    """A plan of rows that an optimizer does not look into; one serves all statements over columns like these."""
+    key = str(schema.json())
+    rows = jvm.unseen_rows.get(key)
+    if rows is None:
+        nothing = jvm.spark.sparkContext._jsc.emptyRDD().rdd()
+        rows = jvm.session.internalCreateDataFrame(nothing, schema, False).queryExecution().analyzed()
+        jvm.unseen_rows.put(key, rows, 1)
+    return rows

@@ -31,8 +31,7 @@ from pydelta.protocol.actions import AddFile, Metadata
 from pydelta.protocol.names import quoted
 from pydelta.protocol.row_tracking import materialized_columns
 from pydelta.protocol.types import DataType, StructType
-from pydelta.settings import Settings
-from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import SessionSettings
 from pydelta.spark.maintenance.curves import sortable, with_curve_key
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, Extra, scan_dataframe
 from pydelta.spark.write.columns import name
@@ -83,12 +82,11 @@ def compact_files(
 
 def rearranging_task(spark: SparkSession, snapshot: Snapshot) -> WriteTask:
     """Decide how files are written whose rows do not change: never split, with the ids that rows have had."""
-    settings = Settings.resolve(Jvm.of(spark).session_conf())
     return make_write_task(
         spark,
         TableShape.of(snapshot),
         WriteOptions(mode=WriteMode.APPEND, target_file_size=str(ANY_SIZE)),
-        settings,
+        SessionSettings.of(spark),
         change_data=False,
         row_tracking=bool(materialized_columns(snapshot.properties)),
     )

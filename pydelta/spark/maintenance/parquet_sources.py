@@ -52,7 +52,7 @@ def parquet_source(spark: SparkSession, parts: tuple[str, ...]) -> ParquetSource
         return ParquetSource(location=jvm.qualify(parts[1]))
     if len(parts) == 3 and parts[0].lower() != "spark_catalog":
         return None
-    identifier, catalog = session_identifier(jvm, parts), jvm.session.sessionState().catalog()
+    identifier, catalog = session_identifier(jvm, parts), jvm.catalog
     if not catalog.tableExists(identifier):
         return None
     table = catalog.getTableMetadata(identifier)

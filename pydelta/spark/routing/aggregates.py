@@ -350,4 +350,4 @@ def _literal(jvm: Jvm, value: Value | None, data_type: Any) -> Any:
         return module.create(jvm.view.java.time.LocalDate.parse(value.isoformat()), data_type)
     if isinstance(value, str | bool):
         return module.create(value, data_type)
-    return jvm.session.sessionState().sqlParser().parseExpression(f"{value}{_SUFFIXES[str(data_type.typeName())]}")
+    return jvm.state.sqlParser().parseExpression(f"{value}{_SUFFIXES[str(data_type.typeName())]}")

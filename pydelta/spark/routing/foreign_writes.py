@@ -84,7 +84,7 @@ def refuse_foreign_target(spark: SparkSession, parts: tuple[str, ...]) -> None:
 def _written_by_name(spark: SparkSession, parts: tuple[str, ...]) -> list[tuple[str, str]]:
     """Where Spark would write the rows of an INSERT, and as what."""
     jvm = Jvm.of(spark)
-    catalog = jvm.session.sessionState().catalog()
+    catalog = jvm.catalog
     if len(parts) <= 2:
         view = catalog.getRawLocalOrGlobalTempView(jvm.seq(parts))
         if view.isDefined():

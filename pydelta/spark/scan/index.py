@@ -49,6 +49,8 @@ _SERIALS: Final = itertools.count(1)
 _LIVE: Final[WeakValueDictionary[int, DeltaFileIndex]] = WeakValueDictionary()
 _TEXT: Final = re.compile(r"^Delta\[.*\]#(\d+)$", re.DOTALL)
 _ROWS_BYTES: Final = 32 * 1024 * 1024
+_KEPT_FILES: Final = 10_000
+"""Up to so many files, what Spark was told of all of them is kept for its next query."""
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HIDDEN_ARROW: Final = {"long": pa.int64(), "integer": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 
@@ -184,6 +186,7 @@ class DeltaFileIndex:
         self._partitions: _Partitions | None = None
         self._ordinal_attribute: Any = None
         self._roots: Any = None
+        self._all: Any = None
         self._serial = next(_SERIALS)
         _LIVE[self._serial] = self
 
@@ -202,13 +205,19 @@ class DeltaFileIndex:
         """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
         jvm, files = self._jvm, self.files
         frame, rows = self._selected(partitionFilters, dataFilters)
+        whole = not files.bitmaps and frame.height == files.frame.height <= _KEPT_FILES
+        if whole and self._all is not None:
+            return self._all
         if files.bitmaps:
             rows, frame = self._rows_with_bitmaps(frame)
         uris = file_uris(frame["path"], self._root)
         owners = None if rows is None else frame[_ORDINAL]
         blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
         _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
-        return jvm.directories(blocks, frame.height, rows)
+        found = jvm.directories(blocks, frame.height, rows)
+        if whole:
+            self._all = found
+        return found
 
     def paths(self, partition_filters: Any, data_filters: Any) -> list[str]:
         """Return the URI-encoded paths of the files that a scan with these filters reads."""

@@ -334,7 +334,7 @@ def _pruner(jvm: Jvm, snapshot: Snapshot, mode: str) -> Pruner:
 
     def prune(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
         logical = [rename_columns(expr, names) for expr in filters] if names else list(filters)
-        zone = jvm.time_zone()
+        zone = jvm.time_zone() if snapshot.partition_columns else "UTC"  # only partition values are read in it
         files = prune_by_generated(snapshot.files, files, logical, time_zone=zone)
         return prune_by_statistics(snapshot.files, files, logical, time_zone=zone)
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import absent_path, log_for_path, moment_ms
+from pydelta.spark.logs import SessionSettings, absent_path, log_for_path, moment_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -90,16 +90,28 @@ def _split(text: str) -> tuple[str, TimeTravel | None]:
 
 
 def open_snapshot(
-    spark: SparkSession, path: str, travel: TimeTravel | None, hadoop_conf: Mapping[str, str] | None = None
+    spark: SparkSession,
+    path: str,
+    travel: TimeTravel | None,
+    hadoop_conf: Mapping[str, str] | None = None,
+    *,
+    session: SessionSettings | None = None,
 ) -> Snapshot:
     """Open the snapshot of the table at a path: the newest, or the one that was asked for.
+
+    Args:
+        spark: A classic session.
+        path: Where the table is.
+        travel: What was asked for; None for the newest.
+        hadoop_conf: Options beyond those of the session.
+        session: Its settings, where they were read already.
 
     Raises:
         TableNotFoundError: No Delta table is there.
         VersionNotFoundError: The log does not describe the version or time; the message names what it does.
         InvalidArgumentError: A version that is not a number, a time that is none.
     """
-    log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf)
+    log = log_for_path(spark, Jvm.of(spark).qualify(path), hadoop_conf, session=session)
     if travel is None:
         snapshot = log.update()
         if snapshot.version < 0:

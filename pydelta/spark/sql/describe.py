@@ -277,7 +277,7 @@ def show_tblproperties(spark: SparkSession, entry: DeltaEntry, snapshot: Snapsho
         rows = [(key, properties[key])]
     else:
         rows = [(key, f"Table {_shown_name(entry)} does not have property: {key}")]
-    hidden = text_map(jvm, jvm.session.sessionState().conf().redactOptions(jvm.scala_map(dict(rows))))
+    hidden = text_map(jvm, jvm.sql_conf.redactOptions(jvm.scala_map(dict(rows))))
     shown = [(name, hidden.get(name, value)) for name, value in sorted(rows)]
     return _frame(spark, shown, StructType([_column("key"), _column("value")]))
 
@@ -303,7 +303,7 @@ def show_create_table(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot
         if not key.startswith(_NOT_TO_BE_SET)
     }
     if properties:
-        hidden = text_map(jvm, jvm.session.sessionState().conf().redactOptions(jvm.scala_map(properties)))
+        hidden = text_map(jvm, jvm.sql_conf.redactOptions(jvm.scala_map(properties)))
         said = ",\n".join(f"  {_literal(key)} = {_literal(hidden[key])}" for key in properties)
         lines.append(f"TBLPROPERTIES (\n{said})")
     return _frame(spark, [("\n".join(lines) + "\n",)], StructType([_column("createtab_stmt")]))

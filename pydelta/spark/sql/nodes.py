@@ -147,7 +147,7 @@ class Nodes:
 
     def in_session_catalog(self, parts: tuple[str, ...]) -> bool:
         """Tell whether a name belongs to the session catalog, and not to another catalog."""
-        manager = self.jvm.session.sessionState().catalogManager()
+        manager = self.jvm.state.catalogManager()
         if len(parts) > 2 or (len(parts) == 2 and bool(manager.isCatalogRegistered(parts[0]))):
             return parts[0].lower() == _SESSION_CATALOG
         return str(manager.currentCatalog().name()) == _SESSION_CATALOG
@@ -161,7 +161,7 @@ class Nodes:
         parts = self.parts(node)
         if parts is None:
             return None
-        database = str(self.jvm.session.sessionState().catalog().getCurrentDatabase())
+        database = str(self.jvm.catalog.getCurrentDatabase())
         full = tuple(part.lower() for part in ((_SESSION_CATALOG, database)[: 3 - len(parts)] + parts)[-3:])
         return Named(alias=parts[-1], qualifiers=tuple(full[start:] for start in range(len(full))))
 
@@ -271,7 +271,7 @@ class Nodes:
 
     def partition_columns(self, parts: tuple[str, ...]) -> list[str]:
         """Tell what a table of the session's catalog is partitioned by; nothing for a view."""
-        catalog = self.jvm.session.sessionState().catalog()
+        catalog = self.jvm.catalog
         database = self.jvm.option.apply(parts[-2] if len(parts) > 1 else None)
         identifier = self.jvm.table_identifier.apply(parts[-1], database, self.jvm.option.apply(None))
         if not catalog.tableExists(identifier) or catalog.isView(self.jvm.seq(parts)):

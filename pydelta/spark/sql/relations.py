@@ -26,7 +26,7 @@ from pydelta.spark.catalog.entries import note_difference
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier, twin_refusal
 from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
+from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.refresh import transform, with_newest
@@ -71,7 +71,7 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
         row = jvm.one_row([Column(jvm.column_of(node.identifierExpr())).alias("name")]).first()
         if row is None or row[0] is None:
             raise BindError(f"{node.identifierExpr().sql()} is null, but should be the name of a table.")
-        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(str(row[0]))
+        parts = jvm.state.sqlParser().parseMultipartIdentifier(str(row[0]))
         return node.planBuilder().apply(parts, node.children())
 
     return transform(plan, replace)
@@ -92,6 +92,7 @@ class RelationResolver:
         self._statement = ""
         self._plan: Any = None
         self._late: Callable[[Any, tuple[str, ...]], Any] | None = None
+        self._settings: SessionSettings | None = None
         self.replaced = 0
 
     def statement(self, plan: Any) -> Any | None:
@@ -196,7 +197,8 @@ class RelationResolver:
 
     def _newest(self, location: str) -> Snapshot:
         if location not in self._snapshots:
-            self._snapshots[location] = open_snapshot(self._spark, location, None)
+            self._settings = self._settings or SessionSettings.of(self._spark)
+            self._snapshots[location] = open_snapshot(self._spark, location, None, session=self._settings)
         return self._snapshots[location]
 
     def _view(self, view: ViewEntry) -> Any | None:
@@ -215,7 +217,7 @@ class RelationResolver:
         if view.text is None:
             return None
         inner = RelationResolver(self._spark)
-        inner._snapshots = self._snapshots
+        inner._snapshots, inner._settings = self._snapshots, self._settings
         plan = inner._rewrite(self._jvm.parse(view.text), frozenset(), view.namespace)
         if not inner.replaced:
             return None
@@ -300,7 +302,7 @@ class RelationResolver:
         """A name in a permanent view's text is relative to the namespace the view was made in."""
         if not namespace or len(parts) != 1:
             return parts
-        catalog = self._jvm.session.sessionState().catalog()
+        catalog = self._jvm.catalog
         return parts if catalog.getRawLocalOrGlobalTempView(self._jvm.seq(parts)).isDefined() else (*namespace, *parts)
 
     def _table_changes(self, node: Any, namespace: tuple[str, ...]) -> Any | None:

@@ -32,6 +32,7 @@ from pydelta.settings import Settings, TableProperties
 from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
+from pydelta.spark.logs import SessionSettings
 from pydelta.spark.scan.refresh import indexes_in
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
@@ -65,7 +66,6 @@ _RECORD_DDL: Final = (
     "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string, "
     "change boolean"
 )
-_LOG_STORE_PREFIX: Final = "spark.pydelta.logStore."
 
 
 class DataFrameSource:
@@ -181,12 +181,13 @@ def write_files(
         SchemaError: A column that files cannot hold.
     """
     hidden = _tracking_columns(df, shape.properties)
-    settings = settings or Settings.resolve(Jvm.of(spark).session_conf())
+    session = SessionSettings.of(spark)
+    settings = settings or session.settings
     task = make_write_task(
         spark,
         shape,
         options or WriteOptions(mode=WriteMode.APPEND),
-        settings,
+        replace(session, settings=settings),
         change_data=change_column is not None,
         row_tracking=bool(hidden),
     )
@@ -301,23 +302,21 @@ def make_write_task(
     spark: SparkSession,
     shape: TableShape,
     options: WriteOptions,
-    settings: Settings,
+    session: SessionSettings,
     *,
     change_data: bool,
     row_tracking: bool,
 ) -> WriteTask:
     """How the session's executors write files of a table; see ``make_task``."""
-    jvm = Jvm.of(spark)
-    stores = {key: value for key, value in jvm.session_conf().items() if key.startswith(_LOG_STORE_PREFIX)}
-    session = Session(
-        settings=settings,
-        store_options={**jvm.hadoop_options(), **stores, **options.storage},
-        time_zone=jvm.time_zone(),
+    writing = Session(
+        settings=session.settings,
+        store_options={**session.options, **options.storage},
+        time_zone=Jvm.of(spark).time_zone(),
         timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
         codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
     )
-    return make_task(shape, options, session, change_data=change_data, row_tracking=row_tracking)
+    return make_task(shape, options, writing, change_data=change_data, row_tracking=row_tracking)
 
 
 def clean_up(task: WriteTask, paths: Sequence[str]) -> None:
