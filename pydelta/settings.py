@@ -284,6 +284,7 @@ _DEFAULTS_PREFIXES: Final = ("spark.databricks.delta.properties.defaults.", "spa
 _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "enabled": ("enabled", parse_bool),
     "log.maxSnapshotChain": ("max_snapshot_chain", parse_positive_int),
+    "log.maxFilesInMemory": ("max_files_in_memory", _or_none(parse_positive_int)),
     "change.maxRetries": ("change_max_retries", _or_none(parse_positive_int)),
     "change.retryOn": ("change_retry_on", choice("rearranged", "any")),
     "optimize.giveWay": ("optimize_give_way_ms", _or_none(parse_duration_ms)),
@@ -339,6 +340,8 @@ class Settings:
     Args:
         enabled: Whether a session that a builder makes is enabled by itself; see ``spark.session.wishes``.
         max_snapshot_chain: Commits applied on top of each other before a snapshot is rebuilt from a checkpoint.
+        max_files_in_memory: Of a checkpoint with more files not all are held in memory: what matches a condition is
+            looked for part by part.
         change_max_retries: How often a DELETE, UPDATE or MERGE is run again by itself after a conflict.
         change_retry_on: Which conflicts these are: ``rearranged``, where the winner only moved rows to other files, or
             ``any`` over rows.
@@ -381,6 +384,7 @@ class Settings:
 
     enabled: bool | None = None
     max_snapshot_chain: int = 50
+    max_files_in_memory: int = 10_000_000
     change_max_retries: int = 10
     change_retry_on: str = "rearranged"
     optimize_give_way_ms: int = 60_000

@@ -199,7 +199,8 @@ def _read_in_full(reader: LogReader, files: CheckpointFiles) -> Checkpoint:
     found = read_checkpoint(reader.store, files)
     state = apply_actions(State(), found.state)
     reader.check(state)
-    found.core(partition_spec(state).physical_names)
+    for _ in found.core_batches(partition_spec(state).physical_names):
+        pass
     found.tombstones()
     return found
 

@@ -221,6 +221,24 @@ def file_key(path: str, dv_id: str | None, root: str) -> str:
     return path if dv_id is None else f"{path}{KEY_SEPARATOR}{dv_id}"
 
 
+_PRINTABLE: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
+
+
+def unescaped(paths: pl.Series) -> pl.Series:
+    """Undo printable ASCII escapes, in one pass; enough to find candidates, not to prove identity."""
+    return paths.str.replace_many(list(_PRINTABLE), list(_PRINTABLE.values()))
+
+
+def path_hashes(paths: pl.Series) -> npt.NDArray[np.uint64]:
+    """Hash paths, however they are escaped; paths of one file have one hash, within this process."""
+    return (unescaped(paths) if has_escapes(paths) else paths).hash(seed=0).to_numpy()
+
+
+def has_escapes(paths: pl.Series) -> bool:
+    """Tell whether a path is spelt with escapes."""
+    return bool(paths.str.contains("%", literal=True).any())
+
+
 def keys_of(frame: pl.DataFrame, root: str) -> pl.Series:
     """Make the ``file_key`` of each row. Rows are walked only where a path is escaped or absolute."""
     path = frame["path"]

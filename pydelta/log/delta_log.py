@@ -74,7 +74,7 @@ class DeltaLog:
         self._options = dict(options or {})
         self.uri = store.root
         self.settings = settings or Settings.resolve()
-        self._reader = LogReader(store, self.uri)
+        self._reader = LogReader(store, self.uri, self.settings.max_files_in_memory)
         self._lock = threading.RLock()
         self._current: Snapshot | None = None
         self._old: OrderedDict[int, Snapshot] = OrderedDict()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from pydelta.log.columns import (
@@ -15,9 +17,12 @@ from pydelta.log.columns import (
     canonical_path,
     core_schema,
     file_key,
+    has_escapes,
     keys_of,
+    path_hashes,
     removes_to_frame,
     spellings,
+    unescaped,
 )
 from pydelta.log.runs import AddRun, RemoveRun, objects_of, runs_of
 from pydelta.protocol.actions import Action, AddFile, RemoveFile
@@ -27,7 +32,6 @@ __all__ = [
     "Mentions",
     "added_files",
     "build_delta",
-    "has_escapes",
     "live_tombstones",
     "merged",
     "removed_files",
@@ -36,7 +40,6 @@ __all__ = [
 DELTA_BIT: Final = 1 << 63
 _ID_SHIFT: Final = 32
 _PLAIN_PATH: Final = r"^[A-Za-z0-9_.=-][A-Za-z0-9_.=/-]*$"
-_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +129,6 @@ def _keyed(fresh: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
     return fresh.insert_column(fresh.width, pl.Series("key", list(keys), dtype=pl.String))
 
 
-def has_escapes(paths: pl.Series) -> bool:
-    """Tell whether a path is spelt with escapes."""
-    return bool(paths.str.contains("%", literal=True).any())
-
-
-def _unescaped(paths: pl.Series) -> pl.Series:
-    """Printable ASCII escapes undone, in one pass; enough to find candidates, not to prove identity."""
-    return paths.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
-
-
 class Mentions:
     """The files that some deltas mention, to take out of many frames.
 
@@ -154,9 +147,20 @@ class Mentions:
             self._forms = paths
             if not bool(plain.all()):
                 odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
-                forms = pl.concat([paths.filter(plain), _unescaped(pl.Series(list(odd), dtype=pl.String))])
+                forms = pl.concat([paths.filter(plain), unescaped(pl.Series(list(odd), dtype=pl.String))])
                 self._forms = forms.unique()
             self._keys = pl.concat([part["key"] for part in parts]).unique()
+
+    @functools.cached_property
+    def _hashes(self) -> npt.NDArray[np.uint64]:
+        return np.empty(0, dtype=np.uint64) if self._forms is None else path_hashes(self._forms)
+
+    def may_be_among(self, hashes: npt.NDArray[np.uint64]) -> bool:
+        """Tell whether one of the files may be among those with these ascending hashes of their paths."""
+        if not len(hashes) or not len(self._hashes):
+            return False
+        at = np.searchsorted(hashes, self._hashes)
+        return bool((hashes[np.minimum(at, len(hashes) - 1)] == self._hashes).any())
 
     def without(self, frame: pl.DataFrame, *, escaped: bool | None = None) -> pl.DataFrame:
         """Return the rows of a frame (``path``, ``dv_id``, …) that are not mentioned.
@@ -170,7 +174,7 @@ class Mentions:
         paths = frame["path"]
         if escaped is None:
             escaped = has_escapes(paths)
-        candidates = (_unescaped(paths) if escaped else paths).is_in(self._forms.implode())
+        candidates = (unescaped(paths) if escaped else paths).is_in(self._forms.implode())
         if not bool(candidates.any()):
             return frame
         gone = keys_of(frame.filter(candidates), self._root).is_in(self._keys.implode())

@@ -20,16 +20,22 @@ import numpy.typing as npt
 import polars as pl
 
 from pydelta.errors import LogCorruptedError
-from pydelta.log.checkpoint.read import Checkpoint
+from pydelta.log.checkpoint.read import PART_BITS, Checkpoint
 from pydelta.log.checkpoint.stats_typed import Leaf
-from pydelta.log.columns import PV_PREFIX, TOMBSTONE_SCHEMA, adds_from_frame, core_schema, removes_from_frame
+from pydelta.log.columns import (
+    PV_PREFIX,
+    TOMBSTONE_SCHEMA,
+    adds_from_frame,
+    core_schema,
+    has_escapes,
+    removes_from_frame,
+)
 from pydelta.log.deltas import (
     DELTA_BIT,
     FileDelta,
     Mentions,
     added_files,
     delta_version,
-    has_escapes,
     live_tombstones,
     removed_files,
 )
@@ -45,7 +51,9 @@ from pydelta.protocol.types import StructType
 __all__ = ["FileTable"]
 
 _Array: TypeAlias = npt.NDArray[Any]
+_Positions: TypeAlias = npt.NDArray[np.int64]
 _SLICE_ROWS: Final = 65_536
+MOST_IN_MEMORY: Final = 10_000_000
 _TYPED_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -61,6 +69,7 @@ class FileTable:
         base: The checkpoint underneath, or None.
         deltas: Later changes, oldest first.
         fallback: Gives the same base from an older checkpoint, called once when ``base`` turns out to be damaged.
+        most_in_memory: Of a checkpoint with more rows, what is asked for by a condition is looked for part by part.
     """
 
     __slots__ = (
@@ -70,6 +79,8 @@ class FileTable:
         "_escaped",
         "_fallback",
         "_lock",
+        "_mentioned",
+        "_most",
         "_replaced",
         "_seed",
         "_typed",
@@ -85,6 +96,7 @@ class FileTable:
         base: Checkpoint | None = None,
         deltas: Sequence[FileDelta] = (),
         fallback: Callable[[LogCorruptedError], FileTable] | None = None,
+        most_in_memory: int = MOST_IN_MEMORY,
     ) -> None:
         self.root = root
         self.spec = spec
@@ -95,6 +107,8 @@ class FileTable:
         self._escaped: bool | None = None
         self._seed: tuple[pl.DataFrame, int, bool | None] | None = None
         self._replaced: FileTable | None = None
+        self._mentioned: Mentions | None = None
+        self._most = most_in_memory
         self._typed: dict[tuple[str, ...], pl.DataFrame] = {}
         self._lock = threading.RLock()
 
@@ -121,7 +135,12 @@ class FileTable:
         if spec.physical_names != self.spec.physical_names:  # the first commit of a table whose emptiness was looked at
             seed = None
         after = FileTable(
-            root=self.root, spec=spec, base=self._base, deltas=(*self._deltas, delta), fallback=self._fallback
+            root=self.root,
+            spec=spec,
+            base=self._base,
+            deltas=(*self._deltas, delta),
+            fallback=self._fallback,
+            most_in_memory=self._most,
         )
         after._seed, after._replaced = seed, self._replaced
         return after
@@ -172,6 +191,95 @@ class FileTable:
 
     # -- in parts -------------------------------------------------------------------------------------------------
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether the files are too many to be in memory, and are not: then ``core`` is to be avoided."""
+        if self._core is not None or self._seed is not None or self._replaced is not None:
+            return False
+        return self._base is not None and self._base.num_rows > self._most
+
+    def settle(self) -> None:
+        """Read what ``core`` is made of, so that from here on a damaged checkpoint has given way to an older one.
+
+        Raises:
+            LogCorruptedError: As ``core``.
+        """
+        if not self.in_parts:
+            _ = self.core
+            return
+        assert self._base is not None
+        try:
+            for number in range(len(self._base.parts)):
+                self._base.facts(number)
+        except LogCorruptedError:
+            _ = self.core  # by the fallback, or the error again
+
+    def _mentions(self) -> Mentions:
+        if self._mentioned is None:
+            self._mentioned = Mentions(self._deltas, self.root)
+        return self._mentioned
+
+    def live_rows(self, number: int) -> _Positions | None:
+        """Return which rows of a part of the checkpoint are live files, ascending; None for all that are files."""
+        assert self._base is not None
+        if not self._mentions().may_be_among(self._base.facts(number).hashes):
+            return None
+        frames = [self._mentions().without(frame)["row"] for frame in self._base.adds_in(number, ())]
+        rows = pl.concat(frames).to_numpy() if frames else np.empty(0, dtype=np.uint64)
+        return (rows & np.uint64((1 << PART_BITS) - 1)).astype(np.int64)
+
+    def live_by_part(self) -> tuple[_Positions, npt.NDArray[np.float64]]:
+        """Return how many files of each part of the checkpoint are live, and the sum of their sizes."""
+        base, _ = self.layers()
+        assert base is not None
+        if self.in_parts:
+            return self._live_by_part(base)
+        adds, sizes = base.adds_by_part(self.spec.physical_names)
+        rows = self.core["row"].to_numpy()
+        new = np.count_nonzero(rows & np.uint64(DELTA_BIT))
+        if self.core.height - new == adds.sum():  # all of the checkpoint's files are live
+            return adds, sizes
+        of_base = (rows & np.uint64(DELTA_BIT)) == 0
+        at = (rows[of_base] >> np.uint64(PART_BITS)).astype(np.int64)
+        weights = self.core["size"].to_numpy()[of_base]
+        return (
+            np.bincount(at, minlength=len(base.parts)).astype(np.int64),
+            np.bincount(at, weights=weights, minlength=len(base.parts)).astype(np.float64),
+        )
+
+    def _live_by_part(self, base: Checkpoint) -> tuple[_Positions, npt.NDArray[np.float64]]:
+        adds, sizes = np.zeros(len(base.parts), dtype=np.int64), np.zeros(len(base.parts), dtype=np.float64)
+        for number in range(len(base.parts)):
+            facts = base.facts(number)
+            adds[number], sizes[number] = facts.adds, facts.size
+            if self._mentions().may_be_among(facts.hashes):
+                live = [self._mentions().without(frame)["size"] for frame in base.adds_in(number, ())]
+                adds[number], sizes[number] = sum(map(len, live)), sum(int(part.sum()) for part in live)
+        return adds, sizes
+
+    def new_rows(self) -> pl.DataFrame:
+        """Return the live files that commits after the checkpoint added: their locators, ascending."""
+        rows = (added_files(self._deltas) if self._deltas else self.core)["row"] if self.in_parts else self.core["row"]
+        return pl.DataFrame({"row": rows.filter((rows & DELTA_BIT) != 0).sort()}, schema={"row": pl.UInt64})
+
+    def partition_texts(self) -> pl.DataFrame:
+        """Return the partition values that live files have, as texts, each combination once."""
+        names = [PV_PREFIX + name for name in self.spec.physical_names]
+        if not self.in_parts:
+            return self.core.select(names).unique()
+        found = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+        for frame in self._live_batches():
+            found = pl.concat([found, frame.select(names)]).unique()
+        return found
+
+    def _live_batches(self) -> Iterator[pl.DataFrame]:
+        """``core``, part by part; nothing is kept."""
+        assert self._base is not None
+        for frame in self._base.core_batches(self.spec.physical_names):
+            yield self._mentions().without(frame)
+        if self._deltas:
+            yield added_files(self._deltas).select(list(core_schema(self.spec.physical_names)))
+
     def path_batches(self) -> Iterator[pl.DataFrame]:
         """Return ``path`` and ``dv_id`` of the live files, part by part; nothing more is kept in memory.
 
@@ -209,12 +317,20 @@ class FileTable:
     @property
     def num_files(self) -> int:
         """Live files."""
-        return self.core.height
+        return self._counted()[0] if self.in_parts else self.core.height
 
     @property
     def size_bytes(self) -> int:
         """Sum of the live files' sizes."""
-        return int(self.core["size"].sum())
+        return self._counted()[1] if self.in_parts else int(self.core["size"].sum())
+
+    def _counted(self) -> tuple[int, int]:
+        self.settle()
+        if not self.in_parts:
+            return self.core.height, int(self.core["size"].sum())
+        adds, sizes = self.live_by_part()
+        new = added_files(self._deltas)["size"] if self._deltas else pl.Series("size", [], dtype=pl.Int64)
+        return int(adds.sum()) + len(new), int(sizes.sum()) + int(new.sum())
 
     def has_live_vectors(self) -> bool:
         """Tell whether a live file carries a deletion vector."""
@@ -411,13 +527,25 @@ class FileTable:
         """
         conjuncts = [part for expr in (partition_filter, *data_filters) if expr is not None
                      for part in split_conjuncts(expr)]  # fmt: skip
-        frame = self.core
         on_partitions = [
             expr for expr in conjuncts if columns(expr) and is_partition_only(expr, self.spec.partition_columns)
         ]
+        on_data = [expr for expr in conjuncts if expr not in on_partitions]
+        if conjuncts and self.in_parts:
+            try:
+                found = [
+                    self._pruned(frame, on_partitions, on_data, time_zone=time_zone) for frame in self._live_batches()
+                ]
+                return pl.concat(found) if found else pl.DataFrame(schema=core_schema(self.spec.physical_names))
+            except LogCorruptedError:
+                _ = self.core  # by the fallback, or the error again
+        return self._pruned(self.core, on_partitions, on_data, time_zone=time_zone)
+
+    def _pruned(
+        self, frame: pl.DataFrame, on_partitions: Sequence[Expr], on_data: Sequence[Expr], *, time_zone: str
+    ) -> pl.DataFrame:
         for expr in on_partitions:
             frame = prune_by_partition(self, frame, expr, time_zone=time_zone)
-        on_data = [expr for expr in conjuncts if expr not in on_partitions]
         frame = prune_by_generated(self, frame, on_data, time_zone=time_zone)
         if on_data and not frame.is_empty():
             frame = prune_by_statistics(self, frame, on_data, time_zone=time_zone)

@@ -18,7 +18,7 @@ from pydelta.errors import LogCorruptedError, LogGapError, TableNotFoundError
 from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import Checkpoint
 from pydelta.log.checksum import read_checksum
-from pydelta.log.files import FileTable
+from pydelta.log.files import MOST_IN_MEMORY, FileTable
 from pydelta.log.history import read_commit_info
 from pydelta.log.replay import Replayed, State, UnusableFile, replay
 from pydelta.log.segment import Listing, LogSegment, plan_segment, read_listing
@@ -40,10 +40,12 @@ class LogReader:
     Args:
         store: Bound to the table's root.
         root: URI of the table, for messages and for absolute paths.
+        most_in_memory: See ``FileTable``.
     """
 
     store: Store
     root: str
+    most_in_memory: int = MOST_IN_MEMORY
 
     def listing(self, start_version: int = 0) -> Listing:
         """List the log directory from a version's files on."""
@@ -142,6 +144,7 @@ class LogReader:
                     check=self.check,
                     fallback=self._fallback(segment),
                     known=known,
+                    most_in_memory=self.most_in_memory,
                 )
                 self._verify_compacted(segment, replayed)
                 return segment, replayed

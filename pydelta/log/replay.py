@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError
 from pydelta.log.checkpoint.read import Checkpoint, read_checkpoint
 from pydelta.log.deltas import FileDelta, build_delta, merged
-from pydelta.log.files import FileTable
+from pydelta.log.files import MOST_IN_MEMORY, FileTable
 from pydelta.log.partition_spec import PartitionSpec
 from pydelta.log.runs import decode_actions, objects_of, runs_of
 from pydelta.log.segment import CheckpointFiles, CommitFile, LogSegment
@@ -152,6 +152,7 @@ def replay(
     check: Callable[[State], None],
     fallback: Callable[[LogCorruptedError], FileTable] | None = None,
     known: Checkpoint | None = None,
+    most_in_memory: int = MOST_IN_MEMORY,
 ) -> Replayed:
     """Read a segment's files and nothing else.
 
@@ -162,6 +163,7 @@ def replay(
         check: Called with the state before any file column is built; refuses what must not be read.
         fallback: See ``FileTable``.
         known: See ``read_checkpoint``.
+        most_in_memory: See ``FileTable``.
 
     Raises:
         UnusableFile: The checkpoint or a compacted file is damaged: plan again without it.
@@ -185,7 +187,14 @@ def replay(
     alone = bool(batches) and not batches[-1][0].is_compacted
     return Replayed(
         state=state,
-        files=FileTable(root=root, spec=spec, base=checkpoint, deltas=deltas, fallback=fallback),
+        files=FileTable(
+            root=root,
+            spec=spec,
+            base=checkpoint,
+            deltas=deltas,
+            fallback=fallback,
+            most_in_memory=most_in_memory,
+        ),
         commit_info=_commit_info(batches[-1][1]) if alone else None,
         commit_info_read=alone,
     )

@@ -77,12 +77,13 @@ class ParquetRows:
         store: Where it is.
         path: Path in the store.
         size: Size in bytes, from a listing or a sidecar action; None asks the store.
+        kept: Whether a small file's bytes stay in memory, so that it is fetched once.
 
     Raises:
         LogCorruptedError: The file is missing, truncated or no Parquet.
     """
 
-    def __init__(self, store: Store, path: str, size: int | None = None) -> None:
+    def __init__(self, store: Store, path: str, size: int | None = None, *, kept: bool = True) -> None:
         self.path = path
         with reading(path):
             if size is None:
@@ -91,7 +92,7 @@ class ParquetRows:
                     raise ObjectNotFoundError(f"{path} does not exist.")
                 size = info.size
             self._store, self.size = store, size
-            self._whole = pa.py_buffer(_read(store, path)) if size <= WHOLE_READ_BYTES else None
+            self._whole = pa.py_buffer(_read(store, path)) if kept and size <= WHOLE_READ_BYTES else None
             self._metadata: Any = None
             self._leaves: dict[str, int] = {}
             self._measured: set[tuple[int, int]] = set()

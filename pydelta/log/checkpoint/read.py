@@ -25,7 +25,15 @@ from pydelta.errors import LogCorruptedError
 from pydelta.log.checkpoint.parquet_rows import ParquetRows, plain, reading, struct_fields
 from pydelta.log.checkpoint.stats_text import struct_stats_to_json
 from pydelta.log.checkpoint.stats_typed import Leaf, read_typed_stats
-from pydelta.log.columns import ADD_FIELDS, REMOVE_FIELDS, TOMBSTONE_SCHEMA, add_frame, core_schema, remove_frame
+from pydelta.log.columns import (
+    ADD_FIELDS,
+    REMOVE_FIELDS,
+    TOMBSTONE_SCHEMA,
+    add_frame,
+    core_schema,
+    path_hashes,
+    remove_frame,
+)
 from pydelta.log.segment import CheckpointFiles
 from pydelta.protocol.actions import (
     Action,
@@ -45,12 +53,29 @@ from pydelta.protocol.stats import parse_stats_columns
 from pydelta.storage.interface import Store
 from pydelta.storage.whole import read_listed
 
-__all__ = ["PART_BITS", "Checkpoint", "read_checkpoint", "sidecar_name"]
+__all__ = ["PART_BITS", "Checkpoint", "PartFacts", "read_checkpoint", "sidecar_name"]
 
 _STATE_KINDS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _ADD_REST: Final = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
+_KEPT_BYTES: Final = 256 * 1024 * 1024
+"""Sidecars that together are larger are read by their columns, and none of their bytes stay in memory."""
 PART_BITS: Final = 40
 """Of a row's locator: the part is above them, the row in it below."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """What is known of the adds of a part without their columns.
+
+    Args:
+        adds: How many.
+        size: Sum of the sizes of their files, in bytes.
+        hashes: Of their paths, ascending: whether a path is among them. They hold for this process alone.
+    """
+
+    adds: int
+    size: int
+    hashes: npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +136,20 @@ class Checkpoint:
         self._cores: dict[tuple[str, ...], pl.DataFrame] = {}
         self._of_parts: tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None = None
         self._tombstones: pl.DataFrame | None = None
+        self._facts: dict[tuple[str, int], PartFacts] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all kinds in all parts, as their footers say."""
+        return sum(part.num_rows for part in self.parts)
 
     def reuse(self, known: Checkpoint) -> None:
         """Take the columns of sidecars that both have from an older checkpoint, where it has them in memory."""
+        self._facts |= {
+            (part.path, part.size): known._facts[part.path, part.size]
+            for part in self.parts
+            if part.path.startswith(f"{SIDECAR_DIR}/") and (part.path, part.size) in known._facts
+        }
         memory = known._memory()
         if memory is not None and any((part.path, part.size) in memory.parts for part in self.parts):
             self._known = memory
@@ -164,6 +200,22 @@ class Checkpoint:
             sizes = np.bincount(at, weights=core["size"].to_numpy(), minlength=count).astype(np.float64)
             found = self._of_parts = np.bincount(at, minlength=count).astype(np.int64), sizes
         return found
+
+    def facts(self, number: int) -> PartFacts:
+        """Return what is known of a part's adds; read once, also for later checkpoints that have the sidecar."""
+        part = self.parts[number]
+        found = self._facts.get((part.path, part.size))
+        if found is None:
+            adds, size, hashes = 0, 0, [np.empty(0, dtype=np.uint64)]
+            for frame in self.adds_in(number, ()):
+                adds, size = adds + frame.height, size + int(frame["size"].sum())
+                hashes.append(path_hashes(frame["path"]))
+            found = self._facts[part.path, part.size] = PartFacts(adds, size, np.sort(np.concatenate(hashes)))
+        return found
+
+    def adds_in(self, number: int, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Return ``core`` of one part, in parts that are not kept."""
+        return _adds_in(self.parts[number], number, partition_names)
 
     def core_batches(self, partition_names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Return ``core`` in parts that are not kept; what is in memory of a sidecar is not read again."""
@@ -374,11 +426,12 @@ def read_checkpoint(
             elif isinstance(action, (Protocol, Metadata, SetTransaction, DomainMetadata)):
                 state.append(action)
     opened = {(part.path, part.size): part for part in known.parts} if known is not None else {}
+    few = sum(sidecar.size_in_bytes for sidecar in sidecars) <= _KEPT_BYTES
     for sidecar in sidecars:
         name = sidecar_name(sidecar)
         if unopened is not None and name not in unopened:
             file = (f"{SIDECAR_DIR}/{name}", sidecar.size_in_bytes)  # under a name of its own: no other file has it
-            parts.append(opened.get(file) or ParquetRows(store, *file))
+            parts.append(opened.get(file) or ParquetRows(store, *file, kept=few))
     found = Checkpoint(
         version=files.version, name=files.name, parts=parts, state=state, inline=inline, sidecars=sidecars
     )

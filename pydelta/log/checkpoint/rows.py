@@ -97,7 +97,7 @@ class FileRows:
             return None
         files = self.snapshot.files
         try:
-            distinct = files.core.select(pl.col(f"^{PV_PREFIX}.*$")).unique()
+            distinct = files.partition_texts()
             if distinct.width:
                 files.partition_frame(distinct)
         except LogCorruptedError:
@@ -124,22 +124,22 @@ class FileRows:
     def adds(self) -> Iterator[Any]:
         """Return struct arrays of the column ``add``, in the order of the file table's parts."""
         files = self.snapshot.files
-        rows = files.core["row"].to_numpy()
+        in_parts = files.in_parts
         base, _ = files.layers()
-        alive = self._to_write(rows, base)
+        alive = None if in_parts else self._to_write(files.core["row"].to_numpy(), base)
         shape, types = self._shape, self._add_types()
         for number, part in enumerate(base.parts if base else ()):
             if number in self.without:
                 continue
-            here = base.rows_of(number, alive) if base else alive
+            assert base is not None, "it has the part"
+            here = files.live_rows(number) if alive is None else base.rows_of(number, alive)
             wanted = ["stats", "stats_parsed", *_ADD_FIELDS]
             for at, structs in part.structs("add", [name for name in wanted if part.has("add", name)]):
-                kept = np.isin(at, here, assume_unique=True)
+                kept = np.ones(len(at), dtype=bool) if here is None else np.isin(at, here, assume_unique=True)
                 if kept.any():
                     chosen = structs if kept.all() else structs.filter(pa.array(kept))
                     yield self._add_structs(struct_fields(chosen), len(chosen), shape, types)
-        recent = pl.DataFrame({"row": np.sort(rows[(rows & np.uint64(DELTA_BIT)) != 0])}, schema={"row": pl.UInt64})
-        rows_of_commits = files.recent(recent)
+        rows_of_commits = files.recent(files.new_rows())
         plain = rows_of_commits.filter(pl.col("rest").is_null())
         for start in range(0, plain.height, BATCH_ROWS):
             slice_ = plain.slice(start, BATCH_ROWS)

@@ -157,15 +157,14 @@ def kept_sidecars(
     if base is None or not base.sidecars:
         return None
     named = frozenset(named_by.sidecar_names)
-    live, tombstones = snapshot.files.core, snapshot.tombstones()
+    files, tombstones = snapshot.files, snapshot.tombstones()
     count = len(base.parts)
-    adds_before, bytes_live = base.adds_by_part(snapshot.files.spec.physical_names)
-    adds, new_adds = adds_before, np.count_nonzero(live["row"].to_numpy() & np.uint64(DELTA_BIT))
-    if live.height - new_adds != adds_before.sum():  # else all of the checkpoint's files are live
-        at = _parts_of(live["row"].to_numpy())
-        sizes = live["size"].to_numpy()[at >= 0]
-        adds = _counts(at, count)
-        bytes_live = np.bincount(at[at >= 0], weights=sizes, minlength=count).astype(np.float64)
+    if files.in_parts:
+        adds_before = np.array([base.facts(part).adds for part in range(count)], dtype=np.int64)
+    else:
+        adds_before, _ = base.adds_by_part(files.spec.physical_names)
+    adds, bytes_live = files.live_by_part()
+    new_adds = files.new_rows().height
     gone_at = _parts_of(tombstones["row"].to_numpy())
     removes, removes_before = _counts(gone_at, count), _counts(_parts_of(base.tombstones()["row"].to_numpy()), count)
     old = (tombstones["deletion_timestamp"].fill_null(0) <= expired_before_ms).to_numpy()

@@ -109,6 +109,7 @@ def write_checkpoint(
     if existing is not None:
         _point_at(store, existing)
         return existing
+    snapshot.files.settle()  # a damaged base gives way to an older one when it is read
     rows = FileRows(snapshot=snapshot, expired_before_ms=now - snapshot.properties.deleted_file_retention_ms)
     kept = _kept(store, snapshot, rows, now) if _is_v2(snapshot) and not whole else None
     doubtful = None
@@ -132,7 +133,6 @@ def write_checkpoint(
 
 def _kept(store: Store, snapshot: Snapshot, rows: FileRows, now_ms: int) -> KeptSidecars | None:
     """The sidecars to name again; None where there are none, and wherever it is not sure that they stay."""
-    _ = snapshot.files.core  # a damaged base gives way to an older one when its columns are read
     base, _ = snapshot.files.layers()
     if base is None or not base.sidecars:
         return None
@@ -415,11 +415,12 @@ def _verify(
     for part in ("protocol", "metadata", "set_transactions", "domain_metadata"):
         if getattr(state, part) != getattr(expected, part):
             raise _differs(snapshot, name, part, getattr(expected, part), getattr(state, part))
-    core = found.core(())
     adds, size, removes = (0, 0, 0) if kept is None else (kept.num_adds, kept.size_bytes, kept.num_removes)
+    for frame in found.core_batches(()):
+        adds, size = adds + frame.height, size + int(frame["size"].sum())
     for what, meant, read in (
-        ("number of live files", snapshot.num_files, adds + core.height),
-        ("bytes of live files", snapshot.size_bytes, size + int(core["size"].sum())),
+        ("number of live files", snapshot.num_files, adds),
+        ("bytes of live files", snapshot.size_bytes, size),
         ("number of tombstones", num_removes, removes + found.tombstones().height),
     ):
         if meant is not None and meant != read:
