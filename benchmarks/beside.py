@@ -2,7 +2,7 @@
 
 Each process keeps a ledger: which rows it wrote or took away, and whether it was told that this was committed.
 Afterwards the table must hold what the ledgers say, each row once: the benchmark fails otherwise. The same is done with
-changes that are not run again, with those run again after a compaction (the default), and after any conflict over rows.
+changes that are not run again, with those run again after a compaction, and after any conflict over rows (the default).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MERGED = 10 * FIRST_OF
 KINDS = ("append", "append", "append", "delete", "merge", "compact")
 MODES = {
     "never run again": {"spark.pydelta.change.maxRetries": "0", "spark.pydelta.optimize.giveWay": "0"},
-    "run again after a compaction": {},
-    "run again after any conflict over rows": {"spark.pydelta.change.retryOn": "any"},
+    "run again after a compaction": {"spark.pydelta.change.retryOn": "rearranged"},
+    "run again after any conflict over rows": {},
 }
 _CONF = {
     "spark.master": "local[2]",

@@ -286,6 +286,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "log.maxSnapshotChain": ("max_snapshot_chain", parse_positive_int),
     "log.maxFilesInMemory": ("max_files_in_memory", _or_none(parse_positive_int)),
     "change.maxRetries": ("change_max_retries", _or_none(parse_positive_int)),
+    "change.giveWay": ("change_give_way_ms", _or_none(parse_duration_ms)),
     "change.retryOn": ("change_retry_on", choice("rearranged", "any")),
     "optimize.giveWay": ("optimize_give_way_ms", _or_none(parse_duration_ms)),
     "commit.maxAttempts": ("commit_max_attempts", parse_positive_int),
@@ -343,8 +344,9 @@ class Settings:
         max_files_in_memory: Of a checkpoint with more files not all are held in memory: what matches a condition is
             looked for part by part.
         change_max_retries: How often a DELETE, UPDATE or MERGE is run again by itself after a conflict.
-        change_retry_on: Which conflicts these are: ``rearranged``, where the winner only moved rows to other files, or
-            ``any`` over rows.
+        change_retry_on: Which conflicts these are: ``any`` over rows, or ``rearranged``, where the winner only moved
+            rows to other files.
+        change_give_way_ms: How long a change that begins waits for those that are run again.
         optimize_give_way_ms: How long OPTIMIZE waits for changes that are run again.
         commit_max_attempts: Races a commit may lose before it gives up.
         commit_backoff_ms: Upper end of the first jittered pause between attempts.
@@ -386,7 +388,8 @@ class Settings:
     max_snapshot_chain: int = 50
     max_files_in_memory: int = 10_000_000
     change_max_retries: int = 10
-    change_retry_on: str = "rearranged"
+    change_retry_on: str = "any"
+    change_give_way_ms: int = 5_000
     optimize_give_way_ms: int = 60_000
     commit_max_attempts: int = 200
     commit_backoff_ms: int = 20

@@ -1,14 +1,16 @@
-"""Let maintenance give way to a change that it was in the way of.
+"""Let maintenance, and changes that begin, give way to a change that they were in the way of.
 
 ::
 
-    change that is run again --> puts ``_pydelta/changing/<uuid>``, deletes it when it is done
+    change that is run again --> puts ``_pydelta/changing/<uuid>``, each time anew, and deletes it when it is done
+    change that begins ------------------> something young there: waits, up to a short bound, then goes on
     OPTIMIZE, before it reads the table --> something there: waits, up to a bound, then goes on
     auto-compaction ----------------------> something there: leaves it to the next one
 
-A compaction that ends while a change is under way costs the change all of its work; waiting costs the compaction
-nothing that was done. Nothing depends on the announcement: it may be late, lost, or be left behind by a process that
-died, whose announcement is deleted when it is old.
+A commit over the same files costs a change that is under way all of its work; who waits before it reads loses nothing
+that was done. Without that, changes that take long would lose to short ones for ever. Nothing depends on the
+announcement: it may be late, lost, or be left behind by a process that died, whose announcement is deleted when it is
+old.
 """
 
 from __future__ import annotations
@@ -29,48 +31,57 @@ _logger: Final = logging.getLogger(__name__)
 
 FOLDER: Final = "_pydelta/changing"
 _STALE_MS: Final = 15 * 60_000
-_LOOK_AGAIN_SECONDS: Final = 0.5
 
 
 @contextlib.contextmanager
-def announced(store: Store) -> Iterator[None]:
-    """Tell maintenance of the table that a change is run again; a store that refuses is passed over."""
+def announced(store: Store) -> Iterator[Callable[[], None]]:
+    """Tell others of the table that a change is run again; a store that refuses is passed over.
+
+    Yields:
+        What says so once more, each time that it is run again.
+    """
     path = f"{FOLDER}/{uuid.uuid4()}"
+
+    def say() -> None:
+        try:
+            store.put(path, b"{}")
+        except DeltaError as error:
+            _logger.info("a change could not be announced: %s", error.message)
+
+    say()
     try:
-        store.put(path, b"{}")
-    except DeltaError as error:
-        _logger.info("a change could not be announced: %s", error.message)
-        yield
-        return
-    try:
-        yield
+        yield say
     finally:
         with contextlib.suppress(DeltaError):
             store.delete_many([path])
 
 
-def changes_under_way(store: Store, *, now_ms: int) -> int:
-    """Count the announced changes of a table with one listing; what is old is deleted, and not counted.
+def changes_under_way(store: Store, *, now_ms: int, younger_than_ms: int = _STALE_MS) -> int:
+    """Count the announced changes of a table with one listing; what is a quarter of an hour old is deleted.
 
     Args:
         store: The table's.
         now_ms: Epoch milliseconds.
+        younger_than_ms: Others are not counted.
     """
     try:
         found = list(store.list_from("", prefix=FOLDER))
-        stale = [item.path for item in found if now_ms - item.modification_time_ms > _STALE_MS]
+        ages = {item.path: now_ms - item.modification_time_ms for item in found}
+        stale = [path for path, age in ages.items() if age > _STALE_MS]
         if stale:
             store.delete_many(stale)
     except DeltaError as error:  # who may not list that folder need not wait
         _logger.info("announced changes could not be listed: %s", error.message)
         return 0
-    return len(found) - len(stale)
+    return sum(age <= younger_than_ms for age in ages.values())
 
 
 def give_way(
     store: Store,
     *,
     most_ms: int,
+    younger_than_ms: int = _STALE_MS,
+    look_again_ms: int = 500,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> int:
@@ -79,6 +90,8 @@ def give_way(
     Args:
         store: The table's.
         most_ms: No longer than this; 0 does not even look.
+        younger_than_ms: Announcements that are older than this are not waited for.
+        look_again_ms: How long to wait between two looks.
         sleep: Takes seconds.
         clock: Epoch milliseconds.
 
@@ -87,7 +100,7 @@ def give_way(
     """
     began = clock()
     waited = 0
-    while waited < most_ms and changes_under_way(store, now_ms=clock()):
-        sleep(min(_LOOK_AGAIN_SECONDS, (most_ms - waited) / 1000))
+    while waited < most_ms and changes_under_way(store, now_ms=clock(), younger_than_ms=younger_than_ms):
+        sleep(min(look_again_ms, most_ms - waited) / 1000)
         waited = max(clock() - began, waited + 1)
     return waited

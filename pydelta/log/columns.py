@@ -239,6 +239,15 @@ def has_escapes(paths: pl.Series) -> bool:
     return bool(paths.str.contains("%", literal=True).any())
 
 
+def compact(frame: pl.DataFrame) -> pl.DataFrame:
+    """Copy the texts of a few rows out of the buffers that they share with many others, so that these can go."""
+    return frame.with_columns(
+        pl.Series(series.name, series.to_arrow(compat_level=pl.CompatLevel.oldest()), dtype=pl.String)
+        for series in frame.get_columns()
+        if series.dtype == pl.String
+    )
+
+
 def keys_of(frame: pl.DataFrame, root: str) -> pl.Series:
     """Make the ``file_key`` of each row. Rows are walked only where a path is escaped or absolute."""
     path = frame["path"]

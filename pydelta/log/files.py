@@ -26,6 +26,7 @@ from pydelta.log.columns import (
     PV_PREFIX,
     TOMBSTONE_SCHEMA,
     adds_from_frame,
+    compact,
     core_schema,
     has_escapes,
     removes_from_frame,
@@ -534,7 +535,8 @@ class FileTable:
         if conjuncts and self.in_parts:
             try:
                 found = [
-                    self._pruned(frame, on_partitions, on_data, time_zone=time_zone) for frame in self._live_batches()
+                    compact(self._pruned(frame, on_partitions, on_data, time_zone=time_zone))
+                    for frame in self._live_batches()
                 ]
                 return pl.concat(found) if found else pl.DataFrame(schema=core_schema(self.spec.physical_names))
             except LogCorruptedError:

@@ -1,9 +1,10 @@
-"""Run a DELETE, UPDATE or MERGE again by itself when another writer only rearranged the rows that it had read.
+"""Run a DELETE, UPDATE or MERGE again by itself when another writer changed or rearranged rows that it had read.
 
 ::
 
+    others are announced --> wait for them a little
     attempt --> committed ------------------------------------------------------------> its result
-        `-----> a winner conflicts --> it only rearranged rows, tries are left --------> announce it, run again
+        `-----> a winner conflicts over rows, and tries are left ----------------------> announce it, run again
                                   `-> anything else -----------------------------------> the conflict is raised
 
 Each attempt is a transaction of its own over the newest version, so what it commits is what the statement does to that
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from pydelta.commands.give_way import announced
+from pydelta.commands.give_way import announced, give_way
 from pydelta.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -37,6 +38,9 @@ REARRANGED: Final = "rearranged"
 """Run again if the winner only moved rows to other files."""
 ANY: Final = "any"
 """Run again after any conflict over rows."""
+_YOUNG_MS: Final = 30_000
+"""A change that was not run again for so long is not waited for by others: its process may have died."""
+_LOOK_AGAIN_MS: Final = 50
 _OVER_ROWS: Final = (ConcurrentAppendException, ConcurrentDeleteReadException, ConcurrentDeleteDeleteException)
 
 
@@ -112,6 +116,14 @@ class Statement:
             DeltaConcurrentModificationException: Another kind of conflict, or one attempt too many.
         """
         settings = self._log.settings
+        if settings.change_max_retries:
+            give_way(
+                self._log.store,
+                most_ms=settings.change_give_way_ms,
+                younger_than_ms=_YOUNG_MS,
+                look_again_ms=_LOOK_AGAIN_MS,
+            )
+        say_again: Callable[[], None] | None = None
         with contextlib.ExitStack() as until_done:
             while True:
                 try:
@@ -123,8 +135,10 @@ class Statement:
                     if not again or lost is self._lost or not is_fixed():
                         raise
                     _logger.info("run again: %s", lost.message, extra={"table": self._log.uri})
-                    if not self.retries:
-                        until_done.enter_context(announced(self._log.store))
+                    if say_again is None:
+                        say_again = until_done.enter_context(announced(self._log.store))
+                    else:
+                        say_again()
                     self.retries, self._lost = self.retries + 1, lost
                     if isinstance(self._engine, RepeatingEngine):
                         self._engine.bind_again()

@@ -36,6 +36,7 @@ from pydelta.predicate import Compare, In
 from pydelta.protocol.actions import Protocol
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.types import DecimalType
+from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.parquet_rows import parquet_rows
 from pydelta.testing.tables import TableBuilder
@@ -274,7 +275,8 @@ def test_a_merge_that_forgets_a_row_or_doubles_one_leaves_no_trace(monkeypatch, 
     ],
 )
 def test_what_is_appended_between_few_keys_is_no_conflict(monkeypatch, keys, other, stands):
-    merged, store = table([(rows([1], ["a"]), {"p": "x"})])
+    _, store = table([(rows([1], ["a"]), {"p": "x"})])
+    merged = LocalTable(DeltaLog(store, settings=Settings(change_max_retries=0)))
     source, find = rows(keys, ["b"] * len(keys), p=["x"] * len(keys)), LocalMerging.find
 
     def beside(self, files):

@@ -157,16 +157,51 @@ def test_none_at_all_where_the_setting_is_zero(store):
         updated(store, compact("1"), settings=Settings(change_max_retries=0))
 
 
-def test_changed_rows_are_a_conflict_unless_the_setting_says_otherwise(store):
+def test_changed_rows_are_a_conflict_if_the_setting_says_so(store):
     with pytest.raises(ConcurrentDeleteReadException):
-        updated(store, update_value(1, 7))
+        updated(store, update_value(1, 7), settings=Settings(change_retry_on="rearranged"))
     assert rows_of(DeltaLog(store).update())["1", 7] == 1
 
 
-def test_with_any_a_statement_follows_changed_rows_too(store):
-    begin, result = updated(store, update_value(1, 7), settings=Settings(change_retry_on="any"))
+def test_a_statement_follows_changed_rows_too(store):
+    begin, result = updated(store, update_value(1, 7))
     assert (begin.begun, result.version) == (2, None), "the row that it was about is not there"
     assert rows_of(DeltaLog(store).update()) == Counter({("1", 7): 1, ("1", 2): 1, ("2", 3): 1})
+
+
+class Waits:
+    """A ``give_way`` that says what it was asked, and lets the others finish."""
+
+    def __init__(self, store):
+        self.store, self.asked = store, []
+
+    def __call__(self, store, **asked):
+        self.asked.append(asked["most_ms"])
+        store.delete_many([item.path for item in store.list_from("", prefix=FOLDER)])
+        return 0
+
+
+def test_it_waits_once_for_others_that_are_run_again_before_it_reads(store, monkeypatch):
+    waits = Waits(store)
+    monkeypatch.setattr("pydelta.commands.change.again.give_way", waits)
+    store.put(f"{FOLDER}/other", b"{}")
+    begin, result = updated(store, update_value(1, 7), settings=Settings(change_give_way_ms=70))
+    assert waits.asked == [70, 5_000], "the other update, too; not before it is run again: then others wait for it"
+    assert begin.announced == [0, 1]
+    assert result.num_updated_rows == 0
+
+
+def test_one_that_is_never_run_again_waits_for_nobody(store, monkeypatch):
+    waits = Waits(store)
+    monkeypatch.setattr("pydelta.commands.change.again.give_way", waits)
+    updated(store, settings=Settings(change_max_retries=0))
+    assert waits.asked == []
+
+
+def test_it_goes_on_when_the_others_take_too_long(store):
+    store.put(f"{FOLDER}/other", b"{}")
+    _, result = updated(store, settings=Settings(change_give_way_ms=120))
+    assert result.num_updated_rows == 1
 
 
 def test_a_definition_that_changed_after_the_compaction_ends_it_with_the_conflict(store):

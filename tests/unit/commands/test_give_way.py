@@ -90,6 +90,32 @@ def test_what_a_dead_process_left_behind_is_deleted_when_it_is_old(store):
     assert list(store.list_from("", prefix=FOLDER)) == []
 
 
+def test_who_waits_for_young_ones_alone_leaves_the_others_there(store):
+    with announced(store) as say_again:
+        (mine,) = store.list_from("", prefix=FOLDER)
+        old = mine.modification_time_ms + 1_001
+        assert changes_under_way(store, now_ms=old, younger_than_ms=1_000) == 0
+        assert changes_under_way(store, now_ms=old) == 1
+        store.delete_many([mine.path])
+        say_again()
+        (again,) = store.list_from("", prefix=FOLDER)
+        assert again.path == mine.path
+        assert changes_under_way(store, now_ms=again.modification_time_ms + 1_000, younger_than_ms=1_000) == 1
+
+
+def test_it_looks_as_often_as_it_is_told(store):
+    with announced(store):
+        clock = Clock(store)
+        looks = []
+
+        def sleep(seconds):
+            looks.append(seconds)
+            clock.sleep(seconds)
+
+        give_way(store, most_ms=1_000, look_again_ms=100, sleep=sleep, clock=clock)
+    assert looks == [0.1] * 10
+
+
 def test_who_may_not_list_them_does_not_wait(store, monkeypatch):
     def refuses(*args, **named):
         raise StoragePermissionError("no")
