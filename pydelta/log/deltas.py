@@ -39,6 +39,7 @@ __all__ = [
 
 DELTA_BIT: Final = 1 << 63
 _ID_SHIFT: Final = 32
+_FEW: Final = 100
 _PLAIN_PATH: Final = r"^[A-Za-z0-9_.=-][A-Za-z0-9_.=/-]*$"
 
 
@@ -129,6 +130,14 @@ def _keyed(fresh: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
     return fresh.insert_column(fresh.width, pl.Series("key", list(keys), dtype=pl.String))
 
 
+def _are_among(some: npt.NDArray[np.uint64], ascending: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Tell of each number whether it is among others."""
+    if not len(ascending):
+        return np.zeros(len(some), dtype=bool)
+    at = np.minimum(np.searchsorted(ascending, some), len(ascending) - 1)
+    return np.asarray(ascending[at] == some)
+
+
 class Mentions:
     """The files that some deltas mention, to take out of many frames.
 
@@ -149,18 +158,15 @@ class Mentions:
                 odd = {form for path in paths.filter(~plain) for form in spellings(path, root)}
                 forms = pl.concat([paths.filter(plain), unescaped(pl.Series(list(odd), dtype=pl.String))])
                 self._forms = forms.unique()
-            self._keys = pl.concat([part["key"] for part in parts]).unique()
+            self._keys = pl.concat([part["key"] for part in parts]).unique().sort()
 
     @functools.cached_property
     def _hashes(self) -> npt.NDArray[np.uint64]:
-        return np.empty(0, dtype=np.uint64) if self._forms is None else path_hashes(self._forms)
+        return np.empty(0, dtype=np.uint64) if self._forms is None else np.sort(path_hashes(self._forms))
 
     def may_be_among(self, hashes: npt.NDArray[np.uint64]) -> bool:
         """Tell whether one of the files may be among those with these ascending hashes of their paths."""
-        if not len(hashes) or not len(self._hashes):
-            return False
-        at = np.searchsorted(hashes, self._hashes)
-        return bool((hashes[np.minimum(at, len(hashes) - 1)] == self._hashes).any())
+        return bool(_are_among(self._hashes, hashes).any())
 
     def without(self, frame: pl.DataFrame, *, escaped: bool | None = None) -> pl.DataFrame:
         """Return the rows of a frame (``path``, ``dv_id``, …) that are not mentioned.
@@ -172,12 +178,17 @@ class Mentions:
         if self._forms is None or frame.is_empty():
             return frame
         paths = frame["path"]
-        if escaped is None:
-            escaped = has_escapes(paths)
-        candidates = (unescaped(paths) if escaped else paths).is_in(self._forms.implode())
+        if len(self._forms) * _FEW < frame.height:
+            if escaped is None:
+                escaped = has_escapes(paths)
+            candidates = (unescaped(paths) if escaped else paths).is_in(self._forms.implode())
+        else:  # their set would be made anew for each frame
+            candidates = pl.Series(_are_among(path_hashes(paths), self._hashes))
         if not bool(candidates.any()):
             return frame
-        gone = keys_of(frame.filter(candidates), self._root).is_in(self._keys.implode())
+        keys = keys_of(frame.filter(candidates), self._root)
+        at = self._keys.search_sorted(keys).clip(upper_bound=len(self._keys) - 1)
+        gone = self._keys.gather(at) == keys
         mask = candidates.scatter(candidates.arg_true(), gone)
         return frame.filter(~mask)
 
