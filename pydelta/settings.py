@@ -386,7 +386,7 @@ class Settings:
 
     enabled: bool | None = None
     max_snapshot_chain: int = 50
-    max_files_in_memory: int = 10_000_000
+    max_files_in_memory: int = 3_000_000
     change_max_retries: int = 10
     change_retry_on: str = "any"
     change_give_way_ms: int = 5_000

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
@@ -48,13 +49,14 @@ from pydelta.protocol.actions import AddFile, RemoveFile
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.stats import parse_stats_columns, stat_column
 from pydelta.protocol.types import StructType
+from pydelta.storage.readers import read_all
 
 __all__ = ["FileTable"]
 
 _Array: TypeAlias = npt.NDArray[Any]
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _SLICE_ROWS: Final = 65_536
-MOST_IN_MEMORY: Final = 10_000_000
+MOST_IN_MEMORY: Final = 3_000_000
 _TYPED_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -210,8 +212,7 @@ class FileTable:
             return
         assert self._base is not None
         try:
-            for number in range(len(self._base.parts)):
-                self._base.facts(number)
+            read_all(self._base.facts, range(len(self._base.parts)))
         except LogCorruptedError:
             _ = self.core  # by the fallback, or the error again
 
@@ -533,15 +534,26 @@ class FileTable:
         ]
         on_data = [expr for expr in conjuncts if expr not in on_partitions]
         if conjuncts and self.in_parts:
+            pruned = functools.partial(self._pruned, on_partitions=on_partitions, on_data=on_data, time_zone=time_zone)
             try:
-                found = [
-                    compact(self._pruned(frame, on_partitions, on_data, time_zone=time_zone))
-                    for frame in self._live_batches()
-                ]
-                return pl.concat(found) if found else pl.DataFrame(schema=core_schema(self.spec.physical_names))
+                return self._chosen(pruned)
             except LogCorruptedError:
                 _ = self.core  # by the fallback, or the error again
         return self._pruned(self.core, on_partitions, on_data, time_zone=time_zone)
+
+    def _chosen(self, pruned: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """The live files that pruning leaves, part by part, and nothing else of a part is kept."""
+        base, names = self._base, self.spec.physical_names
+        assert base is not None
+        mentions = self._mentions()
+
+        def of_part(number: int) -> pl.DataFrame:
+            found = [compact(mentions.without(pruned(frame))) for frame in base.adds_in(number, names)]
+            return pl.concat([empty, *found])
+
+        empty = pl.DataFrame(schema=core_schema(names))
+        new = [pruned(added_files(self._deltas).select(list(empty.schema)))] if self._deltas else []
+        return pl.concat([empty, *read_all(of_part, range(len(base.parts))), *new])
 
     def _pruned(
         self, frame: pl.DataFrame, on_partitions: Sequence[Expr], on_data: Sequence[Expr], *, time_zone: str

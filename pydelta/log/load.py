@@ -140,7 +140,6 @@ class LogReader:
                 replayed = replay(
                     self.store,
                     segment,
-                    root=self.root,
                     check=self.check,
                     fallback=self._fallback(segment),
                     known=known,

@@ -148,7 +148,6 @@ def replay(
     store: Store,
     segment: LogSegment,
     *,
-    root: str,
     check: Callable[[State], None],
     fallback: Callable[[LogCorruptedError], FileTable] | None = None,
     known: Checkpoint | None = None,
@@ -159,7 +158,6 @@ def replay(
     Args:
         store: Bound to the table's root.
         segment: The files.
-        root: URI of the table.
         check: Called with the state before any file column is built; refuses what must not be read.
         fallback: See ``FileTable``.
         known: See ``read_checkpoint``.
@@ -170,6 +168,7 @@ def replay(
         LogCorruptedError: A commit is damaged.
         ObjectNotFoundError: A commit went away between listing and reading.
     """
+    root = store.root
     checkpoint = _open_checkpoint(store, segment.checkpoint, known) if segment.checkpoint else None
     state = apply_actions(State(), checkpoint.state if checkpoint else ())
     _require_complete(state, checkpoint)

@@ -21,6 +21,7 @@ from pydelta.errors import (
     DeltaConcurrentModificationException,
 )
 from pydelta.log import DeltaLog
+from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing.lockstep import run_lockstep
 from pydelta.testing.operations import (
@@ -39,6 +40,8 @@ from pydelta.testing.operations import (
     upsert_value,
 )
 
+STATEMENTS = Settings(change_retry_on="rearranged")
+"""By default a statement that conflicts is run again, and there would be nothing to see."""
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "isolation.md"
 BEGINNING = Counter({("1", 1): 1, ("1", 2): 1, ("2", 3): 1})
 _NAMES = itertools.count()
@@ -163,8 +166,8 @@ def raced(case: Case, properties: dict[str, str]):
     create_table(DeltaLog(store), files, delta_enableDeletionVectors="true", **properties)
     results = run_lockstep(
         {
-            "one": lambda step: case.one.run(DeltaLog(store), step),
-            "two": lambda step: case.two.run(DeltaLog(store), step),
+            "one": lambda step: case.one.run(DeltaLog(store, settings=STATEMENTS), step),
+            "two": lambda step: case.two.run(DeltaLog(store, settings=STATEMENTS), step),
         },
         ["one"] * 2 + ["two"] * 8,
     )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pydelta.commands.change.delete import delete
 from pydelta.errors import DeltaConcurrentModificationException, InvalidArgumentError
 from pydelta.log import DeltaLog
+from pydelta.settings import Settings
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.scan.deleted_rows import collect_rows
 from pydelta.tables import DeltaTable
@@ -219,7 +220,7 @@ def test_deletes_of_different_rows_of_one_file_both_stand(spark, table):
 
 
 def test_deletes_of_the_same_row_conflict(spark, table):
-    log = DeltaLog.for_table(table)
+    log = DeltaLog.for_table(table, settings=Settings(change_max_retries=0))
     version = log.update().version
     with pytest.raises(DeltaConcurrentModificationException):
         delete(log, _Interrupted(spark, table, "id < 3"), "id IN (1, 301)")
