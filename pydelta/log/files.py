@@ -261,7 +261,7 @@ class FileTable:
 
     def new_rows(self) -> pl.DataFrame:
         """Return the live files that commits after the checkpoint added: their locators, ascending."""
-        rows = (added_files(self._deltas) if self._deltas else self.core)["row"] if self.in_parts else self.core["row"]
+        rows = (self._added() if self.in_parts else self.core)["row"]
         return pl.DataFrame({"row": rows.filter((rows & DELTA_BIT) != 0).sort()}, schema={"row": pl.UInt64})
 
     def partition_texts(self) -> pl.DataFrame:
@@ -279,8 +279,12 @@ class FileTable:
         assert self._base is not None
         for frame in self._base.core_batches(self.spec.physical_names):
             yield self._mentions().without(frame)
-        if self._deltas:
-            yield added_files(self._deltas).select(list(core_schema(self.spec.physical_names)))
+        yield self._added()
+
+    def _added(self) -> pl.DataFrame:
+        """The live files that commits after the checkpoint added, as rows of ``core``."""
+        schema = core_schema(self.spec.physical_names)
+        return added_files(self._deltas).select(list(schema)) if self._deltas else pl.DataFrame(schema=schema)
 
     def path_batches(self) -> Iterator[pl.DataFrame]:
         """Return ``path`` and ``dv_id`` of the live files, part by part; nothing more is kept in memory.
@@ -331,8 +335,8 @@ class FileTable:
         if not self.in_parts:
             return self.core.height, int(self.core["size"].sum())
         adds, sizes = self.live_by_part()
-        new = added_files(self._deltas)["size"] if self._deltas else pl.Series("size", [], dtype=pl.Int64)
-        return int(adds.sum()) + len(new), int(sizes.sum()) + int(new.sum())
+        new = self._added()["size"]
+        return int(adds.sum()) + len(new), sum(map(int, sizes)) + int(new.sum())
 
     def has_live_vectors(self) -> bool:
         """Tell whether a live file carries a deletion vector."""
@@ -552,8 +556,7 @@ class FileTable:
             return pl.concat([empty, *found])
 
         empty = pl.DataFrame(schema=core_schema(names))
-        new = [pruned(added_files(self._deltas).select(list(empty.schema)))] if self._deltas else []
-        return pl.concat([empty, *read_all(of_part, range(len(base.parts))), *new])
+        return pl.concat([empty, *read_all(of_part, range(len(base.parts))), pruned(self._added())])
 
     def _pruned(
         self, frame: pl.DataFrame, on_partitions: Sequence[Expr], on_data: Sequence[Expr], *, time_zone: str

@@ -125,6 +125,20 @@ def test_the_conditions_tell_files_apart():
     assert 0 < counts["a file"] <= counts["some files"] < counts["both"] < counts["a partition"] < snapshot.num_files
 
 
+@pytest.mark.parametrize("policy", ["v2", "classic"])
+def test_a_checkpoint_without_a_commit_after_it_is_written_anew(refused, policy):
+    store = new_store()
+    list(history(store, 5, versions=3, policy=policy))
+    log_of(store).checkpoint(now_ms=NOW)
+    in_parts, whole = (log.snapshot() for log in two_logs(store))
+    assert in_parts.files.in_parts
+    assert in_parts.files.layers()[1] == ()
+    assert (in_parts.num_files, in_parts.size_bytes) == (whole.num_files, whole.size_bytes)
+    assert found(in_parts, CONDITIONS["both"]) == found(whole, CONDITIONS["both"])
+    again = log_of(store, max_files_in_memory=1).checkpoint(now_ms=NOW, whole=True)
+    assert (again.version, again.num_adds) == (2, whole.num_files)
+
+
 def test_one_process_goes_on_for_long(refused):
     store = new_store()
     log, read = None, []
