@@ -201,6 +201,10 @@ class FileTable:
             return False
         return self._base is not None and self._base.num_rows > self._most
 
+    def none(self) -> pl.DataFrame:
+        """Return ``core`` without a row."""
+        return pl.DataFrame(schema=core_schema(self.spec.physical_names))
+
     def settle(self) -> None:
         """Read what ``core`` is made of, so that from here on a damaged checkpoint has given way to an older one.
 

@@ -145,7 +145,7 @@ class SparkEngine:
     def bind_condition(self, snapshot: Snapshot, condition: Any) -> BoundCondition:
         """See ``Engine.bind_condition``."""
         self._here = Here(self._spark)
-        rows = self._scan(snapshot, None)
+        rows = self._columns(snapshot)
         return self._bind(snapshot, condition, SparkBinding(self._next_moment(), rows, TableColumns(rows)))
 
     def _bind(self, snapshot: Snapshot, condition: Any, binding: SparkBinding) -> BoundCondition:
@@ -232,7 +232,7 @@ class SparkEngine:
     def bind_update(self, snapshot: Snapshot, condition: Any, assignments: Assignments) -> BoundUpdate:
         """See ``UpdatingEngine.bind_update``."""
         self._here = Here(self._spark)
-        rows = self._scan(snapshot, None)
+        rows = self._columns(snapshot)
         binding = SparkBinding(self._next_moment(), rows, TableColumns(rows))
         qualifiers = [self._alias] if self._alias else []
         clause = SetClause(qualifiers=qualifiers)
@@ -334,6 +334,10 @@ class SparkEngine:
                 "Version %d was committed; Spark could not be told of it: %s",
                 snapshot.version, first_line(error) or type(error).__name__, extra={"table": snapshot.table_uri},
             )  # fmt: skip
+
+    def _columns(self, snapshot: Snapshot) -> DataFrame:
+        """The table's rows, to resolve expressions against: where it has many millions of files, none is listed."""
+        return self._scan(snapshot, snapshot.files.none() if snapshot.files.in_parts else None)
 
     def _scan(
         self,
