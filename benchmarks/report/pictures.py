@@ -25,8 +25,9 @@ def draw(verdicts: list[Verdict], runs: Mapping[str, Run], folder: Path) -> list
     pictures = {"targets": _targets(verdicts)}
     if "large_logs" in runs:
         pictures["slopes"] = _slopes(runs["large_logs"].result)
-    if "tpc" in runs:
-        pictures["tpc"] = _queries(runs["tpc"].result)
+    workloads = {kind: found for name in ("tpc", "tpcds") if name in runs for kind, found in runs[name].result.items()}
+    if workloads:
+        pictures["tpc"] = _queries(workloads)
     for name, figure in pictures.items():
         path = folder / f"{name}.svg"
         figure.savefig(path, format="svg", metadata={"Date": None}, bbox_inches="tight")
