@@ -22,6 +22,8 @@ from benchmarks._tpc import generate, queries, write_both
 
 SCALE = float(os.environ.get("PYDELTA_BENCH_SCALE", "1"))
 ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
+MINUTES = float(os.environ.get("PYDELTA_BENCH_MINUTES", "inf"))
+"""No query begins after this time: the result says of how many it is."""
 SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.sql.shuffle.partitions": "8",
@@ -68,7 +70,10 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> 
     totals = dict.fromkeys(names, 0.0)
     by_query: dict[str, float] = {}
     refused: list[str] = []
+    began = time.monotonic()
     for number, text in texts.items():
+        if time.monotonic() - began > MINUTES * 60:
+            break
         seconds: dict[str, list[float]] = {name: [] for name in names}
         answers: dict[str, Counter[str]] = {}
         try:
@@ -89,7 +94,7 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> 
             totals[name] += value
         by_query[f"q{number}"] = round(medians["pydelta"] / medians["parquet"], 2)
     return {
-        "queries": len(by_query),
+        "queries": f"{len(by_query)} of {len(texts)}",
         "not Spark's SQL": refused,
         "seconds": {name: round(value, 1) for name, value in totals.items()},
         "pydelta over": {name: round(totals["pydelta"] / totals[name], 3) for name in names if name != "pydelta"},

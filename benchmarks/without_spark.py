@@ -28,7 +28,8 @@ _ONE_GIB = 1 << 30
 _Turn = Callable[[str], None]
 
 
-def _rows(first: int, count: int) -> pa.Table:
+def some_rows(first: int, count: int) -> pa.Table:
+    """Rows of five columns, the same for the same numbers."""
     ids = np.arange(first, first + count, dtype=np.int64)
     random = np.random.default_rng(first + 7)
     return pa.table(
@@ -44,13 +45,13 @@ def _rows(first: int, count: int) -> pa.Table:
 
 def _source(count: int) -> pa.Table:
     """Half of the rows are there, scattered; half are new."""
-    rows = _rows(0, count)
+    rows = some_rows(0, count)
     step = max(ROWS // count, 1)
     ids = np.concatenate([np.arange(count // 2) * step, ROWS + np.arange(count - count // 2)])
     return rows.set_column(0, "id", pa.array(ids.astype(np.int64)))
 
 
-def _operations() -> dict[str, tuple[str, _Turn, _Turn]]:
+def operations() -> dict[str, tuple[str, _Turn, _Turn]]:
     """Name -> the table it is done to, by this engine and by delta-rs."""
     one, part = ROWS // 2 + 1, f"id BETWEEN {ROWS // 2} AND {ROWS // 2 + 999}"
     small, large = _source(1000), _source(200_000)
@@ -105,8 +106,8 @@ def run() -> dict[str, Any]:
         for name, files in (("large", LARGE), ("small", FILES)):
             each = ROWS // files
             for number in range(files):
-                deltalake.write_deltalake(f"{folder}/{name}", _rows(number * each, each), mode="append")
-        for name, (kind, ours, theirs) in _operations().items():
+                deltalake.write_deltalake(f"{folder}/{name}", some_rows(number * each, each), mode="append")
+        for name, (kind, ours, theirs) in operations().items():
             if wanted in name:
                 result[name] = _compare({"pydelta": ours, "delta-rs": theirs}, f"{folder}/{kind}", folder)
                 print(name, result[name], flush=True)

@@ -1,0 +1,58 @@
+"""Compare the peak memory of ``pydelta.open`` with that of delta-rs: each change in a process of its own, no JVM.
+
+The changes are those of ``benchmarks.without_spark``. Both kinds of process import the same modules and make the same
+source rows, so that what differs is the change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import deltalake
+
+from benchmarks.without_spark import FILES, LARGE, ROWS, operations, some_rows
+
+CONTESTANTS = ("pydelta", "delta-rs")
+
+
+def run() -> dict[str, Any]:
+    """2,000,000 rows (``PYDELTA_BENCH_ROWS``) in 16 files, and in 1,000; one process each, in MB."""
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, files in (("large", LARGE), ("small", FILES)):
+            each = ROWS // files
+            for number in range(files):
+                deltalake.write_deltalake(f"{folder}/{name}", some_rows(number * each, each), mode="append")
+        for name, (kind, *_) in operations().items():
+            peaks = {contestant: _peak(name, contestant, f"{folder}/{kind}", folder) for contestant in CONTESTANTS}
+            result[name] = {"ratio": round(peaks["pydelta"] / peaks["delta-rs"], 2), "peak MB": peaks}
+            print(name, result[name], flush=True)
+    return result
+
+
+def _peak(name: str, contestant: str, base: str, folder: str) -> int:
+    copy = f"{folder}/copy"
+    shutil.copytree(base, copy)
+    command = [sys.executable, "-m", "benchmarks.memory", name, contestant, copy]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    shutil.rmtree(copy)
+    return int(json.loads(done.stdout))
+
+
+def main() -> None:
+    """Be one of the processes: ``NAME CONTESTANT PATH``."""
+    import resource
+
+    name, contestant, path = sys.argv[1:]
+    _, ours, theirs = operations()[name]
+    (ours if contestant == "pydelta" else theirs)(path)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+if __name__ == "__main__":
+    main()
