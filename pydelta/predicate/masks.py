@@ -34,6 +34,7 @@ from pydelta.protocol.stats import stat_column
 
 __all__ = ["NotEvaluable", "partition_mask", "skipping_mask", "skipping_masks"]
 
+_LONG: Final = 1 << 63
 _FLIPPED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -111,9 +112,18 @@ def _value(expr: Expr, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
 
 def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
     """Equal to one of many constants. One list where their type allows; never a chain as long as the list."""
-    if {type(value) for value in values} in ({int}, {str}, {date}):
-        return child.is_in(pl.Series(values).implode())
+    series = _in_one_series(values)
+    if series is not None:
+        return child.is_in(series.implode())
     return pl.any_horizontal(pl.lit(False), *(child == pl.lit(value) for value in values))
+
+
+def _in_one_series(values: Sequence[Any]) -> pl.Series | None:
+    """Constants of one type as a series; None for types that a column of another compares with, and beyond 64 bits."""
+    kinds = {type(value) for value in values}
+    if kinds == {int}:
+        return pl.Series(values, dtype=pl.Int64) if all(-_LONG <= value < _LONG for value in values) else None
+    return pl.Series(values) if kinds in ({str}, {date}) else None
 
 
 def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
@@ -184,8 +194,7 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple
         Boolean series without nulls: false only where the statistics prove that no row can.
     """
     try:
-        possible = _possible(expr, _Known(stats.schema, decimals))[0].fill_null(True)
-        return stats.select(_in_every_row(possible)).to_series()
+        return _possible_for([expr], stats, decimals)
     except (pl.exceptions.PolarsError, OverflowError, RecursionError):  # what does not compare rules nothing out
         return pl.repeat(True, stats.height, eager=True)
 
@@ -197,15 +206,19 @@ def skipping_masks(
 
     What one of them is compared with in vain does not keep the others from ruling files out.
     """
-    known = _Known(stats.schema, decimals)
     try:
-        together = [_possible(expr, known)[0].fill_null(True) for expr in exprs]
-        return stats.select(_in_every_row(pl.all_horizontal(_YES, *together))).to_series()
+        return _possible_for(exprs, stats, decimals)
     except (pl.exceptions.PolarsError, OverflowError, RecursionError):
         mask = pl.repeat(True, stats.height, eager=True)
         for expr in exprs:
             mask &= skipping_mask(expr, stats, decimals=decimals)
         return mask
+
+
+def _possible_for(exprs: Sequence[Expr], stats: pl.DataFrame, decimals: Collection[tuple[str, ...]]) -> pl.Series:
+    known = _Known(stats.schema, decimals)
+    possible = [_possible(expr, known)[0].fill_null(True) for expr in exprs]
+    return stats.select(_in_every_row(pl.all_horizontal(_YES, *possible))).to_series()
 
 
 def _possible(expr: Expr, known: _Known) -> Possible:
@@ -299,8 +312,9 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     plain = all(_has_bound(value) and value == value for value in values)
     if low is None or high is None or not plain:
         return is_value, is_value
-    if _have_order(values, known.bounds(expr.child)):
-        ordered = pl.Series(values).unique().sort()
+    series, kind = _in_one_series(values), known.bounds(expr.child)
+    if series is not None and (series.dtype == kind or (series.dtype.is_integer() and kind.is_integer())):
+        ordered = series.unique().sort()  # searched by halves
         below = pl.when(low.is_not_null()).then(pl.lit(ordered).search_sorted(low, side="left")).otherwise(0)
         reached = pl.lit(ordered).search_sorted(high, side="right")
         return is_value & (below < pl.when(high.is_not_null()).then(reached).otherwise(len(ordered))), is_value
@@ -314,16 +328,6 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     for value in values:
         inside = inside | ((low <= pl.lit(value)) & (high >= pl.lit(value)))
     return is_value & inside, is_value
-
-
-def _have_order(values: Sequence[Any], bounds: pl.DataType) -> bool:
-    """Whether constants are searched for by halves between bounds: their one type is that of the bounds, exactly."""
-    kinds = {type(value) for value in values}
-    return (
-        (kinds == {int} and bounds.is_integer())
-        or (kinds == {str} and bounds == pl.String)
-        or (kinds == {date} and bounds == pl.Date)
-    )
 
 
 def _prefix_possible(expr: StartsWith, known: _Known) -> Possible:

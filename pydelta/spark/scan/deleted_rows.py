@@ -142,7 +142,7 @@ class SnapshotVectors:
         found = {key: bitmap for key in set(keys) if (bitmap := _RECENT.get(key)) is not None}
         missing = files.filter(~pl.col("dv_id").is_in([key[1] for key in found])).unique("dv_id", maintain_order=True)
         if missing.height:
-            adds = self._snapshot.files.adds(missing.select(self._snapshot.files.core.columns))
+            adds = self._snapshot.files.adds(missing.select(self._snapshot.files.none().columns))
             vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
             options = self._jvm.store_options()
             store = open_store(root, options)

@@ -28,7 +28,7 @@ def stream_schema(spark: SparkSession, log: DeltaLog, read: Snapshot, *, change_
     """Return the JVM's schema of a stream's rows, as its scans give them."""
     if change_feed:
         return scan_changed_files(spark, log, read, (), subset="stream")._jdf.schema()
-    return scan_dataframe(spark, read, pinned=True, files=read.files.core.head(0))._jdf.schema()
+    return scan_dataframe(spark, read, pinned=True, files=read.files.none())._jdf.schema()
 
 
 def batch_frame(

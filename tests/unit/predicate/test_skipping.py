@@ -27,6 +27,7 @@ from pydelta.predicate import (
     parse_predicate,
     rename_columns,
     skipping_mask,
+    skipping_masks,
     split_conjuncts,
 )
 from pydelta.predicate.masks import NotEvaluable, partition_mask
@@ -99,6 +100,15 @@ def test_a_long_list_keeps_a_file_if_one_of_it_lies_within_its_bounds():
         for found, kept in ((values, False), ([*values, within], True), ([*values, None], False)):
             stats_of = stats.with_columns(pl.lit(0, pl.Int64).alias(stat_column("nullCount", (column,))))
             assert skipping_mask(In(Column((column,)), tuple(found)), stats_of).to_list() == [kept]
+
+
+@pytest.mark.parametrize("values", [(1, 2**70), (2**64 + 1,), (2**63, 3), (-(2**63) - 1, 7)])
+def test_numbers_beyond_any_column_are_no_error(values):
+    stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
+    listed = In(Column(("i",)), values)
+    for mask in (skipping_mask(listed, stats), skipping_masks([listed, listed], stats)):
+        assert mask.to_list()[0] or 7 not in values
+    assert partition_mask(listed, pl.DataFrame({"i": [7, 4]})).to_list() == [7 in values, False]
 
 
 def test_a_long_list_keeps_a_file_of_which_a_bound_is_missing():
