@@ -234,34 +234,35 @@ class FileTable:
         rows = pl.concat(frames).to_numpy() if frames else np.empty(0, dtype=np.uint64)
         return (rows & np.uint64((1 << PART_BITS) - 1)).astype(np.int64)
 
-    def live_by_part(self) -> tuple[_Positions, npt.NDArray[np.float64]]:
-        """Return how many files of each part of the checkpoint are live, and the sum of their sizes."""
+    def by_part(self) -> tuple[_Positions, _Positions, npt.NDArray[np.float64]]:
+        """Return how many files each part of the checkpoint has, how many of them are live, and their bytes."""
         base, _ = self.layers()
         assert base is not None
         if self.in_parts:
-            return self._live_by_part(base)
+            return self._by_facts(base)
         adds, sizes = base.adds_by_part(self.spec.physical_names)
         rows = self.core["row"].to_numpy()
         new = np.count_nonzero(rows & np.uint64(DELTA_BIT))
         if self.core.height - new == adds.sum():  # all of the checkpoint's files are live
-            return adds, sizes
+            return adds, adds, sizes
         of_base = (rows & np.uint64(DELTA_BIT)) == 0
         at = (rows[of_base] >> np.uint64(PART_BITS)).astype(np.int64)
         weights = self.core["size"].to_numpy()[of_base]
         return (
+            adds,
             np.bincount(at, minlength=len(base.parts)).astype(np.int64),
             np.bincount(at, weights=weights, minlength=len(base.parts)).astype(np.float64),
         )
 
-    def _live_by_part(self, base: Checkpoint) -> tuple[_Positions, npt.NDArray[np.float64]]:
-        adds, sizes = np.zeros(len(base.parts), dtype=np.int64), np.zeros(len(base.parts), dtype=np.float64)
-        for number in range(len(base.parts)):
-            facts = base.facts(number)
-            adds[number], sizes[number] = facts.adds, facts.size
-            if self._mentions().may_be_among(facts.hashes):
-                live = [self._mentions().without(frame)["size"] for frame in base.adds_in(number, ())]
-                adds[number], sizes[number] = sum(map(len, live)), sum(int(part.sum()) for part in live)
-        return adds, sizes
+    def _by_facts(self, base: Checkpoint) -> tuple[_Positions, _Positions, npt.NDArray[np.float64]]:
+        facts = [base.facts(number) for number in range(len(base.parts))]
+        adds = np.array([part.adds for part in facts], dtype=np.int64)
+        live, sizes = adds.copy(), np.array([part.size for part in facts], dtype=np.float64)
+        for number, part in enumerate(facts):
+            if self._mentions().may_be_among(part.hashes):
+                left = [self._mentions().without(frame)["size"] for frame in base.adds_in(number, ())]
+                live[number], sizes[number] = sum(map(len, left)), sum(int(column.sum()) for column in left)
+        return adds, live, sizes
 
     def new_rows(self) -> pl.DataFrame:
         """Return the live files that commits after the checkpoint added: their locators, ascending."""
@@ -303,24 +304,22 @@ class FileTable:
         if base is None or self._core is not None or self._seed is not None or self._replaced is not None:
             yield from self.core.select(columns).iter_slices(_SLICE_ROWS)
             return
-        mentions = Mentions(self._deltas, self.root)
         try:
             for frame in base.core_batches(()):
-                yield mentions.without(frame.select(columns))
+                yield self._mentions().without(frame.select(columns))
         except LogCorruptedError:
             yield from self.core.select(columns).iter_slices(_SLICE_ROWS)  # by the fallback, or the error again
             return
         if self._deltas:
-            yield added_files(self._deltas).select(columns)
+            yield self._added().select(columns)
 
     def tombstone_batches(self) -> Iterator[pl.DataFrame]:
         """Return ``tombstones``, part by part, as ``path_batches``."""
         if self._base is None or self._replaced is not None:
             yield self.tombstones()
             return
-        mentions = Mentions(self._deltas, self.root)
         for frame in self._base.tombstone_batches():
-            yield mentions.without(frame)
+            yield self._mentions().without(frame)
         if self._deltas:
             yield removed_files(self._deltas).select(list(TOMBSTONE_SCHEMA))
 
@@ -338,9 +337,9 @@ class FileTable:
         self.settle()
         if not self.in_parts:
             return self.core.height, int(self.core["size"].sum())
-        adds, sizes = self.live_by_part()
+        _, live, sizes = self.by_part()
         new = self._added()["size"]
-        return int(adds.sum()) + len(new), sum(map(int, sizes)) + int(new.sum())
+        return int(live.sum()) + len(new), sum(map(int, sizes)) + int(new.sum())
 
     def has_live_vectors(self) -> bool:
         """Tell whether a live file carries a deletion vector."""

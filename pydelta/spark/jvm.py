@@ -232,11 +232,6 @@ class Jvm:
                     options[key] = self.view.java.lang.String.valueOf(password)
         return options
 
-    def store_options(self) -> dict[str, str]:
-        """Return ``hadoop_options``, and the log stores that settings of the session name."""
-        conf = self.session_conf()
-        return {**self.hadoop_options(), **{k: v for k, v in conf.items() if k.startswith("spark.pydelta.logStore.")}}
-
     def qualify(self, path: str) -> str:
         """Add the scheme to a location as a user writes it: a bare path is on the default file system."""
         if _scheme(path) is not None:

@@ -159,11 +159,7 @@ def kept_sidecars(
     named = frozenset(named_by.sidecar_names)
     files, tombstones = snapshot.files, snapshot.tombstones()
     count = len(base.parts)
-    if files.in_parts:
-        adds_before = np.array([base.facts(part).adds for part in range(count)], dtype=np.int64)
-    else:
-        adds_before, _ = base.adds_by_part(files.spec.physical_names)
-    adds, bytes_live = files.live_by_part()
+    adds_before, adds, bytes_live = files.by_part()
     new_adds = files.new_rows().height
     gone_at = _parts_of(tombstones["row"].to_numpy())
     removes, removes_before = _counts(gone_at, count), _counts(_parts_of(base.tombstones()["row"].to_numpy()), count)

@@ -8,6 +8,7 @@ from pydelta.spark.catalog.entries import drop_table
 from pydelta.spark.catalog.file_rights import check_may_delete
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import SessionSettings
 from pydelta.storage.uris import scheme_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:
     entries = {name: look_up(spark, name) for name in names}
     managed = {name: entry for name, entry in entries.items() if isinstance(entry, DeltaEntry) and entry.managed}
     for name, entry in managed.items():
-        check_may_delete(entry.location, jvm.store_options(), name=".".join(name))
+        check_may_delete(entry.location, SessionSettings.of(spark).options, name=".".join(name))
     for name in managed:
         drop_table(spark, name, if_exists=True)
     return [".".join(name) for name in managed]

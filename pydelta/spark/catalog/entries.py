@@ -46,7 +46,7 @@ from pydelta.spark.catalog.objects import (
 )
 from pydelta.spark.catalog.twins import drop_twin, rename_twin
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
+from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.scan.caches import forget_cached, refresh_caches
 from pydelta.storage.uris import normalize_uri, scheme_of
 
@@ -295,7 +295,7 @@ def drop_table(spark: SparkSession, parts: Sequence[str], *, if_exists: bool = F
         return False
     identifier = session_identifier(jvm, entry.qualifier)
     if entry.managed:
-        check_may_delete(entry.location, jvm.store_options(), name=name_of(entry.qualifier[1:]))
+        check_may_delete(entry.location, SessionSettings.of(spark).options, name=name_of(entry.qualifier[1:]))
     forget_cached(spark, normalize_uri(entry.location))
     catalog = jvm.catalog
     drop_twin(spark, entry.qualifier, entry.location)

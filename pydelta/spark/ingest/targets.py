@@ -11,7 +11,7 @@ from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError
 from pydelta.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
 from pydelta.spark.ingest.apply import Writing
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import log_for_path
+from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
 from pydelta.storage import Store, open_store
 from pydelta.storage.uris import normalize_uri
@@ -29,7 +29,7 @@ def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
     """Return a checkpoint's location with its scheme, and its store."""
     jvm = Jvm.of(spark)
     qualified = jvm.qualify(location)
-    return qualified, open_store(qualified, jvm.store_options())
+    return qualified, open_store(qualified, SessionSettings.of(spark).options)
 
 
 def prepare_table(spark: SparkSession, table: str, columns: StructType, writing: Writing) -> Writing:

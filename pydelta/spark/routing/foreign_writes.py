@@ -18,7 +18,7 @@ from pyspark.sql.readwriter import DataFrameWriter
 from pydelta.errors import DeltaError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import settings_of, user_errors
+from pydelta.spark.logs import SessionSettings, user_errors
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.storage import open_store
 from pydelta.storage.uris import normalize_uri
@@ -121,7 +121,8 @@ def _table_above(spark: SparkSession, path: str) -> str | None:
     jvm = Jvm.of(spark)
     try:
         uri = normalize_uri(jvm.qualify(path))
-        options, settings = jvm.store_options(), settings_of(spark)
+        held = SessionSettings.of(spark)
+        options, settings = held.options, held.settings
         below = ""
         while True:
             nobodys = below.startswith(("_", ".")) and below not in _PART_OF_A_TABLE

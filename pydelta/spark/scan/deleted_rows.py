@@ -25,6 +25,7 @@ from pydelta.errors import UnsupportedFeatureError
 from pydelta.log.vector_files import read_deleted_rows
 from pydelta.protocol.row_sets import WORD_BITS, RowSet
 from pydelta.spark.jvm import Jvm
+from pydelta.spark.logs import SessionSettings
 from pydelta.spark.recent import Recent
 from pydelta.spark.scan.index import MATCH_COLUMNS, VECTOR_COLUMNS
 from pydelta.storage import open_store
@@ -144,7 +145,7 @@ class SnapshotVectors:
         if missing.height:
             adds = self._snapshot.files.adds(missing.select(self._snapshot.files.none().columns))
             vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
-            options = self._jvm.store_options()
+            options = SessionSettings.of(self._jvm.spark).options
             store = open_store(root, options)
             for vector, rows in zip(
                 vectors, read_deleted_rows(vectors, store=store, root=root, options=options), strict=True
