@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,38 @@ def interleave(contestants: Mapping[str, Callable[[], object]], *, rounds: int =
             if turn:
                 seconds[name].append(time.perf_counter() - started)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def on_copies(
+    contestants: Mapping[str, Callable[[str], float]],
+    base: str,
+    folder: str,
+    *,
+    rounds: int,
+    left: Callable[[str], str],
+) -> dict[str, float]:
+    """Median seconds that each contestant tells of a change to a copy of a table, after one turn that is not counted.
+
+    Args:
+        contestants: Each changes the table at a path, and tells how long it took.
+        base: The table.
+        folder: Where the copies are made.
+        rounds: Turns that count.
+        left: Describes the rows that a copy is left with: the same for all, or the run fails.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        seen = set()
+        for name, change in contestants.items():
+            copy = f"{folder}/copy-{turn}-{name}"
+            shutil.copytree(base, copy)
+            took = change(copy)
+            if turn:
+                seconds[name].append(took)
+            seen.add(left(copy))
+            shutil.rmtree(copy)
+        assert len(seen) == 1, seen
+    return {name: sorted(values)[len(values) // 2] for name, values in seconds.items()}
 
 
 def ratios(medians: Mapping[str, float], *, to: str) -> dict[str, float]:

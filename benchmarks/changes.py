@@ -7,11 +7,11 @@ their Maven coordinates, ``PYDELTA_REFERENCE_PACKAGE``. Every contestant's rows 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import deltalake
@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 
 import pydelta
 from benchmarks._peer import reference_engine
-from benchmarks._timing import ratios
+from benchmarks._timing import on_copies, ratios
 from pydelta.tables import DeltaTable
 
 ROWS, FILES, CHANGED, ROUNDS = 8_000_000, 16, 200_000, 3
@@ -175,21 +175,14 @@ def _fingerprint(path: str) -> str:
 def _compare(
     contestants: dict[str, Callable[[str, str, str], float]], name: str, base: str, folder: str
 ) -> dict[str, Any]:
-    seconds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
-    for turn in range(ROUNDS + 1):
-        counts = set()
-        for contestant, run_one in contestants.items():
-            copy = f"{folder}/copy-{turn}-{contestant}"
-            shutil.copytree(base, copy)
-            took = run_one(name, copy, f"{folder}/source")
-            if turn:
-                seconds[contestant].append(took)
-            counts.add(_fingerprint(copy))
-            shutil.rmtree(copy)
-        assert len(counts) == 1, counts
-    medians = {contestant: sorted(values)[len(values) // 2] for contestant, values in seconds.items()}
+    runs = {who: partial(_turn, run_one, name, f"{folder}/source") for who, run_one in contestants.items()}
+    medians = on_copies(runs, base, folder, rounds=ROUNDS, left=_fingerprint)
     to = "delta-spark" if "delta-spark" in medians else "pydelta"
     return {
         **ratios(medians, to=to),
         "seconds": {contestant: round(value, 4) for contestant, value in medians.items()},
     }
+
+
+def _turn(run_one: Callable[[str, str, str], float], name: str, source: str, path: str) -> float:
+    return run_one(name, path, source)

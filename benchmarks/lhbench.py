@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import deltalake
@@ -19,7 +20,7 @@ import pyarrow.dataset as ds
 
 import pydelta
 from benchmarks._peer import reference_engine
-from benchmarks._timing import ratios
+from benchmarks._timing import on_copies, ratios
 from pydelta.tables import DeltaTable
 
 ROWS, FILES, ROUNDS, REFRESHES = 4_000_000, 16, 3, 10
@@ -118,19 +119,12 @@ def _left(path: str) -> str:
 def _merges(
     contestants: dict[str, Callable[[str, str, str], float]], base: str, source: str, folder: str
 ) -> dict[str, Any]:
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(ROUNDS + 1):
-        left = set()
-        for name, run_one in contestants.items():
-            copy = f"{folder}/copy-{turn}-{name}"
-            shutil.copytree(base, copy)
-            took = run_one("merge", copy, source)
-            if turn:
-                seconds[name].append(took)
-            left.add(_left(copy))
-            shutil.rmtree(copy)
-        assert len(left) == 1, left
-    return _told({name: sorted(values)[len(values) // 2] for name, values in seconds.items()})
+    runs = {name: partial(_turn, run_one, source) for name, run_one in contestants.items()}
+    return _told(on_copies(runs, base, folder, rounds=ROUNDS, left=_left))
+
+
+def _turn(run_one: Callable[[str, str, str], float], source: str, path: str) -> float:
+    return run_one("merge", path, source)
 
 
 def _refreshes(

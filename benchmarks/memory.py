@@ -13,9 +13,7 @@ import sys
 import tempfile
 from typing import Any
 
-import deltalake
-
-from benchmarks.without_spark import FILES, LARGE, ROWS, operations, some_rows
+from benchmarks.without_spark import make_tables, operations
 
 CONTESTANTS = ("pydelta", "delta-rs")
 
@@ -24,10 +22,7 @@ def run() -> dict[str, Any]:
     """2,000,000 rows (``PYDELTA_BENCH_ROWS``) in 16 files, and in 1,000; one process each, in MB."""
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, files in (("large", LARGE), ("small", FILES)):
-            each = ROWS // files
-            for number in range(files):
-                deltalake.write_deltalake(f"{folder}/{name}", some_rows(number * each, each), mode="append")
+        make_tables(folder)
         for name, (kind, *_) in operations().items():
             peaks = {contestant: _peak(name, contestant, f"{folder}/{kind}", folder) for contestant in CONTESTANTS}
             result[name] = {"ratio": round(peaks["pydelta"] / peaks["delta-rs"], 2), "peak MB": peaks}

@@ -7,17 +7,17 @@ ways cross is what ``spark.pydelta.local.maxBytes`` is by default. After every t
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import deltalake
 
 import pydelta
-from benchmarks._timing import ratios
+from benchmarks._timing import on_copies, ratios
 from pydelta.tables import DeltaTable
 
 ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "8000000"))
@@ -106,19 +106,8 @@ def _fingerprint(path: str) -> str:
 
 
 def _compare(contestants: dict[str, Callable[[str, str], float]], name: str, base: str, folder: str) -> dict[str, Any]:
-    seconds: dict[str, list[float]] = {contestant: [] for contestant in contestants}
-    for turn in range(ROUNDS + 1):
-        seen = set()
-        for contestant, change in contestants.items():
-            copy = f"{folder}/copy-{turn}-{contestant}"
-            shutil.copytree(base, copy)
-            took = change(name, copy)
-            if turn:
-                seconds[contestant].append(took)
-            seen.add(_fingerprint(copy))
-            shutil.rmtree(copy)
-        assert len(seen) == 1, seen
-    medians = {contestant: sorted(values)[len(values) // 2] for contestant, values in seconds.items()}
+    runs = {who: partial(change, name) for who, change in contestants.items()}
+    medians = on_copies(runs, base, folder, rounds=ROUNDS, left=_fingerprint)
     return {
         **ratios(medians, to="spark"),
         "seconds": {contestant: round(value, 2) for contestant, value in medians.items()},

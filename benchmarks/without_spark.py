@@ -28,8 +28,7 @@ _ONE_GIB = 1 << 30
 _Turn = Callable[[str], None]
 
 
-def some_rows(first: int, count: int) -> pa.Table:
-    """Rows of five columns, the same for the same numbers."""
+def _rows(first: int, count: int) -> pa.Table:
     ids = np.arange(first, first + count, dtype=np.int64)
     random = np.random.default_rng(first + 7)
     return pa.table(
@@ -43,9 +42,17 @@ def some_rows(first: int, count: int) -> pa.Table:
     )
 
 
+def make_tables(folder: str) -> None:
+    """Write ``large`` and ``small``: the same number of rows in 16 files, and in many."""
+    for name, files in (("large", LARGE), ("small", FILES)):
+        each = ROWS // files
+        for number in range(files):
+            deltalake.write_deltalake(f"{folder}/{name}", _rows(number * each, each), mode="append")
+
+
 def _source(count: int) -> pa.Table:
     """Half of the rows are there, scattered; half are new."""
-    rows = some_rows(0, count)
+    rows = _rows(0, count)
     step = max(ROWS // count, 1)
     ids = np.concatenate([np.arange(count // 2) * step, ROWS + np.arange(count - count // 2)])
     return rows.set_column(0, "id", pa.array(ids.astype(np.int64)))
@@ -103,10 +110,7 @@ def run() -> dict[str, Any]:
     wanted = os.environ.get("PYDELTA_BENCH_ONLY", "")
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, files in (("large", LARGE), ("small", FILES)):
-            each = ROWS // files
-            for number in range(files):
-                deltalake.write_deltalake(f"{folder}/{name}", some_rows(number * each, each), mode="append")
+        make_tables(folder)
         for name, (kind, ours, theirs) in operations().items():
             if wanted in name:
                 result[name] = _compare({"pydelta": ours, "delta-rs": theirs}, f"{folder}/{kind}", folder)

@@ -12,10 +12,10 @@ import time
 import pytest
 from log_tables import PROTOCOL, V2_PROTOCOL, add, commit, create, info, log_of, new_store, remove
 
-from pydelta.log import DeltaLog
 from pydelta.log.files import FileTable
 from pydelta.predicate import Column, Compare, In, IsNull, Literal
 
+pytestmark = pytest.mark.usefixtures("four_rows_are_many")
 NOW = int(time.time() * 1000)
 DAYS = ("2024-05-01", "2024-05-02", None)
 CONDITIONS = {
@@ -29,14 +29,6 @@ CONDITIONS = {
     ],
     "none": [Compare(">", Column(("id",)), Literal(10**9, "long"))],
 }
-
-
-@pytest.fixture(autouse=True)
-def four_rows_are_many(monkeypatch):
-    monkeypatch.setattr("pydelta.log.checkpoint.sidecars.FULL_ACTIONS", 4)
-    monkeypatch.setattr("pydelta.log.checkpoint.write.SIDECAR_ACTIONS", 4)
-    yield
-    DeltaLog.clear_cache()
 
 
 def added(number):

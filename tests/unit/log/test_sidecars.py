@@ -16,16 +16,9 @@ from pydelta.protocol.paths import LOG_DIR, SIDECAR_DIR
 from pydelta.storage import LocalStore
 from pydelta.testing.stores import CountingStore
 
+pytestmark = pytest.mark.usefixtures("four_rows_are_many")
 NOW = int(time.time() * 1000)
 DAY_MS = 86_400_000
-
-
-@pytest.fixture(autouse=True)
-def four_rows_are_many(monkeypatch):
-    monkeypatch.setattr("pydelta.log.checkpoint.sidecars.FULL_ACTIONS", 4)
-    monkeypatch.setattr("pydelta.log.checkpoint.write.SIDECAR_ACTIONS", 4)
-    yield
-    DeltaLog.clear_cache()
 
 
 def table(store, files: int = 6):

@@ -8,7 +8,6 @@ import time
 import pytest
 from log_tables import V2_PROTOCOL, add, commit, create, info, log_of, new_store
 
-from pydelta.log import DeltaLog
 from pydelta.log.checkpoint.hint import read_hint
 from pydelta.log.checkpoint.read import read_checkpoint
 from pydelta.log.segment import read_listing
@@ -17,15 +16,8 @@ from pydelta.storage import readers
 from pydelta.testing.stores import _Wrapper
 
 _SEEN = {"list_from", "delete_many", "put", "close_writer"}
+pytestmark = pytest.mark.usefixtures("four_rows_are_many")
 LONG_AGO = 1_600_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def four_rows_are_many(monkeypatch):
-    monkeypatch.setattr("pydelta.log.checkpoint.sidecars.FULL_ACTIONS", 4)
-    monkeypatch.setattr("pydelta.log.checkpoint.write.SIDECAR_ACTIONS", 4)
-    yield
-    DeltaLog.clear_cache()
 
 
 class Stepped(_Wrapper):
