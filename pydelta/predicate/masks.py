@@ -121,9 +121,9 @@ def _is_among(child: pl.Expr, values: Sequence[Any]) -> pl.Expr:
 def _in_one_series(values: Sequence[Any]) -> pl.Series | None:
     """Constants of one type as a series; None for types that a column of another compares with, and beyond 64 bits."""
     kinds = {type(value) for value in values}
-    if kinds == {int}:
-        return pl.Series(values, dtype=pl.Int64) if all(-_LONG <= value < _LONG for value in values) else None
-    return pl.Series(values) if kinds in ({str}, {date}) else None
+    if kinds not in ({int}, {str}, {date}) or (kinds == {int} and not all(-_LONG <= value < _LONG for value in values)):
+        return None
+    return pl.Series(values)
 
 
 def _compare(expr: Compare, names: Mapping[tuple[str, ...], str]) -> pl.Expr:
@@ -313,8 +313,8 @@ def _in_possible(expr: In, known: _Known) -> Possible:
     if low is None or high is None or not plain:
         return is_value, is_value
     series, kind = _in_one_series(values), known.bounds(expr.child)
-    if series is not None and (series.dtype == kind or (series.dtype.is_integer() and kind.is_integer())):
-        ordered = series.unique().sort()  # searched by halves
+    if series is not None and series.dtype == (pl.Int64() if kind.is_integer() else kind):
+        ordered = series.sort()  # searched by halves
         below = pl.when(low.is_not_null()).then(pl.lit(ordered).search_sorted(low, side="left")).otherwise(0)
         reached = pl.lit(ordered).search_sorted(high, side="right")
         return is_value & (below < pl.when(high.is_not_null()).then(reached).otherwise(len(ordered))), is_value

@@ -102,7 +102,34 @@ def test_a_long_list_keeps_a_file_if_one_of_it_lies_within_its_bounds():
             assert skipping_mask(In(Column((column,)), tuple(found)), stats_of).to_list() == [kept]
 
 
-@pytest.mark.parametrize("values", [(1, 2**70), (2**64 + 1,), (2**63, 3), (-(2**63) - 1, 7)])
+def test_a_list_of_whole_numbers_is_no_list_of_floats_nor_one_of_days_of_moments():
+    bounds = {"x": (2.25, 2.75), "t": (dt.datetime(2024, 1, 9, 1), dt.datetime(2024, 1, 9, 23)), "n": (0, 0)}
+    stats = pl.DataFrame(
+        {stat_column(kind, (c,)): [bounds[c][kind == "max"]] for c in bounds for kind in ("min", "max")}
+    )
+    for column, values in (("x", (2, 7)), ("t", (dt.date(2024, 1, 9), dt.date(2024, 3, 1)))):
+        assert skipping_mask(In(Column((column,)), values), stats).to_list() == [False]
+    assert skipping_mask(In(Column(("x",)), (7, 2.5)), stats).to_list() == [True]
+    assert skipping_mask(In(Column(("n",)), (0, 2**63 - 1)), stats).to_list() == [True]
+
+
+def test_one_condition_that_does_not_compare_keeps_no_other_from_ruling_out():
+    stats = parse_stats_columns(pl.Series([STATS, None]), LEAVES)
+    strange, above = (
+        In(Column(("i",)), ("text",)),
+        Compare(">", Column(("n",)), Literal(Decimal("9.50"), "decimal(9,2)")),
+    )
+    for text, kept in (("i = 5", True), ("i = 50", False)):
+        plain = parse_predicate(text, SCHEMA)
+        for order in ([strange, plain], [plain, strange], [plain]):
+            assert skipping_masks(order, stats).to_list() == [kept, True]
+    assert skipping_masks([strange], stats).to_list() == [True, True]
+    assert skipping_masks([], stats).to_list() == [True, True]
+    assert skipping_masks([strange, above], stats, decimals=[("n",)]).to_list() == [False, True]
+    assert skipping_masks([strange, above], stats).to_list() == [True, True]  # of floats one may be NaN
+
+
+@pytest.mark.parametrize("values", [(1, 2**70), (2**64 + 1,), (2**63, 3), (2**63, 7), (-(2**63) - 1, 7)])
 def test_numbers_beyond_any_column_are_no_error(values):
     stats = parse_stats_columns(pl.Series([STATS]), LEAVES)
     listed = In(Column(("i",)), values)
@@ -125,6 +152,8 @@ def test_a_long_list_of_what_is_not_searched_for_is_a_range():
     for values, kept in ((above, False), (around, True)):
         listed = In(Column(("n",)), tuple(map(Decimal, values)))
         assert skipping_mask(listed, stats, decimals=[("n",)]).to_list() == [kept]
+    nothing = stats.with_columns(pl.col("numRecords").cast(pl.Int64).alias(stat_column("nullCount", ("n",))))
+    assert skipping_mask(listed, nothing, decimals=[("n",)]).to_list() == [False]
 
 
 @pytest.mark.parametrize(
