@@ -1,7 +1,7 @@
 """Compare the peak memory of ``pydelta.open`` with that of delta-rs: each change in a process of its own, no JVM.
 
-The changes are those of ``benchmarks.without_spark``. Both kinds of process import the same modules and make the same
-source rows, so that what differs is the change.
+The changes are those of ``benchmarks.without_spark``. Both kinds of process make the same source rows with NumPy and
+Arrow; each imports its own engine and not the other's, as a user's process would.
 """
 
 from __future__ import annotations

@@ -13,11 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import deltalake
 import numpy as np
 import pyarrow as pa
 
-import pydelta
 from benchmarks._timing import ratios
 
 ROWS = int(os.environ.get("PYDELTA_BENCH_ROWS", "2000000"))
@@ -44,6 +42,8 @@ def _rows(first: int, count: int) -> pa.Table:
 
 def make_tables(folder: str) -> None:
     """Write ``large`` and ``small``: the same number of rows in 16 files, and in many."""
+    import deltalake
+
     for name, files in (("large", LARGE), ("small", FILES)):
         each = ROWS // files
         for number in range(files):
@@ -58,6 +58,24 @@ def _source(count: int) -> pa.Table:
     return rows.set_column(0, "id", pa.array(ids.astype(np.int64)))
 
 
+def _ours(path: str) -> Any:
+    import pydelta
+
+    return pydelta.open(path)
+
+
+def _theirs(path: str) -> Any:
+    import deltalake
+
+    return deltalake.DeltaTable(path)
+
+
+def _append_theirs(path: str, rows: pa.Table) -> None:
+    import deltalake
+
+    deltalake.write_deltalake(path, rows, mode="append")
+
+
 def operations() -> dict[str, tuple[str, _Turn, _Turn]]:
     """Name -> the table it is done to, by this engine and by delta-rs."""
     one, part = ROWS // 2 + 1, f"id BETWEEN {ROWS // 2} AND {ROWS // 2 + 999}"
@@ -65,41 +83,38 @@ def operations() -> dict[str, tuple[str, _Turn, _Turn]]:
 
     def merged(rows: pa.Table) -> tuple[_Turn, _Turn]:
         def theirs(path: str) -> None:
-            merger = deltalake.DeltaTable(path).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+            merger = _theirs(path).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-        return lambda path: pydelta.open(path).merge(rows, on="id"), theirs
-
-    def rs(path: str) -> deltalake.DeltaTable:
-        return deltalake.DeltaTable(path)
+        return lambda path: _ours(path).merge(rows, on="id"), theirs
 
     found: dict[str, tuple[str, _Turn, _Turn]] = {
         "append one row": (
             "large",
-            lambda path: pydelta.open(path).append(small.slice(0, 1)),
-            lambda path: deltalake.write_deltalake(path, small.slice(0, 1), mode="append"),
+            lambda path: _ours(path).append(small.slice(0, 1)),
+            lambda path: _append_theirs(path, small.slice(0, 1)),
         ),
         "delete one row": (
             "large",
-            lambda path: pydelta.open(path).delete(f"id = {one}"),
-            lambda path: rs(path).delete(f"id = {one}"),
+            lambda path: _ours(path).delete(f"id = {one}"),
+            lambda path: _theirs(path).delete(f"id = {one}"),
         ),
         "update 1,000 rows": (
             "large",
-            lambda path: pydelta.open(path).update({"v": "0.5"}, part),
-            lambda path: rs(path).update(updates={"v": "0.5"}, predicate=part),
+            lambda path: _ours(path).update({"v": "0.5"}, part),
+            lambda path: _theirs(path).update(updates={"v": "0.5"}, predicate=part),
         ),
         "merge 1,000 rows": ("large", *merged(small)),
         "merge 200,000 rows": ("large", *merged(large)),
         f"compact {FILES} files": (
             "small",
-            lambda path: pydelta.open(path).optimize(),
-            lambda path: rs(path).optimize.compact(target_size=_ONE_GIB),
+            lambda path: _ours(path).optimize(),
+            lambda path: _theirs(path).optimize.compact(target_size=_ONE_GIB),
         ),
         f"zorder {FILES} files": (
             "small",
-            lambda path: pydelta.open(path).optimize(zorder_by=["id", "s"]),
-            lambda path: rs(path).optimize.z_order(["id", "s"], target_size=_ONE_GIB),
+            lambda path: _ours(path).optimize(zorder_by=["id", "s"]),
+            lambda path: _theirs(path).optimize.z_order(["id", "s"], target_size=_ONE_GIB),
         ),
     }
     return found
@@ -144,6 +159,8 @@ def _compare(contestants: dict[str, _Turn], base: str, folder: str) -> dict[str,
 
 
 def _fingerprint(path: str) -> str:
+    import deltalake
+
     query = "select count(*) as n, sum(id) as ids, sum(p) as parts, count(distinct s) as names, sum(v) as v from t"
     found = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path)).execute(query).read_all()
     values = {name: found.column(name).to_pylist()[0] for name in found.schema.names}

@@ -28,13 +28,12 @@ from pydelta.arrow.layout import output_of
 from pydelta.arrow.tasks.old_files import OldFile, hidden_rows, old_file, read_batches, rows_among, with_row_ids
 from pydelta.arrow.tasks.split import split_by_partition
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
-from pydelta.arrow.threads import cores, run_groups
+from pydelta.arrow.threads import cores, read_files, run_groups, with_small_groups
 from pydelta.commands.engine import RewriteOutput
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.row_sets import RowSet
 from pydelta.storage import Store
-from pydelta.storage.readers import read_all
 
 __all__ = ["Change", "Place", "Rewritten", "check_condition", "delete_rows", "find_rows", "rewrite"]
 
@@ -95,7 +94,7 @@ def find_rows(snapshot: Snapshot, files: pl.DataFrame, condition: Exact, place: 
             found.append(np.flatnonzero(holds).astype(np.uint64) + np.uint64(start))
         return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 
-    rows = read_all(search, range(len(old)))
+    rows = read_files(search, len(old), place.store)
     return {number: RowSet.of(positions) for number, positions in enumerate(rows) if len(positions)}
 
 
@@ -163,7 +162,7 @@ def rewrite(
     stop = threading.Event()
 
     def run(group: tuple[int, Sequence[int]]) -> list[FileRecord]:
-        writing = _Writing(task, place.store, group[0])
+        writing = _Writing(with_small_groups(task), place.store, group[0])
         return writing.run([(sources[number], hidden.get(number)) for number in group[1]], change, stop)
 
     records = run_groups(run, list(enumerate(_groups([add.size for add in adds]))), stop, place.store)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -150,6 +150,24 @@ class TableColumns:
             top, *inner = self._paths[path]
             values = batch.column(batch.schema.get_field_index(top))
             return pc.struct_field(values, inner) if inner else values
+
+        return column
+
+    def of_partitions(self, texts: Mapping[str, Sequence[str | None]]) -> Columns:
+        """Return what gives the values of partition columns, a row for each combination of values.
+
+        Args:
+            texts: Physical name of each partition column -> its values as texts of the log.
+
+        Raises:
+            NotHere: On the call: another column is asked for, or see ``partition_scalar``.
+        """
+
+        def column(path: tuple[str, ...]) -> Any:
+            if path in self._paths:
+                raise NotHere("a condition that partition values do not decide")
+            key, data_type = self._partitions[path[0]]
+            return pa.array([partition_scalar(text, data_type) for text in texts[key]], to_arrow_type(data_type))
 
         return column
 

@@ -12,7 +12,7 @@ keys as expressions of Spark.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ MAX_HILBERT_COLUMNS: Final = 5
 
 _SAMPLE_ROWS: Final = 100_000
 _SEED: Final = 17
+_SLICE_ROWS: Final = 131_072
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 _FLOATS: Final = frozenset({"float", "double"})
 
@@ -89,19 +90,44 @@ def row_order(columns: Sequence[tuple[pa.Array, DataType]], *, curve: str) -> np
     Returns:
         The places of the rows, in their new order; rows of the same key as they were.
     """
-    series = [_sortable(values, data_type) for values, data_type in columns]
-    key = series[0] if len(series) == 1 else pl.Series(curve_keys(series, curve=curve))
-    frame = pl.DataFrame({"key": key})
-    found = frame.select(pl.arg_sort_by("key", nulls_last=False, maintain_order=True)).to_series()
-    return found.to_numpy().astype(np.int64)
+    if len(columns) == 1:
+        frame = pl.DataFrame({"key": _sortable(*columns[0])})
+        found = frame.select(pl.arg_sort_by("key", nulls_last=False, maintain_order=True)).to_series()
+        return found.to_numpy().astype(np.int64)
+
+    def part(start: int) -> list[pl.Series]:
+        return [_sortable(values.slice(start, _SLICE_ROWS), data_type) for values, data_type in columns]
+
+    rows = len(columns[0][0])
+    places = pa.array(_drawn(rows)) if rows > _SAMPLE_ROWS else None
+    samples = [_sortable(v if places is None else v.take(places), data_type) for v, data_type in columns]
+    return np.argsort(_keys(part, rows, samples, curve), kind="stable")
 
 
 def curve_keys(series: Sequence[pl.Series], *, curve: str) -> npt.NDArray[np.int64]:
     """Compute the place of each row along a curve through two columns or more."""
-    bits = bits_of(len(series))
-    ids = [_range_ids(values, *boundaries(_sampled(values), (1 << bits) - 1)) for values in series]
-    hilbert = curve == "hilbert" and len(series) <= MAX_HILBERT_COLUMNS
-    return _hilbert(ids, bits) if hilbert else _interleaved(ids, bits)
+    rows = len(series[0])
+    samples = [values.gather(_drawn(rows)) if rows > _SAMPLE_ROWS else values for values in series]
+    return _keys(lambda start: [values.slice(start, _SLICE_ROWS) for values in series], rows, samples, curve)
+
+
+def _keys(
+    part: Callable[[int], Sequence[pl.Series]], rows: int, samples: Sequence[pl.Series], curve: str
+) -> npt.NDArray[np.int64]:
+    """The keys of all rows, some at a time: what is computed on the way takes several times the memory of the keys."""
+    bits = bits_of(len(samples))
+    bounds = [boundaries(sample, (1 << bits) - 1) for sample in samples]
+    place = _hilbert if curve == "hilbert" and len(samples) <= MAX_HILBERT_COLUMNS else _interleaved
+    keys = np.empty(rows, dtype=np.int64)
+    for start in range(0, rows, _SLICE_ROWS):
+        ids = [_range_ids(values, *bound) for values, bound in zip(part(start), bounds, strict=True)]
+        keys[start : start + _SLICE_ROWS] = place(ids, bits)
+    return keys
+
+
+def _drawn(rows: int) -> npt.NDArray[np.int64]:
+    """Places of a sample, the same each time."""
+    return np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)
 
 
 def _sortable(values: pa.Array, data_type: DataType) -> pl.Series:
@@ -118,10 +144,6 @@ def _sortable(values: pa.Array, data_type: DataType) -> pl.Series:
     elif pa.types.is_boolean(values.type):
         values = pc.if_else(values, "true", "false")
     return pl.Series(pl.from_arrow(values))
-
-
-def _sampled(values: pl.Series) -> pl.Series:
-    return values.sample(_SAMPLE_ROWS, seed=_SEED) if len(values) > _SAMPLE_ROWS else values
 
 
 def _range_ids(values: pl.Series, bounds: Sequence[Any], parts: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from pydelta.arrow.assigned import assigned
 from pydelta.arrow.changes import Place, delete_rows, find_rows, rewrite
-from pydelta.arrow.columns import TableColumns
-from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, make_task
 from pydelta.arrow.local_merge import LocalMerging
+from pydelta.arrow.partitions import files_of_partitions
 from pydelta.arrow.predicates import exactly
 from pydelta.arrow.rearrange import ANY_SIZE, Order, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
@@ -90,19 +89,10 @@ class ArrowEngine:
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
         """See ``Engine.match_partitions``."""
-        native: Exact = condition.native
         try:
-            found = TableColumns(snapshot, fields_of(native))
-            known: dict[frozenset[tuple[str, str | None]], bool] = {}
-            kept = []
-            for place, add in enumerate(snapshot.files.adds(files)):
-                key = frozenset(add.partition_values.items())
-                if key not in known:
-                    known[key] = bool(true_rows(native, found.of(add.partition_values, None), 1)[0])
-                kept += [place] if known[key] else []
+            return files_of_partitions(snapshot, files, condition.native)
         except NotHere as reason:
             raise only_spark(reason, snapshot) from None
-        return files[kept]
 
     def match_rows(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> Mapping[int, RowSet]:
         """See ``Engine.match_rows``."""

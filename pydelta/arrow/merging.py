@@ -30,6 +30,7 @@ from pydelta.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_
 from pydelta.arrow.moved import PartitionsOfRows, with_partitions
 from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
+from pydelta.arrow.threads import read_files
 from pydelta.arrow.updates import file_places, refuse_rules, required_places
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches
 from pydelta.commands.change.reconcile import Passed
@@ -40,7 +41,6 @@ from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import to_arrow_type
 from pydelta.storage.discarding import discard
-from pydelta.storage.readers import read_all
 
 __all__ = ["ArrowMerge"]
 
@@ -170,7 +170,7 @@ class ArrowMerge:
             whole = np.concatenate(positions) if positions else np.empty(0, _Places)
             return _Loaded(whole, _one_batch(pa.Table.from_batches(batches, schema=schema)))
 
-        return read_all(read, range(len(old)))
+        return read_files(read, len(old), place.store)
 
     def _joined(
         self, adds: Sequence[AddFile], loaded: Sequence[_Loaded]

@@ -34,7 +34,7 @@ from pydelta.arrow.tasks.arrow import float_leaves
 from pydelta.arrow.tasks.compact import Bin, HandedBack, live_batches, run_bins
 from pydelta.arrow.tasks.old_files import NeedsSpark, hidden_rows, old_file
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
-from pydelta.arrow.threads import cores, run_groups
+from pydelta.arrow.threads import cores, read_files, run_groups, with_small_groups
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.optimize.plan import BIN, Layout
 from pydelta.log import Snapshot
@@ -42,7 +42,6 @@ from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import is_absolute_path
 from pydelta.protocol.types import DataType
 from pydelta.storage.discarding import discard
-from pydelta.storage.readers import read_all
 
 __all__ = ["ANY_SIZE", "Order", "bins_of", "check_plan", "compact", "deal", "lay_out"]
 
@@ -111,7 +110,7 @@ def compact(
         StorageError: A file is missing or damaged, or the store refused.
     """
     bins = _bins_here(snapshot, files, plan, task)
-    stop = threading.Event()
+    stop, write = threading.Event(), with_small_groups(task)
 
     def run(group: tuple[int, list[Bin]]) -> list[FileRecord]:
         records: list[FileRecord] = []
@@ -119,7 +118,7 @@ def compact(
             for item in group[1]:
                 if stop.is_set():
                     raise NotHere("a rewrite of which another part failed")
-                [outcome] = run_bins([item], task, partition_id=group[0], store=place.store)
+                [outcome] = run_bins([item], write, partition_id=group[0], store=place.store)
                 if isinstance(outcome, HandedBack):
                     raise NeedsSpark(outcome.reason)
                 records += outcome.records
@@ -250,9 +249,12 @@ def _in_memory(item: Bin, task: WriteTask, place: Place) -> pa.RecordBatch:
             found.append(batch)
         return found
 
-    batches = [batch for part in read_all(read, range(len(item.files))) for batch in part]
-    table = pa.Table.from_batches(batches, schema=task.file_schema).combine_chunks()
-    arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns]
+    table = pa.Table.from_batches(itertools.chain(*read_files(read, len(item.files), place.store)), task.file_schema)
+    arrays = []
+    for _ in task.file_schema:  # column by column, so that no more than one is held twice
+        column, table = table.column(0), table.remove_column(0)
+        arrays.append(pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type))
+        del column
     return pa.RecordBatch.from_arrays(arrays, schema=task.file_schema)
 
 
@@ -262,7 +264,9 @@ def _write_sorted(
     """Write rows in an order, as pieces of about the same number of rows."""
     whole = pa.Table.from_batches([rows])
     nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
-    write = replace(task, no_bounds=task.no_bounds | nan)  # else a row group with NaN would split the file
+    write = replace(
+        with_small_groups(task), no_bounds=task.no_bounds | nan
+    )  # else a row group with NaN would split the file
     ends = [len(order) * piece // pieces for piece in range(pieces + 1)]
     spans = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
 

@@ -31,6 +31,7 @@ from pydelta.arrow.local_merge import clauses_of
 from pydelta.arrow.tasks.arrow import file_array, optional
 from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import run_task
+from pydelta.arrow.threads import read_files
 from pydelta.arrow.updates import requires_values
 from pydelta.commands.change.candidates import existing_table
 from pydelta.commands.change.delete import DeleteResult, delete
@@ -50,7 +51,6 @@ from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import PrimitiveType, StructField, StructType
 from pydelta.settings import Settings
-from pydelta.storage.readers import read_all
 from pydelta.txn import start_transaction
 
 __all__ = ["ArrowRows", "LocalTable", "open_table"]
@@ -315,7 +315,7 @@ class _Scan:
         def read(number: int) -> list[pa.RecordBatch]:
             return list(self._file(adds[number], old[number], hidden.get(number)))
 
-        batches = [batch for part in read_all(read, range(len(adds))) for batch in part]
+        batches = [batch for part in read_files(read, len(adds), self._log.store) for batch in part]
         return pa.Table.from_batches(batches, schema=self._out)
 
     def _file(self, add: AddFile, file: OldFile, hidden: Any) -> Iterator[pa.RecordBatch]:

@@ -10,16 +10,19 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from pydelta.arrow.expressions import NotHere
-from pydelta.arrow.tasks.write_files import FileRecord
-from pydelta.storage import Store
+from pydelta.arrow.tasks.write_files import FileRecord, WriteTask
+from pydelta.storage import NearStore, Store
 from pydelta.storage.discarding import discard
+from pydelta.storage.readers import read_all
 
-__all__ = ["cores", "run_groups"]
+__all__ = ["cores", "read_files", "run_groups", "with_small_groups"]
 
 _G = TypeVar("_G")
+_R = TypeVar("_R")
 
 
 def run_groups(
@@ -59,6 +62,21 @@ def run_groups(
         discard(store, [record.path for record in records])
         raise next((error for error in errors if not isinstance(error, NotHere)), errors[0])
     return records
+
+
+def read_files(read: Callable[[int], _R], count: int, store: Store) -> list[_R]:
+    """Call ``read`` for each number of a file, side by side; what it returned, in their order.
+
+    A near store answers at once: more threads than processors would only take memory.
+    """
+    if isinstance(store, NearStore):
+        return read_all(read, range(count), at_most=cores())
+    return read_all(read, range(count))
+
+
+def with_small_groups(task: WriteTask) -> WriteTask:
+    """Return a task whose row groups take half the memory: all its threads are in one process, which is the user's."""
+    return replace(task, row_group_bytes=task.row_group_bytes // 2)
 
 
 def cores() -> int:

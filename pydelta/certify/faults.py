@@ -80,13 +80,15 @@ def _die() -> None:
 
 
 class _FaultyStore:
-    """A store whose calls go through ``Faults``; what else it has is the inner store's."""
+    """A store whose calls go through ``Faults``; what else it has is the inner store's, but no way past the calls."""
 
     def __init__(self, inner: Store, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
 
     def __getattr__(self, name: str) -> Any:
+        if name == "local_path":
+            raise AttributeError(name)
         found = getattr(self._inner, name)
         if name not in _CALLS:
             return found

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ def parse_plain_history(arguments: Sequence[str]) -> PlainHistory | None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit as ``pydelta.ops.cli.main`` does."""
+    os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")  # Arrow's huge pages, filled by half, take 40 MB more
     plain = parse_plain_history(sys.argv[1:] if argv is None else argv)
     if plain is None:
         from pydelta.ops.cli import main as whole

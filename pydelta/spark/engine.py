@@ -194,8 +194,12 @@ class SparkEngine:
         return Jvm.of(self._spark).time_zone()
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
-        """See ``Engine.match_partitions``. Spark reads partition values as a scan does, and filters them locally."""
-        bound: BoundExpression = condition.native.bound
+        """See ``Engine.match_partitions``. Here, or Spark reads partition values as a scan does, and filters them."""
+        native: SparkCondition = condition.native
+        here = self._here.in_partitions(snapshot, files, native.tree)
+        if here is not None:
+            return here
+        bound = native.bound
         if not snapshot.partition_columns:  # a constant condition
             row = Jvm.of(self._spark).one_row([bound.column.alias("holds")]).first()
             return files if row is not None and row["holds"] else files.head(0)

@@ -6,7 +6,7 @@
     Store.put_if_absent -> CREATED | ALREADY_EXISTS | UNKNOWN      one winner, whatever the race
 """
 
-from pydelta.storage.interface import DeleteReport, ObjectInfo, PutOutcome, Store
+from pydelta.storage.interface import DeleteReport, NearStore, ObjectInfo, PutOutcome, Store
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.storage.pages import ListPage, pages_of
@@ -19,6 +19,7 @@ __all__ = [
     "ListPage",
     "LocalStore",
     "MemoryStore",
+    "NearStore",
     "ObjectInfo",
     "ObjectWriter",
     "PutOutcome",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["DeleteReport", "ObjectInfo", "PutOutcome", "Store"]
+__all__ = ["DeleteReport", "NearStore", "ObjectInfo", "PutOutcome", "Store"]
 
 
 class PutOutcome(enum.Enum):
@@ -110,6 +110,14 @@ class Store(Protocol):
 
         ``abort()`` on the returned stream (see ``ObjectWriter``) drops what was written.
         """
+
+
+@runtime_checkable
+class NearStore(Protocol):
+    """A store whose objects are files of this machine: a part of one is read as soon as the whole."""
+
+    def local_path(self, path: str) -> str:
+        """Return where the object is, or would be, in the machine's file system."""
 
 
 def total_bytes(objects: Sequence[ObjectInfo]) -> int:

@@ -150,6 +150,10 @@ class LocalStore:
         with _translated(self._path(path)), open(self._path(path), "rb") as file:
             return file.read()
 
+    def local_path(self, path: str) -> str:
+        """See ``NearStore.local_path``."""
+        return self._path(path)
+
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See ``Store.read_range``."""
         with _translated(self._path(path)), open(self._path(path), "rb") as file:

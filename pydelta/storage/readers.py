@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, TypeVar
 
 __all__ = ["read_all"]
@@ -21,19 +23,39 @@ _THREADS: Final = 16
 _own = threading.local()
 
 
-def read_all(read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def read_all(read: Callable[[T], R], items: Sequence[T], *, at_most: int = _THREADS) -> list[R]:
     """Call ``read`` for each item, up to 16 at a time in this process.
 
     Args:
         read: Waits for a store, mostly. Called by a ``read`` itself, this works through its items one by one.
         items: Any number.
+        at_most: How many at a time, if fewer.
 
     Returns:
         What ``read`` returned, in the order of the items. The first error, in that order, is raised.
     """
-    if len(items) < 2 or getattr(_own, "reads", False):
+    if len(items) < 2 or at_most < 2 or getattr(_own, "reads", False):
         return [read(item) for item in items]
-    return list(_threads().map(read, items))
+    if at_most >= _THREADS:
+        return list(_threads().map(read, items))
+    left = deque(enumerate(items))
+    found: dict[int, R] = {}
+    errors: dict[int, BaseException] = {}
+
+    def work(_: int) -> None:
+        with suppress(IndexError):
+            while True:
+                number, item = left.popleft()
+                try:
+                    found[number] = read(item)
+                except BaseException as error:  # noqa: BLE001 - raised below, if it is the first
+                    errors[number] = error
+                    left.clear()
+
+    list(_threads().map(work, range(min(at_most, len(items)))))
+    if errors:
+        raise errors[min(errors)]
+    return [found[number] for number in range(len(items))]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from pydelta.arrow.tasks.arrow import file_array
 from pydelta.errors import StorageError
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import decode_log_path, is_absolute_path
-from pydelta.storage import Store
+from pydelta.storage import NearStore, Store
 from pydelta.storage.ranges import RangeReader
 
 __all__ = [
@@ -134,6 +134,7 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
         for batch in _raw_batches(parquet, wanted):
             yield start, _as_written(batch, columns, schema)
             start += batch.num_rows
+            del batch
     except pa.ArrowNotImplementedError as error:
         raise NeedsSpark(f"{file.path}: {_first_line(error)}") from error
     except StorageError:
@@ -146,12 +147,22 @@ def read_batches(file: OldFile, schema: pa.Schema, store: Store) -> Iterator[tup
 
 
 def _open(file: OldFile, store: Store) -> pq.ParquetFile:
-    """The file, in memory as a whole if it is small."""
-    if file.size <= WHOLE_BYTES:
-        source: Any = pa.BufferReader(store.read(file.path))
+    """The file; where each request takes a while it is in memory as a whole, if it is small."""
+    source: Any
+    if isinstance(store, NearStore):
+        source = _near(file, store)
+    elif file.size <= WHOLE_BYTES:
+        source = pa.BufferReader(store.read(file.path))
     else:
         source = io.BufferedReader(RangeReader(store, file.path, file.size), buffer_size=_BUFFER_BYTES)
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+
+
+def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
+    try:
+        return pa.OSFile(store.local_path(file.path))
+    except OSError:
+        return pa.BufferReader(cast(Store, store).read(file.path))  # tells what is wrong in the store's own words
 
 
 def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:

@@ -73,6 +73,9 @@ RECORD_SCHEMA: Final = pa.schema(
 )
 """What a task hands to the driver, one row a file; ``partition_values`` is a JSON object of strings and nulls."""
 
+_DICTIONARY_BYTES: Final = 1000 * 1024
+"""Just under Arrow's own limit of 1 MiB, at which 2**17 longs make the table of its dictionary grow by 22 MB."""
+
 CHANGE_FOLDER: Final = "_change_data"
 CHANGE_TYPE: Final = "_change_type"
 
@@ -460,6 +463,7 @@ class _File:
                 use_deprecated_int96_timestamps=task.int96,
                 store_decimal_as_integer=True,
                 write_statistics=statistics,
+                dictionary_pagesize_limit=_DICTIONARY_BYTES,
                 store_schema=False,
             )
         except BaseException:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pydelta.arrow.changes import Change, Place, check_condition, delete_rows, find_rows, rewrite
 from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import TableShape
+from pydelta.arrow.partitions import files_of_partitions
 from pydelta.arrow.rearrange import Order, check_plan, compact, lay_out
 from pydelta.arrow.tasks.old_files import NeedsSpark
 from pydelta.arrow.tasks.write_files import WriteTask
@@ -111,6 +112,16 @@ class Here:
         except NotHere as reason:
             return f"spark: {reason}"
         return "arrow"
+
+    def in_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> pl.DataFrame | None:
+        """Find the files of a condition over partition columns; None where that is Spark's to do."""
+        if not self.limit().most_bytes:
+            return None
+        try:
+            self.refuse_session()
+            return files_of_partitions(snapshot, files, exact(condition, snapshot.schema))
+        except NotHere:
+            return None
 
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""

@@ -83,3 +83,28 @@ def test_neighbours_on_the_curve_are_near_in_the_plane(curve):
 def test_no_rows_have_no_order():
     nothing = pa.array([], pa.int64())
     assert row_order([(nothing, parse_type("long"))] * 2, curve="zorder").tolist() == []
+
+
+@pytest.mark.parametrize("curve", ["hilbert", "zorder"])
+@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 50])
+def test_keys_are_the_same_whether_they_are_computed_at_once_or_in_parts(monkeypatch, curve, rows):
+    random = np.random.default_rng(rows)
+    numbers = pa.array(random.integers(0, 9, rows), mask=random.random(rows) < 0.2)
+    texts = pa.array([None if draw < 2 else f"t{draw}" for draw in random.integers(0, 30, rows)], pa.string())
+    columns = [(numbers, parse_type("long")), (texts, parse_type("string"))]
+    series = [pl.Series(pl.from_arrow(values)) for values, _ in columns]
+    order, keys = row_order(columns, curve=curve), curve_keys(series, curve=curve)
+    monkeypatch.setattr("pydelta.arrow.curves._SLICE_ROWS", 7)
+    assert row_order(columns, curve=curve).tolist() == order.tolist()
+    assert curve_keys(series, curve=curve).tolist() == keys.tolist()
+    assert order.tolist() == sorted(range(rows), key=lambda row: keys[row])
+
+
+def test_a_sample_of_many_rows_is_the_same_each_time_and_divides_them_evenly(monkeypatch):
+    monkeypatch.setattr("pydelta.arrow.curves._SAMPLE_ROWS", 500)
+    values = pa.array(np.random.default_rng(3).permutation(20_000))
+    columns = [(values, parse_type("long"))] * 2
+    first = row_order(columns, curve="hilbert")
+    assert first.tolist() == row_order(columns, curve="hilbert").tolist()
+    steps = np.abs(np.diff(values.to_numpy()[first]))
+    assert steps.mean() < 500  # at random a third of 20,000

@@ -38,9 +38,9 @@ def old(tmp_path, name, columns, *, writer=None, **others):
     return OldFile(path=name, size=(tmp_path / name).stat().st_size, **others)
 
 
-def compact(tmp_path, *files, schema=ID, values=(), **changes):
+def compact(tmp_path, *files, schema=ID, values=(), store=None, **changes):
     item = Bin(number=3, values=values, files=files)
-    [outcome] = run_bins([item], task_for(tmp_path, schema, **changes), partition_id=1)
+    [outcome] = run_bins([item], task_for(tmp_path, schema, **changes), partition_id=1, store=store)
     assert outcome.number == 3
     return outcome
 
@@ -72,13 +72,34 @@ def test_the_new_file_lies_in_its_partition_under_the_value_the_log_spells(tmp_p
     assert record.path.startswith("p=a b/part-00001-")
 
 
-def test_a_large_file_is_streamed_and_its_bin_is_one_file_whatever_the_target(tmp_path, monkeypatch):
-    monkeypatch.setattr("pydelta.arrow.tasks.old_files.WHOLE_BYTES", 100)
+class FarStore:
+    """A store of which a part of an object is asked for."""
+
+    def __init__(self, inner):
+        self._inner, self.ranges, self.wholes = inner, [], []
+        self.open_writer = inner.open_writer
+
+    def read_range(self, path, start, length):
+        self.ranges.append(path)
+        return self._inner.read_range(path, start, length)
+
+    def read(self, path):
+        self.wholes.append(path)
+        return self._inner.read(path)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_large_file_is_streamed_and_its_bin_is_one_file_whatever_the_target(tmp_path, monkeypatch, far):
+    monkeypatch.setattr("pydelta.arrow.tasks.old_files.WHOLE_BYTES", 1000)
     values = list(range(300_000))
     files = [old(tmp_path, "a.parquet", {"id": values}, writer={"row_group_size": 1000}),
              old(tmp_path, "b.parquet", {"id": [-1]})]  # fmt: skip
-    outcome = compact(tmp_path, *files, target_file_size_bytes=1 << 60, row_group_bytes=100_000)
+    store = open_store(tmp_path.as_uri())
+    store = FarStore(store) if far else store
+    outcome = compact(tmp_path, *files, target_file_size_bytes=1 << 60, row_group_bytes=100_000, store=store)
     assert [row["id"] for row in rows_of(tmp_path, outcome)] == [*values, -1]
+    if far:
+        assert (set(store.ranges), store.wholes) == ({"a.parquet"}, ["b.parquet"])
 
 
 def test_nan_late_in_a_bin_splits_no_file(tmp_path):

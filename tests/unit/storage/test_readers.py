@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -42,3 +43,36 @@ def test_the_first_error_is_raised():
 
     with pytest.raises(ValueError, match="3"):
         read_all(read, range(8))
+
+
+@pytest.mark.parametrize("at_most", [1, 2, 3, 15])
+def test_no_more_are_read_at_a_time_than_asked_for(at_most):
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def read(number):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.001)
+        with lock:
+            now[0] -= 1
+        return number * number
+
+    assert read_all(read, range(60), at_most=at_most) == [number * number for number in range(60)]
+    assert most[0] <= at_most
+    assert read_all(read, range(1), at_most=at_most) == [0]
+
+
+@pytest.mark.parametrize("error", [ValueError, IndexError])
+def test_of_a_few_at_a_time_the_first_error_is_raised_and_no_more_is_begun(error):
+    begun = []
+
+    def read(number):
+        begun.append(number)
+        if number in (3, 4):
+            raise error(number)
+        return number
+
+    with pytest.raises(error, match="3"):
+        read_all(read, range(1000), at_most=2)
+    assert len(begun) < 1000
