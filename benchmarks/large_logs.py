@@ -1,7 +1,8 @@
 """Measure a log of many live files: open, append, prune to a partition, delete it, checkpoint; time and peak memory.
 
 The log is made by columns: a V2 checkpoint with its sidecars, nothing else. Sizes are 1,000 to 1,000,000 files, or
-those that ``FILES`` names (``FILES=10000000,20000000``). Each size is measured in a process of its own.
+those that ``FILES`` names (``FILES=10000000,20000000``). Each size is measured in a process of its own; so is, before
+anything is changed, a dry run of VACUUM by an inventory of all these files and of a hundredth more that no version has.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ import pyarrow.parquet as pq
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SIDECAR_ROWS: Final = 50_000
 DAYS: Final = 100
+STRAYS: Final = 100
+"""Of so many files there is one more that no version has."""
+
 FIELDS: Final = [("id", "long"), ("day", "string")]
+
+BEGINNING: Final = """
+    import json, sys, time
+    path, files, days, strays, took = sys.argv[1], *map(int, sys.argv[2:]), {}
+
+    def peak():  # in MB; getrusage counts the parent of a new process, too
+        return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) // 1024
+"""
 
 STEPS: Final = """
     from pydelta.log import DeltaLog
@@ -36,9 +48,8 @@ STEPS: Final = """
     def step(name, run):
         started, spent = time.perf_counter(), time.process_time()
         result = run()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         seconds = {"s": time.perf_counter() - started, "processor s": time.process_time() - spent}
-        took[name] = {**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": round(peak)}
+        took[name] = {**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak()}
         return result
 
     def append(number):
@@ -75,6 +86,20 @@ STEPS: Final = """
     print(json.dumps(took))
 """
 
+VACUUM: Final = """
+    from pydelta.commands.vacuum.command import VacuumRequest, vacuum
+    from pydelta.commands.vacuum.list_sources import from_parquet
+    from pydelta.log import DeltaLog
+    started, spent = time.perf_counter(), time.process_time()
+    found = vacuum(DeltaLog.for_table(path), VacuumRequest(
+        retention_hours=0.0, dry_run=True, mode="inventory", inventory=from_parquet(path + "/_inventory"),
+        enforce_retention=False,
+    ))
+    assert found.files.height == files // strays, found.files.height
+    seconds = {"s": time.perf_counter() - started, "processor s": time.process_time() - spent}
+    print(json.dumps({**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak()}))
+"""
+
 
 def run() -> dict[str, Any]:
     """Seconds, processor seconds and peak memory of each step, by number of files."""
@@ -83,19 +108,18 @@ def run() -> dict[str, Any]:
     for files in sizes:
         with tempfile.TemporaryDirectory() as folder:
             made = make_log(Path(folder), files)
-            measured[f"{files:,} files"] = {"checkpoint MB": round(made / 1e6, 1), **_measure(folder, files)}
+            make_inventory(Path(folder), files)
+            measured[f"{files:,} files"] = {
+                "checkpoint MB": round(made / 1e6, 1),
+                "VACUUM by an inventory, dry run": _measure(VACUUM, folder, files),
+                **_measure(STEPS, folder, files),
+            }
     return measured
 
 
-def _measure(path: str, files: int) -> dict[str, Any]:
-    program = "\n".join(
-        (
-            "import json, resource, sys, time",
-            "path, files, days, took = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), {}",
-            textwrap.dedent(STEPS),
-        )
-    )
-    command = [sys.executable, "-c", program, path, str(files), str(DAYS)]
+def _measure(steps: str, path: str, files: int) -> dict[str, Any]:
+    program = textwrap.dedent(BEGINNING) + textwrap.dedent(steps)
+    command = [sys.executable, "-c", program, path, str(files), str(DAYS), str(STRAYS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -157,12 +181,34 @@ def make_log(folder: Path, files: int) -> int:
     return size + sum(sidecar["sizeInBytes"] for sidecar in sidecars)
 
 
+def make_inventory(folder: Path, files: int) -> None:
+    """Write what a store's report would say of the files of ``make_log``: ``_inventory``, in several Parquet files."""
+    target = folder / "_inventory"
+    target.mkdir()
+    for start in range(0, files, 20 * SIDECAR_ROWS):
+        count = min(20 * SIDECAR_ROWS, files - start)
+        number = pl.int_range(start, start + count, eager=True)
+        known = _paths(number, "part")
+        paths = pl.concat([known, _paths(number.filter(number % STRAYS == 0), "stray")]).shuffle(seed=start)
+        report = pl.DataFrame({"path": folder.as_uri() + "/" + paths}).with_columns(
+            length=pl.lit(1_000, pl.Int64), isDir=pl.lit(False), modificationTime=pl.lit(1_700_000_000_000, pl.Int64)
+        )
+        report.write_parquet(target / f"{start:012d}.parquet", compression="zstd")
+
+
+def _paths(number: pl.Series, kind: str) -> pl.Series:
+    frame = number.alias("n").to_frame()
+    day = "day=d" + (pl.col("n") % DAYS).cast(pl.String)
+    name = f"/{kind}-" + pl.col("n").cast(pl.String).str.zfill(12) + "-5c1f3b0e-1f60.c000.snappy.parquet"
+    return frame.select((day + name).alias("path"))["path"]
+
+
 def _adds(start: int, count: int, kind: pa.StructType) -> Any:
     number = pl.int_range(start, start + count, eager=True).alias("n")
     day = ("d" + (number % DAYS).cast(pl.String)).to_frame("day")["day"]
     text = number.cast(pl.String)
-    frame = pl.DataFrame({"n": text, "day": day}).select(
-        path="day=" + pl.col("day") + "/part-" + pl.col("n").str.zfill(12) + "-5c1f3b0e-1f60.c000.snappy.parquet",
+    frame = pl.DataFrame({"n": text, "path": _paths(number, "part")}).select(
+        path=pl.col("path"),
         stats='{"numRecords":1000,"minValues":{"id":' + pl.col("n") + '},"maxValues":{"id":' + pl.col("n")
         + '},"nullCount":{"id":0}}',
     )  # fmt: skip

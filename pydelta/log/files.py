@@ -540,13 +540,23 @@ class FileTable:
             expr for expr in conjuncts if columns(expr) and is_partition_only(expr, self.spec.partition_columns)
         ]
         on_data = [expr for expr in conjuncts if expr not in on_partitions]
-        if conjuncts and self.in_parts:
-            pruned = functools.partial(self._pruned, on_partitions=on_partitions, on_data=on_data, time_zone=time_zone)
+        if not conjuncts:
+            return self.core
+        pruned = functools.partial(self._pruned, on_partitions=on_partitions, on_data=on_data, time_zone=time_zone)
+        return self.narrowed(pruned)
+
+    def narrowed(self, narrow: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """Return the rows of ``core`` that are left of it; of a log in parts no more than some of them is held.
+
+        Args:
+            narrow: Leaves out some of the rows that it is given, by what is in them; called by several threads.
+        """
+        if self.in_parts:
             try:
-                return self._chosen(pruned)
+                return self._chosen(narrow)
             except LogCorruptedError:
-                _ = self.core  # by the fallback, or the error again
-        return self._pruned(self.core, on_partitions, on_data, time_zone=time_zone)
+                pass  # by the fallback, or the error again
+        return narrow(self.core)
 
     def _chosen(self, pruned: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """The live files that pruning leaves, part by part, and nothing else of a part is kept."""

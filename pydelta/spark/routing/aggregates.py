@@ -205,18 +205,15 @@ def _relation(spark: SparkSession, plan: Any) -> _Relation | None:
     snapshot = _snapshot(spark, index)
     if snapshot is None:
         return None
-    frame = snapshot.files.core
     names = {_stored_name(snapshot, item).lower(): item for item in snapshot.schema.fields}
     fields = {}
     for attribute in jvm.to_list(plan.output()):
         found = names.get(str(attribute.name()).lower())
         if found is not None:
             fields[int(attribute.exprId().id())] = found
-    if filters:
-        kept = _filtered(jvm, indexes, filters, fields, snapshot)
-        if kept is None:
-            return None
-        frame = kept
+    frame = _filtered(jvm, indexes, filters, fields, snapshot) if filters else snapshot.files.core
+    if frame is None:
+        return None
     for project in reversed(projects):
         for item in jvm.to_list(project.projectList()):
             if str(item.nodeName()) == "Alias" and str(item.child().nodeName()) == "AttributeReference":
@@ -261,7 +258,9 @@ def _filtered(
     keys = ["path", "dv_id"]
     kept = pl.concat([index.partition_matches(filters).select(keys) for index in indexes])
     # By path: the snapshot may have been read again, and then its rows lie elsewhere.
-    return snapshot.files.core.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
+    return snapshot.files.narrowed(
+        lambda files: files.join(kept, on=keys, how="semi", nulls_equal=True, maintain_order="left")
+    )
 
 
 # --- the aggregate -----------------------------------------------------------------------------------------

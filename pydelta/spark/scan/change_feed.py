@@ -14,7 +14,7 @@ Protocol: "Reader Requirements for AddCDCFile", "Deletion Vectors".
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from pydelta.commands.change_feed import CHANGE_COLUMNS, ChangedFile, ChangeRang
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.log.vector_files import read_deleted_rows
+from pydelta.predicate import Expr
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import PrimitiveType, StructField
@@ -193,7 +194,7 @@ def _scan(
         jvm,
         snapshot,
         Reading(
-            frame=_frame(snapshot, files),
+            files=_frame(snapshot, files),
             hidden=tuple(hidden),
             subset=f"{subset}+{kind.value}",
             tracked=tracked,
@@ -216,10 +217,10 @@ def _scan(
     return project(scanned, snapshot.schema, snapshot.column_mapping_mode, (), extra)
 
 
-def _keep_all(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
+def _keep_all(filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """Actions of removed files need not carry statistics: none are used."""
     del filters
-    return files
+    return lambda files: files
 
 
 def _frame(snapshot: Snapshot, files: Sequence[ChangedFile]) -> pl.DataFrame:

@@ -15,16 +15,18 @@ import itertools
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import polars as pl
 import pyarrow as pa
 
-from pydelta.errors import StorageError
+from pydelta.errors import LogCorruptedError, StorageError
+from pydelta.log import FileTable
+from pydelta.predicate import Expr
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.filters import to_expressions
@@ -103,6 +105,9 @@ class HiddenColumn:
     column: str
 
 
+_Skip: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+
+
 class VectorReader(Protocol):
     """Makes the bitmaps of files, when it is known which files a query is left with."""
 
@@ -113,8 +118,8 @@ class VectorReader(Protocol):
 class Pruner(Protocol):
     """Narrows files by their statistics."""
 
-    def __call__(self, files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
-        """The rows of ``files`` that may hold a row for which all filters are true."""
+    def __call__(self, filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
+        """What leaves of some files those that may hold a row for which all filters are true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +128,8 @@ class ScanFiles:
 
     Args:
         identity: See ``IndexIdentity``.
-        frame: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` a partition column, and
-            the columns of ``hidden``.
+        listed: ``path``, ``size``, ``modification_time``, one text column ``pv:<name>`` a partition column, and
+            the columns of ``hidden``. Or the live files of a log that is read in parts, and nothing is hidden.
         partition_types: Partition column (physical name) -> SQL type to cast its text to, in the table's order.
         hidden: Columns beyond those of the table.
         size_bytes: Sum of the sizes.
@@ -136,7 +141,7 @@ class ScanFiles:
     """
 
     identity: IndexIdentity
-    frame: pl.DataFrame
+    listed: pl.DataFrame | FileTable
     partition_types: Mapping[str, str]
     hidden: tuple[HiddenColumn, ...]
     size_bytes: int
@@ -145,19 +150,26 @@ class ScanFiles:
     bitmaps: Mapping[tuple[str, ...], VectorReader] = field(default_factory=dict)
     shared: bool = False
 
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All files; those of a log in parts are listed for it."""
+        return self.listed if isinstance(self.listed, pl.DataFrame) else self.listed.core
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partitions:
     """Distinct partition rows of a scan.
 
     Args:
-        ordinals: For each file of the frame, the position of its partition.
+        values: Their values as texts, and their positions.
+        ordinals: For each file of the frame, the position of its partition; None for the files of a log in parts.
         rows: ``java.util.List[InternalRow]``, without the ordinal.
         numbered: The same with the position as one more column, to be filtered.
         count: How many.
     """
 
-    ordinals: pl.Series
+    values: pl.DataFrame
+    ordinals: pl.Series | None
     rows: Any
     numbered: Any
     count: int
@@ -205,7 +217,8 @@ class DeltaFileIndex:
         """Return the files to read, grouped by partition: exact for partition filters, generous for data filters."""
         jvm, files = self._jvm, self.files
         frame, rows = self._selected(partitionFilters, dataFilters)
-        whole = not files.bitmaps and frame.height == files.frame.height <= _KEPT_FILES
+        whole = isinstance(files.listed, pl.DataFrame) and not files.bitmaps
+        whole = whole and frame.height == files.frame.height <= _KEPT_FILES
         if whole and self._all is not None:
             return self._all
         if files.bitmaps:
@@ -213,7 +226,7 @@ class DeltaFileIndex:
         uris = file_uris(frame["path"], self._root)
         owners = None if rows is None else frame[_ORDINAL]
         blocks = encode_statuses(uris, frame["size"], frame["modification_time"], owners)
-        _log.debug("planned %d of %d files of %s", frame.height, files.frame.height, self._root)
+        _log.debug("planned %d files of %s", frame.height, self._root)
         found = jvm.directories(blocks, frame.height, rows)
         if whole:
             self._all = found
@@ -226,21 +239,59 @@ class DeltaFileIndex:
 
     def _selected(self, partition_filters: Any, data_filters: Any) -> tuple[pl.DataFrame, Any]:
         """The files to read, and the partition rows that they are numbered by; None without any."""
-        files, frame, rows = self.files, self.files.frame, None
-        filters = self._decidable(partition_filters)
+        files, filters, skip = self.files, self._decidable(partition_filters), self._skipping(data_filters)
+        if not isinstance(files.listed, pl.DataFrame) and (filters or skip):
+            return self._selected_in_parts(files.listed, filters, skip)
+        frame, rows = files.frame, None
         if not self._columns():
             if not self._constant(filters):  # as a table without partition columns may have
                 frame = frame.head(0)
         elif filters or not files.bitmaps:  # with bitmaps, each file gets a row of its own below
             partitions = self._load_partitions()
             rows = partitions.rows
-            ordinals = partitions.ordinals
-            frame = frame.with_columns(ordinals.alias(_ORDINAL))
+            frame = self._numbered(frame, partitions, partitions.values)
             if filters:
                 kept = self._matching(filters, partitions)
                 if len(kept) < partitions.count:
                     frame = frame.filter(pl.col(_ORDINAL).is_in(pl.Series(kept, dtype=pl.UInt32).implode()))
-        return self._skip(frame, data_filters), rows
+        return frame if skip is None else skip(frame), rows
+
+    def _selected_in_parts(
+        self, table: FileTable, filters: Sequence[Any], skip: _Skip | None, names: Mapping[str, str] = _NO_NAMES
+    ) -> tuple[pl.DataFrame, Any]:
+        """See ``_selected``; a part of the log is held at a time, and the files that are left of it."""
+        columns = self._columns()
+        if not columns:
+            return (self._plain(table.narrowed(skip or _all_of)) if self._constant(filters) else table.none()), None
+        partitions = self._load_partitions()
+        wanted = partitions.values
+        if filters:
+            kept = pl.Series(self._matching(filters, partitions, names), dtype=pl.UInt32)
+            wanted = wanted.filter(pl.col(_ORDINAL).is_in(kept.implode()))
+
+        def narrow(frame: pl.DataFrame) -> pl.DataFrame:
+            found = frame.join(wanted, on=columns, how="semi", nulls_equal=True)
+            return found if skip is None else skip(found)
+
+        return self._numbered(self._plain(table.narrowed(narrow)), partitions, wanted), partitions.rows
+
+    def _plain(self, files: pl.DataFrame) -> pl.DataFrame:
+        """Files, of which none has a deletion vector: this scan would read the rows that it deletes."""
+        if files["dv_id"].null_count() < files.height:
+            raise LogCorruptedError(
+                "A file has a deletion vector, and the table's protocol does not list the feature deletionVectors.",
+                hint="Another writer broke the log. Read the table with spark.pydelta.log.maxFilesInMemory above its "
+                "number of files.",
+                table=self.files.identity.location,
+                version=self.files.identity.version,
+            )
+        return files
+
+    def _numbered(self, frame: pl.DataFrame, partitions: _Partitions, values: pl.DataFrame) -> pl.DataFrame:
+        """Files with the position of each one's partition."""
+        if partitions.ordinals is not None:
+            return frame.with_columns(partitions.ordinals.alias(_ORDINAL))
+        return frame.join(values, on=self._columns(), how="left", nulls_equal=True, maintain_order="left")
 
     def partition_matches(self, filters: Sequence[Any], names: Mapping[str, str] | None = None) -> pl.DataFrame:
         """Return the files of the partitions for which Spark finds all filters true.
@@ -249,10 +300,12 @@ class DeltaFileIndex:
             filters: Catalyst expressions over partition columns alone.
             names: What the filters call a partition column -> what it is called here, where these differ.
         """
+        if not isinstance(self.files.listed, pl.DataFrame):
+            return self._selected_in_parts(self.files.listed, filters, None, names or {})[0].drop(_ORDINAL)
         partitions = self._load_partitions()
-        kept = self._matching(filters, partitions, names or {})
-        chosen = pl.Series(kept, dtype=pl.UInt32).implode()
-        return self.files.frame.filter(partitions.ordinals.is_in(chosen))
+        kept = pl.Series(self._matching(filters, partitions, names or {}), dtype=pl.UInt32)
+        numbered = self._numbered(self.files.frame, partitions, partitions.values)
+        return numbered.filter(pl.col(_ORDINAL).is_in(kept.implode())).drop(_ORDINAL)
 
     def inputFiles(self) -> Any:
         """Return the URI-encoded paths of all files."""
@@ -299,18 +352,22 @@ class DeltaFileIndex:
     def _columns(self) -> list[str]:
         return [f"pv:{name}" for name in self.files.partition_types] + [item.column for item in self.files.hidden]
 
-    def _skip(self, frame: pl.DataFrame, data_filters: Any) -> pl.DataFrame:
+    def _skipping(self, data_filters: Any) -> _Skip | None:
+        """What leaves out files by their statistics; None where no filter says anything of them."""
         filters = self._jvm.to_list(data_filters)
-        if not filters or frame.is_empty():
-            return frame
-        expressions = to_expressions(filters)
+        expressions = to_expressions(filters) if filters else []
         if not expressions:
-            return frame
-        try:
-            return self.files.prune(frame, expressions)
-        except StorageError as error:  # statistics only save work: without them all files are read
-            _log.warning("statistics of %s could not be read, no file is skipped: %s", self._root, error.code)
-            return frame
+            return None
+        narrow = self.files.prune(expressions)
+
+        def skip(frame: pl.DataFrame) -> pl.DataFrame:
+            try:
+                return frame if frame.is_empty() else narrow(frame)
+            except StorageError as error:  # statistics only save work: without them all files are read
+                _log.warning("statistics of %s could not be read, no file is skipped: %s", self._root, error.code)
+                return frame
+
+        return skip
 
     def _constant(self, filters: Sequence[Any]) -> bool:
         if not filters:
@@ -329,7 +386,7 @@ class DeltaFileIndex:
         numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ORDINAL))
         if not self.files.shared or frame.is_empty():  # a command's, or nobody's
             return self._make_rows(frame)[0], numbered
-        identity, zone = self._cache_key()
+        identity, zone, _ = self._cache_key()
         key = (identity.table_id, identity.location, zone, *self.files.bitmaps, self._digest(frame))
         rows = self._jvm.recent_rows.get(key)
         if rows is None:
@@ -396,25 +453,33 @@ class DeltaFileIndex:
         zone = ""
         if "timestamp" in self.files.partition_types.values():  # text without a zone is in the session's
             zone = self._jvm.time_zone()
-        return (self.files.identity, zone)
+        return (self.files.identity, zone, isinstance(self.files.listed, pl.DataFrame))
 
     def _make_partitions(self) -> _Partitions:
-        columns = self._columns()
-        frame = self.files.frame
-        distinct = frame.select(columns).unique(maintain_order=True).with_row_index(_ORDINAL)
-        ordinals = (
-            frame.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")
-        )[_ORDINAL]
+        columns, listed, ordinals = self._columns(), self.files.listed, None
+        if isinstance(listed, pl.DataFrame):
+            distinct = listed.select(columns).unique(maintain_order=True).with_row_index(_ORDINAL)
+            joined = listed.select(columns).join(
+                distinct, on=columns, how="left", nulls_equal=True, maintain_order="left"
+            )
+            ordinals = joined[_ORDINAL]
+        else:
+            distinct = listed.partition_texts().select(columns).with_row_index(_ORDINAL)
         names, arrays, casts = self._row_columns(distinct)
         table = pa.Table.from_arrays(arrays, names=names)
         numbered = table.append_column(_ORDINAL, distinct[_ORDINAL].to_arrow().cast(pa.int32()))
         jvm = self._jvm
         return _Partitions(
+            values=distinct,
             ordinals=ordinals,
             rows=jvm.rows_list(jvm.rows_of(table, casts)),
             numbered=jvm.rows_list(jvm.rows_of(numbered, [*casts, ""])),
             count=distinct.height,
         )
+
+
+def _all_of(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
 
 
 def find_index(location: Any) -> DeltaFileIndex | None:

@@ -59,7 +59,7 @@ def scan_with_row_metadata(spark: SparkSession, snapshot: Snapshot, *, pinned: b
     jvm = Jvm.of(spark)
     files = with_row_ids(snapshot.files, snapshot.files.core)
     reading = Reading(
-        frame=files,
+        files=files,
         pinned=pinned,
         hidden=TRACKING_HIDDEN,
         subset="+row metadata",

@@ -16,7 +16,7 @@ import enum
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -28,9 +28,10 @@ from pyspark.sql import functions as F
 
 from pydelta.conditions import Condition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
+from pydelta.log import FileTable
 from pydelta.log.pruning import prune_by_generated, prune_by_statistics
 from pydelta.log.row_ids import with_row_ids
-from pydelta.predicate import rename_columns
+from pydelta.predicate import Expr, rename_columns
 from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
 from pydelta.protocol.row_sets import RowSet
@@ -104,7 +105,7 @@ class Reading:
     """Files that a scan reads, and what comes along with their rows.
 
     Args:
-        frame: The files, as ``snapshot.files.core`` has them.
+        files: As ``snapshot.files.core`` has them; or all of a log that is read in parts and knows no vectors.
         pinned: The user named the version: caches over it are never rebuilt.
         hidden: Values a file to be carried along, columns of ``frame``.
         subset: What tells the scan from others of the version; empty for a plain one of all files.
@@ -114,7 +115,7 @@ class Reading:
         prune: Narrows by statistics; None for the snapshot's own files, which have theirs.
     """
 
-    frame: pl.DataFrame
+    files: pl.DataFrame | FileTable
     pinned: bool = True
     hidden: tuple[HiddenColumn, ...] = ()
     subset: str = ""
@@ -126,7 +127,15 @@ class Reading:
     @classmethod
     def whole(cls, snapshot: Snapshot, *, pinned: bool = False) -> Reading:
         """Read all files of a version."""
-        return cls(frame=snapshot.files.core, pinned=pinned)
+        protocol = snapshot.protocol
+        vectors = protocol is None or "deletionVectors" in (protocol.reader_features or ())
+        in_parts = snapshot.files.in_parts and not vectors
+        return cls(files=snapshot.files if in_parts else snapshot.files.core, pinned=pinned)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The files; those of a log in parts are listed for it."""
+        return self.files if isinstance(self.files, pl.DataFrame) else self.files.core
 
 
 def scan_dataframe(
@@ -162,6 +171,9 @@ def scan_dataframe(
             hint="Write rows with the option mergeSchema=true, or add columns: ALTER TABLE … ADD COLUMNS.",
             condition=Condition.of("DELTA_READ_TABLE_WITHOUT_COLUMNS", tableName=snapshot.table_uri),
         )
+    if files is None and extra is Extra.NONE:
+        scanned = physical_scan(spark, snapshot, Reading.whole(snapshot, pinned=pinned))
+        return project(scanned, snapshot.schema, snapshot.column_mapping_mode, ())
     frame = snapshot.files.core if files is None else files
     hidden: tuple[HiddenColumn, ...] = ()
     subset = "" if files is None else _subset_text(frame)
@@ -175,7 +187,7 @@ def scan_dataframe(
         frame = with_row_ids(snapshot.files, frame)
         tracked, hidden = tracked_fields(snapshot.properties), (*hidden, *TRACKING_HIDDEN)
         subset += "+rows"
-    reading = Reading(frame=frame, pinned=pinned, hidden=hidden, subset=subset, tracked=tracked)
+    reading = Reading(files=frame, pinned=pinned, hidden=hidden, subset=subset, tracked=tracked)
     scanned = physical_scan(spark, snapshot, reading)
     added = tracking_columns(scanned, snapshot.properties) if Extra.TRACKING in extra else ()
     if Extra.ROW in extra:
@@ -224,7 +236,7 @@ def _scan_matched(
         spark,
         snapshot,
         Reading(
-            frame=files,
+            files=files,
             hidden=TRACKING_HIDDEN if with_row_tracking else (),
             subset=f"{_subset_text(files)}+matched={next(_SERIALS)}",
             tracked=tracked_fields(snapshot.properties) if with_row_tracking else (),
@@ -245,7 +257,7 @@ def matching_partitions(spark: SparkSession, snapshot: Snapshot, files: pl.DataF
         files: Rows of ``snapshot.files.core``.
         condition: A Catalyst expression over partition columns, by their logical names.
     """
-    relation = make_relation(Jvm.of(spark), snapshot, Reading(frame=files, subset=_subset_text(files)))
+    relation = make_relation(Jvm.of(spark), snapshot, Reading(files=files, subset=_subset_text(files)))
     index = find_index(relation.location())
     assert index is not None
     logical = [field.name for name in snapshot.partition_columns if (field := snapshot.schema.field(name)) is not None]
@@ -268,19 +280,20 @@ def physical_scan(
     """
     jvm = Jvm.of(spark)
     reading = replace(reading, shared=not reading.subset)
-    has_vector = reading.frame["dv_id"].is_not_null()
+    in_parts = not isinstance(reading.files, pl.DataFrame)
+    has_vector = pl.Series([False]) if in_parts else reading.frame["dv_id"].is_not_null()
     if not has_vector.any():
         return DataFrame(jvm.session.baseRelationToDataFrame(make_relation(jvm, snapshot, reading)), spark)
     with_vectors = replace(
         reading,
-        frame=reading.frame.filter(has_vector),
+        files=reading.frame.filter(has_vector),
         subset=f"{reading.subset}+vectors",
         bitmaps={**reading.bitmaps, VECTOR_COLUMNS: SnapshotVectors(jvm, snapshot)},
     )
     marked = make_relation(jvm, snapshot, with_vectors)
     if has_vector.all():
         return vector_scan(jvm, plain=None, marked=marked, ids=ids)
-    without = replace(reading, frame=reading.frame.filter(~has_vector), subset=f"{reading.subset}-vectors")
+    without = replace(reading, files=reading.frame.filter(~has_vector), subset=f"{reading.subset}-vectors")
     return vector_scan(jvm, plain=make_relation(jvm, snapshot, without), marked=marked, ids=ids)
 
 
@@ -311,10 +324,10 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
         jvm,
         ScanFiles(
             identity=identity,
-            frame=reading.frame,
+            listed=reading.files,
             partition_types={field.name: str(field.data_type) for field in partition_fields},
             hidden=reading.hidden,
-            size_bytes=int(reading.frame["size"].sum() or 0),
+            size_bytes=_bytes_of(snapshot, reading.files),
             pinned=reading.pinned,
             prune=reading.prune or _pruner(jvm, snapshot, mode),
             bitmaps=reading.bitmaps,
@@ -328,15 +341,23 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)
 
 
+def _bytes_of(snapshot: Snapshot, files: pl.DataFrame | FileTable) -> int:
+    return int(files["size"].sum() or 0) if isinstance(files, pl.DataFrame) else snapshot.size_bytes
+
+
 def _pruner(jvm: Jvm, snapshot: Snapshot, mode: str) -> Pruner:
     """Skipping by statistics, for filters over the scan's physical names."""
     names = {} if mode == "none" else dict(_logical_paths(snapshot.schema, (), ()))
 
-    def prune(files: pl.DataFrame, filters: Sequence[Any]) -> pl.DataFrame:
+    def prune(filters: Sequence[Expr]) -> Callable[[pl.DataFrame], pl.DataFrame]:
         logical = [rename_columns(expr, names) for expr in filters] if names else list(filters)
         zone = jvm.time_zone() if snapshot.partition_columns else "UTC"  # only partition values are read in it
-        files = prune_by_generated(snapshot.files, files, logical, time_zone=zone)
-        return prune_by_statistics(snapshot.files, files, logical, time_zone=zone)
+
+        def narrow(files: pl.DataFrame) -> pl.DataFrame:
+            files = prune_by_generated(snapshot.files, files, logical, time_zone=zone)
+            return prune_by_statistics(snapshot.files, files, logical, time_zone=zone)
+
+        return narrow
 
     return prune
 
