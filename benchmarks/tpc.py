@@ -24,6 +24,9 @@ SCALE = float(os.environ.get("PYDELTA_BENCH_SCALE", "1"))
 ROUNDS = int(os.environ.get("PYDELTA_BENCH_ROUNDS", "3"))
 MINUTES = float(os.environ.get("PYDELTA_BENCH_MINUTES", "inf"))
 """No query begins after this time: the result says of how many it is."""
+FIRST = int(os.environ.get("PYDELTA_BENCH_FIRST", "1"))
+"""Queries of a smaller number are left out: a run that was cut off is continued."""
+
 SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.sql.shuffle.partitions": "8",
@@ -74,6 +77,8 @@ def _rounds(texts: dict[int, str], sessions: dict[str, Any], reference: Any) -> 
     for number, text in texts.items():
         if time.monotonic() - began > MINUTES * 60:
             break
+        if number < FIRST:
+            continue
         seconds: dict[str, list[float]] = {name: [] for name in names}
         answers: dict[str, Counter[str]] = {}
         try:
