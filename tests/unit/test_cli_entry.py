@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -190,3 +191,17 @@ def test_the_whole_command_line_imports_no_engine_before_a_command_asks():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(json.loads(done.stdout)) & {"pyspark", "py4j", "polars", "pyarrow", "pandas", "numpy", "lark"} == set()
+
+
+@pytest.mark.parametrize("given", [None, "1"])
+def test_arrow_takes_small_pages_unless_the_user_says_otherwise(tmp_path, monkeypatch, given):
+    """Before Arrow is loaded: it asks once."""
+    write(tmp_path, *PLAIN)
+    monkeypatch.delenv("MIMALLOC_ALLOW_THP", raising=False)
+    code = (
+        "import os, sys\nfrom pydelta.ops.entry import main\nassert 'pyarrow' not in sys.modules\n"
+        f"main(['history', {str(tmp_path)!r}, '--json'])\nprint(os.environ['MIMALLOC_ALLOW_THP'], file=sys.stderr)"
+    )
+    env = {**os.environ, **({} if given is None else {"MIMALLOC_ALLOW_THP": given})}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stderr.strip() == (given or "0")

@@ -161,8 +161,8 @@ def _open(file: OldFile, store: Store) -> pq.ParquetFile:
 def _near(file: OldFile, store: NearStore) -> pa.NativeFile:
     try:
         return pa.OSFile(store.local_path(file.path))
-    except OSError:
-        return pa.BufferReader(cast(Store, store).read(file.path))  # tells what is wrong in the store's own words
+    except (OSError, ValueError):  # a name that Arrow cannot spell is a ValueError
+        return pa.BufferReader(cast(Store, store).read(file.path))  # or its error, in the store's own words
 
 
 def _raw_batches(parquet: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.RecordBatch]:
