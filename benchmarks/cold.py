@@ -18,12 +18,13 @@ FILES = 300_000
 ROUNDS = 7
 
 _REPLAY = """
-import json, resource, sys, time
+import json, sys, time
+from benchmarks._timing import peak_mb
 from pydelta.log import DeltaLog
 began = time.perf_counter()
 files = DeltaLog.for_table(sys.argv[1]).snapshot().files.num_files
 took = time.perf_counter() - began
-print(json.dumps([files, took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+print(json.dumps([files, took, peak_mb()]))
 """
 
 

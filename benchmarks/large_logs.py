@@ -31,10 +31,8 @@ FIELDS: Final = [("id", "long"), ("day", "string")]
 
 BEGINNING: Final = """
     import json, sys, time
+    from benchmarks._timing import peak_mb
     path, files, days, strays, took = sys.argv[1], *map(int, sys.argv[2:]), {}
-
-    def peak():  # in MB; getrusage counts the parent of a new process, too
-        return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) // 1024
 """
 
 STEPS: Final = """
@@ -49,7 +47,7 @@ STEPS: Final = """
         started, spent = time.perf_counter(), time.process_time()
         result = run()
         seconds = {"s": time.perf_counter() - started, "processor s": time.process_time() - spent}
-        took[name] = {**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak()}
+        took[name] = {**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak_mb()}
         return result
 
     def append(number):
@@ -97,7 +95,7 @@ VACUUM: Final = """
     ))
     assert found.files.height == files // strays, found.files.height
     seconds = {"s": time.perf_counter() - started, "processor s": time.process_time() - spent}
-    print(json.dumps({**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak()}))
+    print(json.dumps({**{key: round(value, 2) for key, value in seconds.items()}, "peak MB": peak_mb()}))
 """
 
 

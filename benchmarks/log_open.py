@@ -32,7 +32,7 @@ OURS = """
     opened = time.perf_counter()
     found = snapshot.files.select(Compare("=", Column(("day",)), Literal(dt.date(2024, 3, 3), "date"))).height
     pruned = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_mb()
     wanted = Compare("=", Column(("id",)), Literal(500_000_123, "long"))
     extra["skip by statistics s"] = (snapshot.files.select(None, [wanted]).height, time.perf_counter() - pruned)[1]
 """
@@ -44,7 +44,7 @@ THEIRS = """
     opened = time.perf_counter()
     found = len(table.file_uris(partition_filters=[("day", "=", "2024-03-03")]))
     pruned = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_mb()
 """
 
 
@@ -74,11 +74,12 @@ def run() -> dict[str, Any]:
 def _measure(code: str, path: str) -> dict[str, float]:
     program = "\n".join(
         (
-            "import json, resource, sys, time",
+            "import json, sys, time",
+            "from benchmarks._timing import peak_mb",
             "path, extra = sys.argv[1], {}",
             textwrap.dedent(code),
             "print(json.dumps({'open s': opened - started, 'open and prune s': pruned - started, 'found': found, "
-            "'peak MB': peak / 1024, **extra}))",
+            "'peak MB': peak, **extra}))",
         )
     )
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)

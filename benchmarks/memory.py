@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
+from benchmarks._timing import peak_mb
 from benchmarks.without_spark import make_tables, operations
 
 CONTESTANTS = ("pydelta", "delta-rs")
@@ -45,8 +45,7 @@ def main() -> None:
     name, contestant, path = sys.argv[1:]
     _, ours, theirs = operations()[name]
     (ours if contestant == "pydelta" else theirs)(path)
-    status = Path("/proc/self/status").read_text()  # getrusage counts the parent of a new process, too
-    print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+    print(peak_mb())
 
 
 if __name__ == "__main__":

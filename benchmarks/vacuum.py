@@ -37,6 +37,7 @@ HOUR_FILES = {"MinIO": (200_000, 8_760), "simulated": (1_000_000, 17_520)}
 
 OURS = """
     import json, sys, time
+    from benchmarks._timing import peak_mb
     from pydelta.commands.vacuum.list_sources import inventory_from_delta
     from pydelta.commands.vacuum.command import VacuumRequest, vacuum
     from pydelta.log import DeltaLog
@@ -49,9 +50,8 @@ OURS = """
         enforce_retention=False,
     ))
     took = time.perf_counter() - started
-    status = open("/proc/self/status").read()  # getrusage counts the parent of a new process, too
-    peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
-    print(json.dumps({"seconds": took, "found": result.files.height, "peak MB": peak, "lists": result.list_requests}))
+    found = {"seconds": took, "found": result.files.height, "lists": result.list_requests}
+    print(json.dumps({**found, "peak MB": peak_mb()}))
 """
 
 _REFERENCE = """
