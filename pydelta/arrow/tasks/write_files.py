@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pydelta.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
+from pydelta.arrow.tasks.dictionaries import DICTIONARY_BYTES, with_dictionary
 from pydelta.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.arrow.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
@@ -72,9 +73,6 @@ RECORD_SCHEMA: Final = pa.schema(
     ]
 )
 """What a task hands to the driver, one row a file; ``partition_values`` is a JSON object of strings and nulls."""
-
-_DICTIONARY_BYTES: Final = 1000 * 1024
-"""Just under Arrow's own limit of 1 MiB, at which 2**17 longs make the table of its dictionary grow by 22 MB."""
 
 CHANGE_FOLDER: Final = "_change_data"
 CHANGE_TYPE: Final = "_change_type"
@@ -351,7 +349,7 @@ class TaskWriter:
             sink.rows_in_file = table.num_rows
         if sink.file is None:
             self._make_room()
-            sink.file = self._open_file(sink, with_nan)
+            sink.file = self._open_file(sink, with_nan, with_dictionary(table))
         self._sinks.move_to_end(sink.values)
         before = sink.file.written
         sink.file.write(table)
@@ -382,7 +380,7 @@ class TaskWriter:
             self._store = open_store(self._task.table_uri, self._task.store_options)
         return self._store
 
-    def _open_file(self, sink: _Sink, without_statistics: set[str]) -> _File:
+    def _open_file(self, sink: _Sink, without_statistics: set[str], dictionary: bool | list[str]) -> _File:
         task = self._task
         number = f"{task.file_prefix}-{self._partition_id:05d}"
         name = f"{number}-{uuid.uuid4()}.c000{CODEC_SUFFIXES[task.codec][1]}.parquet"
@@ -391,7 +389,7 @@ class TaskWriter:
         if task.prefix_length:
             folder = uuid.uuid4().hex[: task.prefix_length]
         path = "/".join(part for part in (task.folder, folder, name) if part)
-        return _File(task, self._open_store(), path, without_statistics, sink.values)
+        return _File(task, self._open_store(), path, without_statistics, dictionary, sink.values)
 
 
 def _constants(task: WriteTask, values: tuple[str | None, ...]) -> list[pa.Scalar]:
@@ -443,6 +441,7 @@ class _File:
         store: Store,
         path: str,
         without_statistics: set[str],
+        dictionary: bool | list[str],
         partition_values: tuple[str | None, ...],
     ) -> None:
         self._task = task
@@ -453,6 +452,8 @@ class _File:
         self._sink = cast(Any, store.open_writer(path))
         self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
+        if isinstance(dictionary, list):
+            dictionary = [*dictionary, *task.constants.names]
         if without_statistics:
             statistics = [leaf for leaf in leaf_names(schema) if leaf not in without_statistics]
         try:
@@ -463,7 +464,8 @@ class _File:
                 use_deprecated_int96_timestamps=task.int96,
                 store_decimal_as_integer=True,
                 write_statistics=statistics,
-                dictionary_pagesize_limit=_DICTIONARY_BYTES,
+                use_dictionary=dictionary,
+                dictionary_pagesize_limit=DICTIONARY_BYTES,
                 store_schema=False,
             )
         except BaseException:

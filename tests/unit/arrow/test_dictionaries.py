@@ -1,0 +1,83 @@
+"""Which columns of a file get a dictionary."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pydelta.arrow.tasks.dictionaries import with_dictionary
+from pydelta.arrow.tasks.split import PartitionColumn
+from pydelta.arrow.tasks.write_files import WriteTask, run_task
+from pydelta.protocol.types import PrimitiveType
+
+ROWS = 200_000
+_IDS = np.random.default_rng(1).permutation(ROWS)
+
+
+def column(values):
+    return with_dictionary(pa.table({"a": values, "b": pa.repeat(1, len(values))}))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(_IDS), pa.array(np.sort(_IDS)), pa.array(_IDS * 0.1), pa.array([f"name {n}" for n in _IDS]),
+        pa.array(_IDS, pa.timestamp("us", "UTC")), pa.array([b"%d" % n for n in _IDS]),
+    ],
+)  # fmt: skip
+def test_a_column_of_different_values_gets_none(values):
+    assert column(values) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(_IDS % 60_000), pa.array(np.arange(ROWS) % 60_000), pa.array(np.arange(ROWS) // 4),
+        pa.array(_IDS, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS.astype(np.int32)),
+        pa.array(_IDS % 2 == 0), pa.array([f"name {n % 5000}" for n in _IDS]),
+    ],
+)  # fmt: skip
+def test_one_whose_values_repeat_or_are_short_gets_one(values):
+    assert column(values) is True
+
+
+def test_few_rows_say_nothing():
+    assert column(pa.array(_IDS[: (1 << 17) - 1])) is True
+    assert column(pa.array(_IDS[: 1 << 17])) == ["b"]
+
+
+def test_the_file_has_the_dictionaries_that_were_chosen_at_any_depth(tmp_path):
+    """Of the columns that differ none, of all others one, those in lists, maps and behind a partition's too."""
+    few, offsets = pa.array(_IDS % 5), pa.array(np.arange(ROWS + 1, dtype=np.int32))
+    listed = pa.ListArray.from_arrays(offsets, few)
+    data = pa.table(
+        {
+            "id": _IDS,
+            "few": few,
+            "s": pa.StructArray.from_arrays([pa.array(_IDS + 7), few, listed], names=["id", "few", "l"]),
+            "l": listed,
+            "m": pa.MapArray.from_arrays(offsets, few, few),
+            "with.dot": pa.array(_IDS),
+        }
+    )
+    task = WriteTask(
+        table_uri=tmp_path.as_uri(), store_options={}, file_schema=data.schema,
+        partition_columns=(PartitionColumn(name="p", data_type=PrimitiveType("long")),),
+        constants=pa.schema([("p", pa.int64())]),
+    )  # fmt: skip
+    given = data.append_column("p", pa.repeat(pa.scalar(3, pa.int64()), ROWS)).combine_chunks().to_batches()
+    [record] = run_task(given, task, partition_id=0, store=None)
+    group = pq.read_metadata(tmp_path / record.path).row_group(0)
+    found = {group.column(at).path_in_schema: group.column(at).encodings for at in range(group.num_columns)}
+    plain = {name for name, encodings in found.items() if "RLE_DICTIONARY" not in encodings}
+    assert plain == {"id", "s.id", "with.dot"}
+    assert set(found) - plain == {
+        "few", "s.few", "s.l.list.element", "l.list.element", "m.key_value.key", "m.key_value.value", "p",
+    }  # fmt: skip
+    assert json.loads(record.stats)["numRecords"] == ROWS
+    read = pq.ParquetFile(tmp_path / record.path).read()
+    assert read.select(data.column_names).cast(data.schema).equals(data)
