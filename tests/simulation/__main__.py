@@ -73,10 +73,10 @@ def _results(seeds: range, jobs: int, ends: float | None) -> Iterator[_Result]:
 
 def _tell(seed: int) -> None:
     """Print a seed's failure, with only the operations that it takes."""
-    from tests.simulation.run import run_seed, shrink
+    from tests.simulation.run import named, run_seed, shrink
 
     logging.disable(logging.CRITICAL)
-    outcome = run_seed(str(seed))
+    outcome = run_seed(named(seed))
     small = shrink(outcome)
     print(f"seed {seed}: {outcome.wrong}\nby {len(small.steps)} of its {len(outcome.steps)} operations:")
     print("\n".join(f"  {line}" for line in [*small.trace, small.wrong]))

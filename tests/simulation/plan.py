@@ -7,7 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest import mock
 
@@ -24,6 +24,7 @@ from pydelta.log import DeltaLog
 from pydelta.manifests.publish import ManifestOptions, publish
 from pydelta.protocol.actions import AddFile, CommitInfo, encode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
+from pydelta.settings import Settings
 from pydelta.testing import operations as ops
 from pydelta.testing import row_files
 from pydelta.testing.row_files import Rows
@@ -31,6 +32,7 @@ from pydelta.testing.stores import SimulatedCrash
 from pydelta.txn import Committed, start_transaction
 from pydelta.txn.hooks import built_in_hooks
 from pydelta.txn.phases import SILENT
+from tests.simulation.arrow import KINDS, arrow_operation, file_bytes, is_arrow, tagged
 from tests.simulation.world import SimStore, World
 
 __all__ = ["FAULTS", "RETENTION_MS", "Done", "Step", "draw_plan", "recorded", "run_step"]
@@ -100,7 +102,10 @@ def draw_plan(seed: str, fault: str = "") -> tuple[list[Step], list[int]]:
             if fault == "vacuum without retention" and kind in ("vacuum", "checkpoint", "manifests"):
                 kind = "vacuum without retention"
             steps.append(Step(len(steps), number, actor, kind, rng.choice("12"), rng.randint(1, 4)))
-    return steps, [rng.choice(PAUSES_MS) for _ in range(rounds)]
+    pauses = [rng.choice(PAUSES_MS) for _ in range(rounds)]
+    if is_arrow(seed):  # two of three by the engine that needs no JVM
+        steps = [replace(step, kind=KINDS.get(step.kind, step.kind)) if rng.random() < 0.67 else step for step in steps]
+    return steps, pauses
 
 
 def _same(rows: Rows) -> Rows:
@@ -110,6 +115,8 @@ def _same(rows: Rows) -> Rows:
 def _operation(step: Step, newest: int) -> tuple[Callable[[DeltaLog], Any], Callable[[Rows], Rows], int | None]:
     """What a step does, what it does to the rows, and the version that it goes back to."""
     part, value, kind = step.partition, step.value, step.kind
+    if is_arrow(kind):
+        return (*arrow_operation(kind, part, value, step.number), None)
     if kind == "restore":
         version = (step.value + step.number) % (newest + 1)
         return lambda log: ops.back_to(version, _same).run(log, SILENT), _same, version
@@ -149,7 +156,8 @@ def _overwrite_commit(log: DeltaLog, partition: str, value: int) -> None:
 
 def run_step(step: Step, world: World, newest: int) -> Done:
     """Do one step in the actor's process, which knows what it knew unless it died, and say what it was told."""
-    log = world.processes.setdefault(step.actor, DeltaLog(SimStore(world)))
+    settings = Settings(change_give_way_ms=0, optimize_give_way_ms=0)
+    log = world.processes.setdefault(step.actor, DeltaLog(SimStore(world), settings=settings))
     run, model, version = _operation(step, newest)
     done = Done(step, model, version)
     _OWN.done, _OWN.store = done, log.store
@@ -177,8 +185,13 @@ def run_step(step: Step, world: World, newest: int) -> Done:
 
 
 @contextlib.contextmanager
-def recorded(world: World) -> Iterator[None]:
-    """Let operations note the ids of their transactions, write their files into the world and take its time."""
+def recorded(world: World, *, real: bool) -> Iterator[None]:
+    """Let operations note the ids of their transactions, write their files into the world and take its time.
+
+    Args:
+        world: Where it is.
+        real: Whether the files are ones that can be read.
+    """
     plain = row_files.add_file
 
     def begin(log: DeltaLog, *given: Any, **named: Any) -> Any:
@@ -190,7 +203,7 @@ def recorded(world: World) -> Iterator[None]:
 
     def add_file(*given: Any, **named: Any) -> AddFile:
         add = plain(*given, **named)
-        _OWN.store.put(decode_log_path(add.path), b"rows")
+        _OWN.store.put(decode_log_path(add.path), file_bytes(add) if real else b"rows")
         return add.replace(modification_time=world.now_ms)
 
     with contextlib.ExitStack() as stack:
@@ -199,4 +212,6 @@ def recorded(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(ops, "start_transaction", begin))
         stack.enter_context(mock.patch("pydelta.commands.vacuum.command.start_transaction", begin))
         stack.enter_context(mock.patch.object(ops, "NOW_MS", world.now_ms))
+        if real:
+            stack.enter_context(tagged(world, lambda txn: _OWN.done.txns.append(txn)))
         yield

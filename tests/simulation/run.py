@@ -18,10 +18,11 @@ from pydelta.protocol.vectors import deleted_rows, stored_range, vector_path
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import operations as ops
 from pydelta.testing.row_files import ROWS_TAG, Rows, rows_of
+from tests.simulation.arrow import is_arrow
 from tests.simulation.plan import LOG_RETENTION_MS, RETENTION_MS, Done, Step, draw_plan, recorded, run_step
 from tests.simulation.world import Odds, World, replaced
 
-__all__ = ["Outcome", "run_chunk", "run_seed", "shrink"]
+__all__ = ["Outcome", "named", "run_chunk", "run_seed", "shrink"]
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ def run_seed(seed: str, *, odds: Odds | None = None, fault: str = "", without: C
     steps, pauses = draw_plan(seed, fault)
     steps = [step for step in steps if step.number not in without]
     outcome = Outcome(seed=seed, trace=world.trace, steps=steps)
-    with replaced(world), recorded(world):
+    with replaced(world), recorded(world, real=is_arrow(seed)):
         done = _create(world)
         for number, pause in enumerate(pauses):
             bodies = {}
@@ -319,11 +320,16 @@ def shrink(outcome: Outcome, *, odds: Odds | None = None, fault: str = "") -> Ou
     return best
 
 
+def named(seed: int) -> str:
+    """Return the text of a seed of the command line: every fourth has operations of both engines."""
+    return f"arrow-{seed}" if seed % 4 == 0 else str(seed)
+
+
 def run_chunk(seeds: Sequence[int]) -> list[tuple[int, str, int, list[str]]]:
     """Run some seeds in a process of a pool; for each what was wrong, its versions and its trace."""
     logging.disable(logging.CRITICAL)
     gc.disable()  # what a seed leaves in circles is little, and looking for it after every few steps is not
-    outcomes = [(seed, run_seed(str(seed))) for seed in seeds]
+    outcomes = [(seed, run_seed(named(seed))) for seed in seeds]
     gc.enable()
     gc.collect()
     return [(seed, outcome.wrong, outcome.versions, outcome.trace) for seed, outcome in outcomes]

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from pydelta.arrow.engine import ArrowEngine
+from tests.simulation.arrow import KINDS
 from tests.simulation.plan import FAULTS, Step, draw_plan
-from tests.simulation.run import run_seed, shrink
+from tests.simulation.run import named, run_seed, shrink
 from tests.simulation.world import Odds
 
 ROOT = Path(__file__).resolve().parents[2]
+TOLD = ("done", "failed", "unknown")
 KEPT = [
     line.split()[0]
     for line in (Path(__file__).with_name("kept.txt")).read_text().splitlines()
@@ -35,6 +38,42 @@ def test_a_seed_keeps_every_promise(seed):
     outcome = run_seed(str(seed))
     assert outcome.wrong == "", "\n".join(outcome.trace)
     assert outcome.versions > 0
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_seed_of_both_engines_keeps_every_promise(number):
+    outcome = run_seed(named(4 * number))
+    assert outcome.wrong == "", "\n".join(outcome.trace)
+    assert outcome.versions > 0
+
+
+def test_the_engine_without_a_jvm_does_each_of_its_operations():
+    done = set()
+    for number in range(60):
+        trace = run_seed(named(4 * number)).trace
+        for begun in trace:
+            found = re.fullmatch(r"#\d+ round \d+ ([abc]): (arrow .*) p=. x=.", begun)
+            ended = found and trace[trace.index(begun) :]
+            if found and next(note for note in ended if note.startswith(f"{found[1]}: ") and note[3:] in TOLD) == (
+                f"{found[1]}: done"
+            ):
+                done.add(found[2])
+    assert done == set(KINDS.values())
+
+
+def test_a_row_that_it_does_not_find_is_found_out(monkeypatch):
+    plain = ArrowEngine.match_rows
+
+    def all_but_the_last(self, *given):
+        found = dict(plain(self, *given))
+        if len(found) > 1:
+            found.popitem()
+        return found
+
+    monkeypatch.setattr(ArrowEngine, "match_rows", all_but_the_last)
+    wrong = [outcome.wrong for number in range(40) if (outcome := run_seed(named(4 * number))).wrong]
+    assert wrong
+    assert all(text.startswith("serial") for text in wrong)
 
 
 def test_seeds_that_failed_once_keep_every_promise():
