@@ -117,11 +117,12 @@ class Here:
         """Find the files of a condition over partition columns; None where that is Spark's to do."""
         if not self.limit().most_bytes:
             return None
-        try:
+
+        def work() -> pl.DataFrame:
             self.refuse_session()
             return files_of_partitions(snapshot, files, exact(condition, snapshot.schema))
-        except NotHere:
-            return None
+
+        return _attempt(work)[0]
 
     def find(self, snapshot: Snapshot, files: pl.DataFrame, condition: Tree) -> Mapping[int, RowSet] | None:
         """Find the rows of a condition; None where that is Spark's to do. See ``Engine.match_rows``."""
@@ -225,25 +226,14 @@ class Here:
         limit = limit or self.limit()
         if not limit.most_bytes:
             return None
-        try:
+
+        def within_limit() -> _T:
             self._refuse(files, limit)
-            done = work()
-        except RowsDoNotAddUpError:
-            raise
-        except NotHere as reason:
-            why = str(reason)
-        except NeedsSpark as reason:
-            why = "a file that Arrow may read otherwise"
-            _log.info("left to Spark: %s", reason)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            why = "a file that could not be read or written here"
-            _log.info("left to Spark: %s", type(error).__name__)
-            _log.debug("what went wrong here", exc_info=error)
-        else:
-            self.ways[step] = "arrow"
-            return done
-        self.ways[step] = f"spark: {why}"
-        return None
+            return work()
+
+        done, why = _attempt(within_limit)
+        self.ways[step] = f"spark: {why}" if why else "arrow"
+        return done
 
     def limit(self) -> Limit:
         """Return how much of a change is done here."""
@@ -274,6 +264,23 @@ class Here:
     def _place(self, snapshot: Snapshot) -> Place:
         options = self._session().options
         return Place(store=open_store(snapshot.table_uri, options), options=options)
+
+
+def _attempt(work: Callable[[], _T]) -> tuple[_T | None, str]:
+    """What comes of a step; or None, and why it is left to Spark."""
+    try:
+        return work(), ""
+    except RowsDoNotAddUpError:
+        raise
+    except NotHere as reason:
+        return None, str(reason)
+    except NeedsSpark as reason:
+        _log.info("left to Spark: %s", reason)
+        return None, "a file that Arrow may read otherwise"
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        _log.info("left to Spark: %s", type(error).__name__)
+        _log.debug("what went wrong here", exc_info=error)
+        return None, "a file that could not be read or written here"
 
 
 def written_by(task: WriteTask) -> Place:

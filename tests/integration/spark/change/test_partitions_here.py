@@ -32,6 +32,9 @@ VALUES = {
     "x": ("double", [None, "NaN", "-0.0", "1.5", "1.0E10"]),
     "c": ("string", [None, "a", "a  ", "abc"]),
 }
+ODD = {"d": ["+10000-01-01", "2024", "2024-2-9"], "m": ["1.505", "1e1"], "i": ["+7", " 7 ", "7.9"], "ok": ["t", "TRUE"]}
+"""Texts that Spark takes for values, and that this process cannot hold or reads by narrower rules."""
+
 CONDITIONS = [
     "s = 'a'", "s IN ('a', '', 'é')", "s IS NULL", "s IS NOT NULL", "NOT s = 'a'", "s <=> NULL", "s < 'a'", "s >= 'b'",
     "s LIKE 'b\\%%'", "s LIKE '%0'", "startswith(s, 'e')", "s = 10", "upper(s) = 'A'", "length(s) = 0",
@@ -93,6 +96,18 @@ def test_the_files_are_those_that_spark_finds(session, tmp_path, zone, ansi, gro
             assert local == by_spark, (text, names)
             here += taken
     assert here > asked // 2, "most conditions are decided here"
+
+
+def test_texts_that_are_read_otherwise_here_are_left_to_spark(session, tmp_path, monkeypatch):
+    session.conf.set(ANSI, "false")
+    for name, texts in ODD.items():
+        kind, plain = VALUES[name]
+        monkeypatch.setitem(VALUES, name, (kind, [*plain, *texts]))
+        snapshot = table_of(tmp_path / name, (name,))
+        for text in [text for text in CONDITIONS if columns_of(text) == {name}]:
+            by_spark, _ = found(session, snapshot, text, most="0")
+            assert found(session, snapshot, text)[0] == by_spark, text
+            assert isinstance(by_spark, list)
 
 
 def test_padded_columns_are_left_to_spark(session, tmp_path):
