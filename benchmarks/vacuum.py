@@ -50,8 +50,8 @@ OURS = """
         enforce_retention=False,
     ))
     took = time.perf_counter() - started
-    found = {"seconds": took, "found": result.files.height, "lists": result.list_requests}
-    print(json.dumps({**found, "peak MB": peak_mb()}))
+    told = {"seconds": took, "found": result.files.height, "lists": result.list_requests}
+    print(json.dumps({**told, "peak MB": peak_mb()}))
 """
 
 _REFERENCE = """

@@ -36,8 +36,6 @@ def read_all(read: Callable[[T], R], items: Sequence[T], *, at_most: int = _THRE
     """
     if len(items) < 2 or at_most < 2 or getattr(_own, "reads", False):
         return [read(item) for item in items]
-    if at_most >= _THREADS:
-        return list(_threads().map(read, items))
     left = deque(enumerate(items))
     found: dict[int, R] = {}
     errors: dict[int, BaseException] = {}

@@ -18,12 +18,10 @@ import pyarrow.parquet as pq
 
 from pydelta.arrow import layout
 from pydelta.arrow.table import LocalTable
-from pydelta.log import DeltaLog, Snapshot
+from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.testing import operations as ops
-from pydelta.testing.row_files import ROWS_TAG, Rows
-from pydelta.txn import transaction
-from pydelta.txn.hooks import built_in_hooks
+from pydelta.testing.row_files import ROWS_TAG, Rows, written_values
 from tests.simulation.world import World
 
 __all__ = ["KINDS", "arrow_operation", "file_bytes", "is_arrow", "tagged"]
@@ -89,35 +87,20 @@ def _rows(partitions: Sequence[str], values: Sequence[int]) -> pa.Table:
 
 def file_bytes(add: AddFile) -> bytes:
     """Write the file that a tag tells of."""
-    values = [int(value) for value in (add.tags or {})[ROWS_TAG].split(",") if value]  # type: ignore[union-attr]
     target = io.BytesIO()
-    pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), target)
+    pq.write_table(pa.table({"x": pa.array(written_values(add), pa.int64())}), target)
     return target.getvalue()
 
 
 @contextlib.contextmanager
-def tagged(world: World, begun: Callable[[str], None]) -> Iterator[None]:
-    """Let this engine's files have the tag, and its transactions be as the simulation's.
-
-    Args:
-        world: Where it is.
-        begun: Is told the id of each transaction.
-    """
-    plain, made = layout.add_of_file, transaction.OptimisticTransaction
+def tagged(world: World) -> Iterator[None]:
+    """Let the files that this engine writes in a world have the tag, and its time."""
+    plain = layout.add_of_file
 
     def add_of_file(record: Any) -> AddFile:
         add = plain(record)
         values = pq.read_table(io.BytesIO(world.memory.read(record.path)), columns=["x"], partitioning=None)["x"]
         return add.replace(tags={ROWS_TAG: ",".join(map(str, values.to_pylist()))}, modification_time=world.now_ms)
 
-    def begin(log: DeltaLog, snapshot: Snapshot, **given: Any) -> Any:
-        given |= {"backoff": ops.NO_PAUSE, "hooks": built_in_hooks(), "clock": lambda: world.now_ms}
-        txn = made(log, snapshot, **given)
-        begun(txn.txn_id)
-        return txn
-
-    with (
-        mock.patch.object(layout, "add_of_file", add_of_file),
-        mock.patch.object(transaction, "OptimisticTransaction", begin),
-    ):
+    with mock.patch.object(layout, "add_of_file", add_of_file):
         yield

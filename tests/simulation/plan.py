@@ -20,7 +20,7 @@ from pydelta.errors import (
     LogGapError,
     StorageError,
 )
-from pydelta.log import DeltaLog
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.manifests.publish import ManifestOptions, publish
 from pydelta.protocol.actions import AddFile, CommitInfo, encode_commit
 from pydelta.protocol.paths import LOG_DIR, commit_file, decode_log_path
@@ -29,7 +29,7 @@ from pydelta.testing import operations as ops
 from pydelta.testing import row_files
 from pydelta.testing.row_files import Rows
 from pydelta.testing.stores import SimulatedCrash
-from pydelta.txn import Committed, start_transaction
+from pydelta.txn import Committed, transaction
 from pydelta.txn.hooks import built_in_hooks
 from pydelta.txn.phases import SILENT
 from tests.simulation.arrow import KINDS, arrow_operation, file_bytes, is_arrow, tagged
@@ -194,10 +194,11 @@ def recorded(world: World, *, real: bool) -> Iterator[None]:
     """
     plain = row_files.add_file
 
-    def begin(log: DeltaLog, *given: Any, **named: Any) -> Any:
-        named.pop("hooks", None)
-        named |= {"backoff": ops.NO_PAUSE, "hooks": built_in_hooks(), "clock": lambda: world.now_ms}
-        txn = start_transaction(log, *given, **named)
+    plain_transaction = transaction.OptimisticTransaction
+
+    def begin(log: DeltaLog, snapshot: Snapshot | None, **given: Any) -> Any:
+        given |= {"backoff": ops.NO_PAUSE, "hooks": built_in_hooks(), "clock": lambda: world.now_ms}
+        txn = plain_transaction(log, snapshot, **given)
         _OWN.done.txns.append(txn.txn_id)
         return txn
 
@@ -209,9 +210,8 @@ def recorded(world: World, *, real: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in (ops, row_files):
             stack.enter_context(mock.patch.object(module, "add_file", add_file))
-        stack.enter_context(mock.patch.object(ops, "start_transaction", begin))
-        stack.enter_context(mock.patch("pydelta.commands.vacuum.command.start_transaction", begin))
+        stack.enter_context(mock.patch.object(transaction, "OptimisticTransaction", begin))
         stack.enter_context(mock.patch.object(ops, "NOW_MS", world.now_ms))
         if real:
-            stack.enter_context(tagged(world, lambda txn: _OWN.done.txns.append(txn)))
+            stack.enter_context(tagged(world))
         yield

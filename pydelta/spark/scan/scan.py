@@ -107,7 +107,7 @@ class Reading:
     Args:
         files: As ``snapshot.files.core`` has them; or all of a log that is read in parts and knows no vectors.
         pinned: The user named the version: caches over it are never rebuilt.
-        hidden: Values a file to be carried along, columns of ``frame``.
+        hidden: Values a file to be carried along, columns of ``files``.
         subset: What tells the scan from others of the version; empty for a plain one of all files.
         tracked: Data columns beside the table's.
         bitmaps: See ``ScanFiles``; beside those of deletion vectors.
@@ -131,11 +131,6 @@ class Reading:
         vectors = protocol is None or "deletionVectors" in (protocol.reader_features or ())
         in_parts = snapshot.files.in_parts and not vectors
         return cls(files=snapshot.files if in_parts else snapshot.files.core, pinned=pinned)
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The files; those of a log in parts are listed for it."""
-        return self.files if isinstance(self.files, pl.DataFrame) else self.files.core
 
 
 def scan_dataframe(
@@ -280,20 +275,19 @@ def physical_scan(
     """
     jvm = Jvm.of(spark)
     reading = replace(reading, shared=not reading.subset)
-    in_parts = not isinstance(reading.files, pl.DataFrame)
-    has_vector = pl.Series([False]) if in_parts else reading.frame["dv_id"].is_not_null()
-    if not has_vector.any():
+    files = reading.files
+    if not isinstance(files, pl.DataFrame) or not (has_vector := files["dv_id"].is_not_null()).any():
         return DataFrame(jvm.session.baseRelationToDataFrame(make_relation(jvm, snapshot, reading)), spark)
     with_vectors = replace(
         reading,
-        files=reading.frame.filter(has_vector),
+        files=files.filter(has_vector),
         subset=f"{reading.subset}+vectors",
         bitmaps={**reading.bitmaps, VECTOR_COLUMNS: SnapshotVectors(jvm, snapshot)},
     )
     marked = make_relation(jvm, snapshot, with_vectors)
     if has_vector.all():
         return vector_scan(jvm, plain=None, marked=marked, ids=ids)
-    without = replace(reading, files=reading.frame.filter(~has_vector), subset=f"{reading.subset}-vectors")
+    without = replace(reading, files=files.filter(~has_vector), subset=f"{reading.subset}-vectors")
     return vector_scan(jvm, plain=make_relation(jvm, snapshot, without), marked=marked, ids=ids)
 
 
