@@ -30,7 +30,7 @@ from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.here import Here
 from pydelta.spark.change.rules import check_default, rows_against
-from pydelta.spark.change.shown import shown
+from pydelta.spark.change.shown import is_shown_as_it_is, shown, text_of
 from pydelta.spark.change.update import write_updated
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
@@ -178,14 +178,15 @@ class SparkEngine:
                 condition=Condition.of("INVALID_NON_DETERMINISTIC_EXPRESSIONS", sqlExprs=bound.sql),
             )
         binding.columns.used_in(bound)
-        tree = Tree.of(folded(self._spark, bound))
+        computed = folded(self._spark, bound)
+        tree = Tree.of(computed)
         references = {name.lower() for name in Jvm.of(self._spark).reference_names(bound.expression)}
         return BoundCondition(
             sql=bound.sql,
             conjuncts=tree.conjuncts(),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in references),
             native=SparkCondition(bound, binding, tree),
-            shown=shown(self._spark, [bound.expression])[0],
+            shown=text_of(computed) if is_shown_as_it_is(tree) else shown(self._spark, [bound.expression])[0],
             as_given=str(Jvm.of(self._spark).expression(column).toString()),
         )
 

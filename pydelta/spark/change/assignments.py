@@ -7,10 +7,11 @@ go by name.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column
@@ -31,9 +32,8 @@ from pydelta.errors import (
 from pydelta.protocol.identity import identities
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.catalog.lookup import parse_identifier
-from pydelta.spark.change.binding import BoundExpression, Moment, bind_values
+from pydelta.spark.change.binding import BoundExpression, Moment, bind_typed_values, bind_values
 from pydelta.spark.errors import condition_of
-from pydelta.spark.types import from_spark
 from pydelta.spark.write.assignment import StoreAssignment
 from pydelta.spark.write.columns import ddl
 
@@ -49,6 +49,8 @@ __all__ = [
     "refuse_numbered",
     "to_column",
 ]
+
+_PLAIN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +169,8 @@ def bind_assignments(
         items.append(Assignment(path=path, value=to_column(value, f"The value of {key!r}"), text=str(value)))
     _refuse_overlap(items, where, clause.inserts)
     with _explained(frame, where):
-        items = _with_values(items, bind_values(moment, frame, [item.value for item in items]))
-        types = _types_of(frame, items)
+        bound, types = bind_typed_values(moment, frame, [item.value for item in items])
+        items = _with_values(items, bound)
     assignment = StoreAssignment.of(frame.sparkSession)
     stored = []
     for item, source in zip(items, types, strict=True):
@@ -178,7 +180,14 @@ def bind_assignments(
         except SchemaMismatchError as error:
             named = Condition.of("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION", fromCatalog=source, toCatalog=target)
             raise error.called(named) from None
-    return BoundAssignments(items=tuple(_with_values(items, bind_values(moment, frame, stored))))
+    cast = [place for place, value in enumerate(stored) if value is not items[place].value]
+    if cast:  # Spark resolves what was added around them
+        again = _with_values(
+            [items[place] for place in cast], bind_values(moment, frame, [stored[place] for place in cast])
+        )
+        for place, item in zip(cast, again, strict=True):
+            items[place] = item
+    return BoundAssignments(items=tuple(items))
 
 
 def _stored(
@@ -232,6 +241,8 @@ def names_of(spark: SparkSession, schema: StructType, key: str, qualifiers: Coll
         key: The target as the user wrote it.
         qualifiers: Names of the table, in lower case.
     """
+    if _PLAIN.fullmatch(key) and schema.field(key) is not None:  # nothing that the parser would take apart
+        return [key]
     parts = list(parse_identifier(spark, key))
     if len(parts) > 1 and parts[0].lower() in qualifiers and schema.field(parts[0]) is None:
         parts = parts[1:]
@@ -290,11 +301,6 @@ def _refuse_overlap(items: Sequence[Assignment], where: str, inserts: bool) -> N
                     if inserts
                     else Condition.of("DELTA_CONFLICT_SET_COLUMN", columnList=names),
                 )
-
-
-def _types_of(frame: DataFrame, items: Sequence[Assignment]) -> tuple[DataType, ...]:
-    selected = frame.select(*[item.value.alias(f"v{number}") for number, item in enumerate(items)])
-    return tuple(field.data_type for field in from_spark(selected.schema).fields)
 
 
 @contextmanager

@@ -25,13 +25,16 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
+from pydelta.protocol.schema import parse_schema
 from pydelta.spark.jvm import Jvm, java_class_name, scala_object
 from pydelta.spark.scan.refresh import PlanFunction, transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_values", "folded"]
+    from pydelta.protocol.types import DataType
+
+__all__ = ["BoundExpression", "Moment", "TableColumns", "bind_condition", "bind_typed_values", "bind_values", "folded"]
 
 _ATTRIBUTE: Final = "_pydelta_binding"
 _NANOS_DIGITS: Final = 9
@@ -253,6 +256,23 @@ def bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> li
     Raises:
         InvalidArgumentError: One is an aggregate, or makes several rows of one, or looks at other rows.
     """
+    return _bind_values(moment, rows, values)[0]
+
+
+def bind_typed_values(
+    moment: Moment, rows: DataFrame, values: Sequence[Column]
+) -> tuple[list[BoundExpression], tuple[DataType, ...]]:
+    """Resolve values against rows, freeze them, and tell their types. See ``bind_values``.
+
+    Raises:
+        SchemaError: A type that the format does not have.
+    """
+    bound, analyzed = _bind_values(moment, rows, values)
+    schema = parse_schema(str(analyzed.schema().json()))  # of the projection: the type of a text with a collation is
+    return bound, tuple(field.data_type for field in schema.fields)  # told beside it, in the field's metadata
+
+
+def _bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> tuple[list[BoundExpression], Any]:
     named = [value.alias(f"v{place}") for place, value in enumerate(values)]
     analyzed = rows.select(*named)._jdf.queryExecution().analyzed()
     if str(analyzed.nodeName()) != "Project":
@@ -261,7 +281,8 @@ def bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> li
     jvm = Jvm.of(rows.sparkSession)
     before = [_Rules.of(jvm).without_names(item).sql() for item in jvm.to_list(analyzed.projectList())]
     after = jvm.to_list(frozen.projectList())
-    return [_bound(rows, item, frozen.child(), str(sql)) for item, sql in zip(after, before, strict=True)]
+    bound = [_bound(rows, item, frozen.child(), str(sql)) for item, sql in zip(after, before, strict=True)]
+    return bound, analyzed
 
 
 def _bound(rows: DataFrame, expression: Any, below: Any, sql: str) -> BoundExpression:

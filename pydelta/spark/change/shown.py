@@ -16,7 +16,11 @@ from pydelta.spark.jvm import Jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["shown"]
+    from pydelta.spark.scan.filters import Node, Tree
+
+__all__ = ["is_shown_as_it_is", "shown", "text_of"]
+
+_COMPARISONS: Final = frozenset(("EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"))
 
 _FIELDS: Final = 25
 """Parts of a list that Spark shows by default."""
@@ -45,7 +49,33 @@ def shown(spark: SparkSession, expressions: Sequence[Any]) -> list[str]:
             found = []
         if len(found) == len(expressions):
             expressions = found
-    return [str(expression.simpleString(_FIELDS)) for expression in expressions]
+    return [text_of(expression) for expression in expressions]
+
+
+def text_of(expression: Any) -> str:
+    """Render an expression of a plan as it is."""
+    return str(expression.simpleString(_FIELDS))
+
+
+def is_shown_as_it_is(tree: Tree) -> bool:
+    """Whether Spark's optimizer leaves a condition as it is, constants computed: columns compared with constants."""
+    return _are_comparisons(tree.root, set())
+
+
+def _are_comparisons(node: Node, columns: set[str]) -> bool:
+    """Each of the conjuncts compares a column with a constant, and no two compare the same: they would be one."""
+    if node.name == "And":
+        return all(_are_comparisons(child, columns) for child in node.children)
+    if node.name not in _COMPARISONS:
+        return False
+    column, value = node.children
+    if column.name != "AttributeReference" or value.name != "Literal" or value.body.get("value") is None:
+        return False
+    name = str(column.body["name"]).lower()
+    if name in columns or value.body.get("dataType") == "boolean":
+        return False
+    columns.add(name)
+    return True
 
 
 def _projected(jvm: Jvm, expressions: Sequence[Any]) -> Any:

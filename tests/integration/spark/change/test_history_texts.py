@@ -7,6 +7,10 @@ import re
 
 import pytest
 
+import pydelta.spark.engine as engine_module
+from pydelta.errors import InvalidArgumentError
+from pydelta.log import DeltaLog
+from pydelta.spark.engine import SparkEngine
 from pydelta.tables import DeltaTable
 
 
@@ -43,6 +47,47 @@ def table(spark):
 def test_a_condition_is_shown_as_spark_plans_it(spark, table, condition, text):
     spark.sql(f"UPDATE {table} SET v = 'z' WHERE {condition}")
     assert predicates(spark, table) == [text]
+
+
+PLAIN = (
+    "b = CAST(5 AS TINYINT)", "5 = i", "i = 5", "l = 5", "i < 2 + 3", "f = 1.5F", "x >= -0.0", "x = double('NaN')",
+    "d = 1.50BD", "d > 1", "s = 'a b'", "s < ''", "day = DATE'2024-02-29'", "day <= '2024-02-29'",
+    "at > '2024-02-29 01:02:03.5'", "at = TIMESTAMP'1500-01-01 00:00:00'", "ntz = TIMESTAMP_NTZ'2024-01-01 00:00:00'",
+    "bin = X'00FF'", "i = 5 AND s = 'x'", "i = 5 AND (s = 'x' AND l < 7)", "c = 'ab'", "s COLLATE UTF8_LCASE = 'A'",
+    "req = 3", "i = NULL", "flag = true", "flag", "req IS NULL", "i = 5 AND i = 5", "i > 5 AND i <= 5",
+    "i > 1 AND i > 2", "l > 1 OR l = 0", "l = 5.0", "s = 5", "i <=> 5", "i <=> NULL", "NOT (i < 3)", "i IN (1, 2)",
+    "i IN (1)", "n.i = 4", "at = '2024-01-01' AND at < TIMESTAMP'2025-01-01 00:00:00'", "i = rand(3) * 0",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def all_types(spark):
+    spark.sql(
+        "CREATE TABLE shown_types (b TINYINT, i INT, l BIGINT, f FLOAT, x DOUBLE, d DECIMAL(10, 2), s STRING, "
+        "day DATE, at TIMESTAMP, ntz TIMESTAMP_NTZ, bin BINARY, flag BOOLEAN, c CHAR(4), "
+        "req INT NOT NULL, n STRUCT<i: INT>) USING delta"
+    )
+    yield DeltaLog.for_table(DeltaTable.forName(spark, "shown_types").detail().first()["location"]).update()
+    spark.sql("DROP TABLE shown_types")
+
+
+@pytest.mark.parametrize("condition", PLAIN)
+def test_what_is_shown_without_the_optimizer_is_what_it_would_show(spark, all_types, condition, monkeypatch):
+    engine = SparkEngine(spark)
+    texts = []
+    for decide in (engine_module.is_shown_as_it_is, lambda tree: False):
+        monkeypatch.setattr(engine_module, "is_shown_as_it_is", decide)
+        try:
+            texts.append(re.sub(r"#\d+L?", "#", engine.bind_condition(all_types, condition).shown))
+        except InvalidArgumentError as error:  # one that is not deterministic
+            texts.append(type(error))
+    assert texts[0] == texts[1]
+
+
+def test_plain_comparisons_do_not_ask_the_optimizer(spark, all_types, monkeypatch):
+    monkeypatch.setattr(engine_module, "shown", None)
+    for condition in ("i = 2 + 3", "l > 1 AND s = 'x'"):
+        SparkEngine(spark).bind_condition(all_types, condition)
 
 
 def test_columns_of_one_name_differ_by_their_numbers(spark, table):
