@@ -26,7 +26,9 @@ def column(values):
     "values",
     [
         pa.array(_IDS), pa.array(np.sort(_IDS)), pa.array(_IDS * 0.1), pa.array([f"name {n}" for n in _IDS]),
-        pa.array(_IDS, pa.timestamp("us", "UTC")), pa.array([b"%d" % n for n in _IDS]),
+        pa.array(_IDS, pa.timestamp("us", "UTC")), pa.array([b"%d" % n for n in _IDS]), pa.array(_IDS.astype(np.int32)),
+        pa.array(_IDS.astype(np.float32)), pa.array(_IDS).cast(pa.decimal128(19)).cast(pa.decimal128(9)),
+        pa.array(_IDS).cast(pa.decimal128(19)).cast(pa.decimal128(17, 2)),
     ],
 )  # fmt: skip
 def test_a_column_of_different_values_gets_none(values):
@@ -37,11 +39,13 @@ def test_a_column_of_different_values_gets_none(values):
     "values",
     [
         pa.array(_IDS % 60_000), pa.array(np.arange(ROWS) % 60_000), pa.array(np.arange(ROWS) // 4),
-        pa.array(_IDS, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS.astype(np.int32)),
-        pa.array(_IDS % 2 == 0), pa.array([f"name {n % 5000}" for n in _IDS]),
+        pa.array(_IDS, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS % 2 == 0),
+        pa.array([f"name {n % 5000}" for n in _IDS]),
+        pa.array((_IDS % 60_000).astype(np.int32)), pa.array(_IDS % 60_000).cast(pa.decimal128(19)),
+        pa.array(_IDS % 60_000).cast(pa.decimal128(19)).cast(pa.decimal128(9)), pa.array(_IDS.astype(np.int16)),
     ],
 )  # fmt: skip
-def test_one_whose_values_repeat_or_are_short_gets_one(values):
+def test_one_whose_values_repeat_or_are_of_two_bytes_gets_one(values):
     assert column(values) is True
 
 
