@@ -464,6 +464,7 @@ class _File:
                 use_deprecated_int96_timestamps=task.int96,
                 store_decimal_as_integer=True,
                 write_statistics=statistics,
+                write_page_index=True,  # Spark and Trino read the pages that their filters leave
                 use_dictionary=dictionary,
                 dictionary_pagesize_limit=DICTIONARY_BYTES,
                 store_schema=False,
