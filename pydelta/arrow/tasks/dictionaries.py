@@ -1,7 +1,8 @@
 """Choose the columns of a Parquet file that are written without a dictionary. Runs on executors; pyarrow only.
 
-Arrow builds the dictionary of a column until it is too large, and then gives it up. Where nearly all values differ,
-that is a quarter of the writer's time and leaves a larger file.
+Arrow builds the dictionary of a column until it is too large, and then gives it up. Where most values differ, that is a
+quarter of the writer's time, leaves a larger file, and costs readers: Spark puts a dictionary into a set of objects to
+see whether a filter leaves anything.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ import pyarrow.compute as pc
 
 from pydelta.arrow.tasks.arrow import leaf_column, struct_leaves
 
-__all__ = ["DICTIONARY_BYTES", "with_dictionary"]
+__all__ = ["DICTIONARY_BYTES", "estimated", "is_larger", "with_dictionary"]
 
 DICTIONARY_BYTES: Final = 1000 * 1024
 """Just under Arrow's own limit of 1 MiB, at which 2**17 longs make the table of its dictionary grow by 22 MB."""
 
-_LEAST_ROWS: Final = 1 << 17
+_LEAST_ROWS: Final = 1 << 14
 _SAMPLE_ROWS: Final = 8192
 _SEED: Final = 11
-_DIFFERENT: Final = {8: 0.97, 4: 0.984}
-"""Of a column with 2**17 values of eight bytes or 2**18 of four, which fill a dictionary, a sample has so many that
-differ: by the bytes that a value takes."""
 _LAST_OF_FOUR_BYTES: Final = 9
-"""Digits of a decimal up to which it is written in four bytes."""
+_LAST_OF_EIGHT_BYTES: Final = 18
+"""Digits of a decimal up to which it is written in so many bytes."""
+_LENGTH_BYTES: Final = 4
+"""What a text takes beside its characters."""
+_HALVINGS: Final = 24
 
 
 def with_dictionary(table: pa.Table) -> bool | list[str]:
@@ -40,26 +42,73 @@ def with_dictionary(table: pa.Table) -> bool | list[str]:
     if rows < _LEAST_ROWS:
         return True
     # At random: rows at equal steps would all differ where values come in runs, and often where they come round.
-    places = np.unique(np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS))
+    places = pa.array(np.unique(np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)))
     plain = set()
     for path, data_type in struct_leaves(table.schema):
-        if width := _bytes_of(data_type):
-            drawn = leaf_column(table.select([path[0]]).take(pa.array(places)), path)
-            if pc.count_distinct(drawn, mode="only_valid").as_py() >= _DIFFERENT[width] * len(places):
+        if _may_be_many(data_type):
+            drawn = leaf_column(table.select([path[0]]).take(places), path).drop_null()
+            several = len(drawn)
+            if several and is_larger(
+                rows=rows * several // len(places),
+                different=estimated(pc.count_distinct(drawn).as_py(), several, rows * several // len(places)),
+                width=_width(drawn, data_type),
+            ):
                 plain.add(".".join(path))
     return [name for name in _leaves(table.schema) if name not in plain] if plain else True
 
 
-def _bytes_of(data_type: pa.DataType) -> int:
-    """The bytes that a value takes at least, 4 or 8; 0 for a type whose values a dictionary always holds."""
+def is_larger(*, rows: int, different: int, width: float) -> bool:
+    """Whether a column is larger with a dictionary than without, or its dictionary than one may be. Pure.
+
+    Args:
+        rows: Values that are not null.
+        different: How many of them differ.
+        width: Bytes of a value.
+    """
+    if different * width >= DICTIONARY_BYTES:
+        return True
+    return different * width + rows * max(different - 1, 1).bit_length() / 8 >= rows * width
+
+
+def estimated(seen: int, drawn: int, rows: int) -> int:
+    """Estimate how many values of a column differ, from a sample without repetition. Pure.
+
+    Args:
+        seen: Values of the sample that differ.
+        drawn: Rows of the sample.
+        rows: Rows of the column. Each value is taken to come as often as any other: where some come far more often, there
+            are more values than this says, and a dictionary is worth more.
+    """
+    if seen >= drawn:
+        return rows
+    least, most = float(seen), float(rows)
+    for _ in range(_HALVINGS):
+        middle = (least + most) / 2
+        if middle * (1 - (1 - drawn / rows) ** (rows / middle)) < seen:
+            least = middle
+        else:
+            most = middle
+    return round(most)
+
+
+def _may_be_many(data_type: pa.DataType) -> bool:
+    """Whether a column of this type may have more values than a dictionary is good for."""
+    types = pa.types
+    tests = (types.is_decimal, types.is_string, types.is_binary, types.is_timestamp, types.is_date32)
+    numbers = (types.is_int32, types.is_int64, types.is_float32, types.is_float64)
+    return any(test(data_type) for test in (*tests, *numbers))
+
+
+def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
+    """Bytes of a value in a file without a dictionary."""
     types = pa.types
     if types.is_decimal(data_type):
-        return 4 if data_type.precision <= _LAST_OF_FOUR_BYTES else 8
-    if types.is_int32(data_type) or types.is_float32(data_type):
-        return 4
+        if data_type.precision <= _LAST_OF_EIGHT_BYTES:
+            return 4 if data_type.precision <= _LAST_OF_FOUR_BYTES else 8
+        return float(16)
     if types.is_string(data_type) or types.is_binary(data_type):
-        return 8
-    return 8 if types.is_int64(data_type) or types.is_float64(data_type) or types.is_timestamp(data_type) else 0
+        return _LENGTH_BYTES + float(pc.mean(pc.binary_length(drawn)).as_py())
+    return float(data_type.bit_width) / 8
 
 
 def _leaves(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]:

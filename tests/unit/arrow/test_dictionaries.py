@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.tasks.dictionaries import with_dictionary
+from pydelta.arrow.tasks.dictionaries import estimated, is_larger, with_dictionary
 from pydelta.arrow.tasks.split import PartitionColumn
 from pydelta.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.protocol.types import PrimitiveType
@@ -28,7 +28,9 @@ def column(values):
         pa.array(_IDS), pa.array(np.sort(_IDS)), pa.array(_IDS * 0.1), pa.array([f"name {n}" for n in _IDS]),
         pa.array(_IDS, pa.timestamp("us", "UTC")), pa.array([b"%d" % n for n in _IDS]), pa.array(_IDS.astype(np.int32)),
         pa.array(_IDS.astype(np.float32)), pa.array(_IDS).cast(pa.decimal128(19)).cast(pa.decimal128(9)),
-        pa.array(_IDS).cast(pa.decimal128(19)).cast(pa.decimal128(17, 2)),
+        pa.array(_IDS).cast(pa.decimal128(19)).cast(pa.decimal128(17, 2)), pa.array(_IDS, mask=_IDS % 2 == 0),
+        pa.array((_IDS % 150_000).astype(np.int32)), pa.array(_IDS % 150_000),
+        pa.array(_IDS, pa.int32()).cast(pa.date32()),
     ],
 )  # fmt: skip
 def test_a_column_of_different_values_gets_none(values):
@@ -39,7 +41,7 @@ def test_a_column_of_different_values_gets_none(values):
     "values",
     [
         pa.array(_IDS % 60_000), pa.array(np.arange(ROWS) % 60_000), pa.array(np.arange(ROWS) // 4),
-        pa.array(_IDS, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS % 2 == 0),
+        pa.array(_IDS % 60_000, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS % 2 == 0),
         pa.array([f"name {n % 5000}" for n in _IDS]),
         pa.array((_IDS % 60_000).astype(np.int32)), pa.array(_IDS % 60_000).cast(pa.decimal128(19)),
         pa.array(_IDS % 60_000).cast(pa.decimal128(19)).cast(pa.decimal128(9)), pa.array(_IDS.astype(np.int16)),
@@ -50,8 +52,29 @@ def test_one_whose_values_repeat_or_are_of_two_bytes_gets_one(values):
 
 
 def test_few_rows_say_nothing():
-    assert column(pa.array(_IDS[: (1 << 17) - 1])) is True
-    assert column(pa.array(_IDS[: 1 << 17])) == ["b"]
+    assert column(pa.array(_IDS[: (1 << 14) - 1])) is True
+    assert column(pa.array(_IDS[: 1 << 14])) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "different", "width", "larger"),
+    [
+        (100_000, 100_000, 4, True), (100_000, 50_000, 4, True), (100_000, 49_999, 4, False),
+        (100_000, 100_000, 8, True), (100_000, 80_000, 8, True), (100_000, 73_000, 8, False),
+        (10_000_000, 127_999, 8, False), (10_000_000, 128_000, 8, True), (1_000_000, 1, 4, False),
+        (1000, 5, 300.0, False),
+    ],
+)  # fmt: skip
+def test_a_dictionary_is_worth_it_where_it_and_its_numbers_are_smaller(rows, different, width, larger):
+    assert is_larger(rows=rows, different=different, width=width) is larger
+
+
+@pytest.mark.parametrize("different", [50, 5_000, 50_000, 100_000, 200_000, 400_000])
+def test_a_sample_says_how_many_values_differ(different):
+    rows, drawn = 400_000, 8_192
+    values = np.random.default_rng(3).permutation(rows) % different
+    seen = len(np.unique(np.random.default_rng(5).choice(values, drawn, replace=False)))
+    assert estimated(seen, drawn, rows) == pytest.approx(different, rel=0.25)
 
 
 def test_the_file_has_the_dictionaries_that_were_chosen_at_any_depth(tmp_path):
