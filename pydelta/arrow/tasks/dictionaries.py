@@ -1,8 +1,8 @@
 """Choose the columns of a Parquet file that are written without a dictionary. Runs on executors; pyarrow only.
 
-Arrow builds the dictionary of a column until it is too large, and then gives it up. Where most values differ, that is a
-quarter of the writer's time, leaves a larger file, and costs readers: Spark puts a dictionary into a set of objects to
-see whether a filter leaves anything.
+Arrow builds the dictionary of a column until it is too large, and then gives it up. Where most values differ, that is
+a quarter of the writer's time, leaves a larger file, and costs readers: Spark puts the dictionary of each row group into
+a set of objects to see whether a filter leaves anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pydelta.arrow.tasks.arrow import leaf_column, struct_leaves
 
-__all__ = ["DICTIONARY_BYTES", "estimated", "is_larger", "with_dictionary"]
+__all__ = ["DICTIONARY_BYTES", "estimated", "pays", "with_dictionary"]
 
 DICTIONARY_BYTES: Final = 1000 * 1024
 """Just under Arrow's own limit of 1 MiB, at which 2**17 longs make the table of its dictionary grow by 22 MB."""
@@ -30,6 +30,10 @@ _LAST_OF_EIGHT_BYTES: Final = 18
 _LENGTH_BYTES: Final = 4
 """What a text takes beside its characters."""
 _HALVINGS: Final = 24
+_SMALLER: Final = 0.75
+"""A dictionary has to leave so much of a column or less: a sample says too few values where some are frequent."""
+_NUMBERS_BYTES: Final = 512 * 1024
+"""A dictionary of numbers takes as long to be put into a set as 20 times as many values to be read."""
 
 
 def with_dictionary(table: pa.Table) -> bool | list[str]:
@@ -48,26 +52,28 @@ def with_dictionary(table: pa.Table) -> bool | list[str]:
         if _may_be_many(data_type):
             drawn = leaf_column(table.select([path[0]]).take(places), path).drop_null()
             several = len(drawn)
-            if several and is_larger(
-                rows=rows * several // len(places),
-                different=estimated(pc.count_distinct(drawn).as_py(), several, rows * several // len(places)),
+            valid = rows * several // len(places)
+            if several and not pays(
+                rows=valid,
+                different=estimated(pc.count_distinct(drawn).as_py(), several, valid),
                 width=_width(drawn, data_type),
+                limit=DICTIONARY_BYTES if _has_length(data_type) else _NUMBERS_BYTES,
             ):
                 plain.add(".".join(path))
     return [name for name in _leaves(table.schema) if name not in plain] if plain else True
 
 
-def is_larger(*, rows: int, different: int, width: float) -> bool:
-    """Whether a column is larger with a dictionary than without, or its dictionary than one may be. Pure.
+def pays(*, rows: int, different: int, width: float, limit: int = DICTIONARY_BYTES) -> bool:
+    """Whether a column is a good deal smaller with a dictionary, which is no larger than one may be. Pure.
 
     Args:
         rows: Values that are not null.
         different: How many of them differ.
         width: Bytes of a value.
+        limit: Bytes that a dictionary may have.
     """
-    if different * width >= DICTIONARY_BYTES:
-        return True
-    return different * width + rows * max(different - 1, 1).bit_length() / 8 >= rows * width
+    numbers = rows * max(different - 1, 1).bit_length() / 8
+    return different * width < limit and different * width + numbers < _SMALLER * rows * width
 
 
 def estimated(seen: int, drawn: int, rows: int) -> int:
@@ -76,8 +82,8 @@ def estimated(seen: int, drawn: int, rows: int) -> int:
     Args:
         seen: Values of the sample that differ.
         drawn: Rows of the sample.
-        rows: Rows of the column. Each value is taken to come as often as any other: where some come far more often, there
-            are more values than this says, and a dictionary is worth more.
+        rows: Rows of the column. Each value is taken to come as often as any other: where some come far more often,
+            there are more values than this says.
     """
     if seen >= drawn:
         return rows
@@ -99,6 +105,10 @@ def _may_be_many(data_type: pa.DataType) -> bool:
     return any(test(data_type) for test in (*tests, *numbers))
 
 
+def _has_length(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_binary(data_type))
+
+
 def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
     """Bytes of a value in a file without a dictionary."""
     types = pa.types
@@ -106,7 +116,7 @@ def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
         if data_type.precision <= _LAST_OF_EIGHT_BYTES:
             return 4 if data_type.precision <= _LAST_OF_FOUR_BYTES else 8
         return float(16)
-    if types.is_string(data_type) or types.is_binary(data_type):
+    if _has_length(data_type):
         return _LENGTH_BYTES + float(pc.mean(pc.binary_length(drawn)).as_py())
     return float(data_type.bit_width) / 8
 

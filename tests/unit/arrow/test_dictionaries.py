@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.tasks.dictionaries import estimated, is_larger, with_dictionary
+from pydelta.arrow.tasks.dictionaries import estimated, pays, with_dictionary
 from pydelta.arrow.tasks.split import PartitionColumn
 from pydelta.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.protocol.types import PrimitiveType
@@ -43,8 +43,8 @@ def test_a_column_of_different_values_gets_none(values):
         pa.array(_IDS % 60_000), pa.array(np.arange(ROWS) % 60_000), pa.array(np.arange(ROWS) // 4),
         pa.array(_IDS % 60_000, mask=_IDS % 2 == 0), pa.nulls(ROWS, pa.int64()), pa.array(_IDS % 2 == 0),
         pa.array([f"name {n % 5000}" for n in _IDS]),
-        pa.array((_IDS % 60_000).astype(np.int32)), pa.array(_IDS % 60_000).cast(pa.decimal128(19)),
-        pa.array(_IDS % 60_000).cast(pa.decimal128(19)).cast(pa.decimal128(9)), pa.array(_IDS.astype(np.int16)),
+        pa.array((_IDS % 40_000).astype(np.int32)), pa.array(_IDS % 20_000).cast(pa.decimal128(19)),
+        pa.array(_IDS % 20_000).cast(pa.decimal128(19)).cast(pa.decimal128(9)), pa.array(_IDS.astype(np.int16)),
     ],
 )  # fmt: skip
 def test_one_whose_values_repeat_or_are_of_two_bytes_gets_one(values):
@@ -57,16 +57,16 @@ def test_few_rows_say_nothing():
 
 
 @pytest.mark.parametrize(
-    ("rows", "different", "width", "larger"),
+    ("rows", "different", "width", "it_pays"),
     [
-        (100_000, 100_000, 4, True), (100_000, 50_000, 4, True), (100_000, 49_999, 4, False),
-        (100_000, 100_000, 8, True), (100_000, 80_000, 8, True), (100_000, 73_000, 8, False),
-        (10_000_000, 127_999, 8, False), (10_000_000, 128_000, 8, True), (1_000_000, 1, 4, False),
-        (1000, 5, 300.0, False),
+        (100_000, 100_000, 4, False), (100_000, 28_124, 4, True), (100_000, 28_125, 4, False),
+        (100_000, 50_000, 8, False), (100_000, 49_999, 8, True), (10_000_000, 127_999, 8, True), (10_000_000, 128_000, 8, False),
+        (1_000_000, 1, 4, True), (1000, 5, 300.0, True),
     ],
 )  # fmt: skip
-def test_a_dictionary_is_worth_it_where_it_and_its_numbers_are_smaller(rows, different, width, larger):
-    assert is_larger(rows=rows, different=different, width=width) is larger
+def test_a_dictionary_pays_where_it_and_its_numbers_are_a_good_deal_smaller(rows, different, width, it_pays):
+    assert pays(rows=rows, different=different, width=width) is it_pays
+    assert pays(rows=rows, different=different, width=width, limit=int(different * width)) is False
 
 
 @pytest.mark.parametrize("different", [50, 5_000, 50_000, 100_000, 200_000, 400_000])
