@@ -1,8 +1,8 @@
 """Choose the columns of a Parquet file that are written without a dictionary. Runs on executors; pyarrow only.
 
 Arrow builds the dictionary of a column until it is too large, and then gives it up. Where most values differ, that is
-a quarter of the writer's time, leaves a larger file, and costs readers: Spark puts the dictionary of each row group into
-a set of objects to see whether a filter leaves anything.
+a quarter of the writer's time, leaves a larger file, and costs readers: Spark puts the dictionary of each row group
+into a set of objects to see whether a filter leaves anything. See ADR 0031.
 """
 
 from __future__ import annotations
