@@ -31,9 +31,9 @@ _LENGTH_BYTES: Final = 4
 """What a text takes beside its characters."""
 _HALVINGS: Final = 24
 _SMALLER: Final = 0.75
-"""A dictionary has to leave so much of a column or less: a sample says too few values where some are frequent."""
+"""A dictionary has to leave less than so much of a column: a sample says too few values where some are frequent."""
 _NUMBERS_BYTES: Final = 512 * 1024
-"""A dictionary of numbers takes as long to be put into a set as 20 times as many values to be read."""
+"""What a dictionary of numbers may have: a reader takes as long to put one of them into a set as to read twenty."""
 
 
 def with_dictionary(table: pa.Table) -> bool | list[str]:
@@ -51,11 +51,10 @@ def with_dictionary(table: pa.Table) -> bool | list[str]:
     for path, data_type in struct_leaves(table.schema):
         if _may_be_many(data_type):
             drawn = leaf_column(table.select([path[0]]).take(places), path).drop_null()
-            several = len(drawn)
-            valid = rows * several // len(places)
-            if several and not pays(
+            valid = rows * len(drawn) // len(places)
+            if len(drawn) and not pays(
                 rows=valid,
-                different=estimated(pc.count_distinct(drawn).as_py(), several, valid),
+                different=estimated(pc.count_distinct(drawn).as_py(), len(drawn), valid),
                 width=_width(drawn, data_type),
                 limit=DICTIONARY_BYTES if _has_length(data_type) else _NUMBERS_BYTES,
             ):
@@ -100,9 +99,10 @@ def estimated(seen: int, drawn: int, rows: int) -> int:
 def _may_be_many(data_type: pa.DataType) -> bool:
     """Whether a column of this type may have more values than a dictionary is good for."""
     types = pa.types
-    tests = (types.is_decimal, types.is_string, types.is_binary, types.is_timestamp, types.is_date32)
-    numbers = (types.is_int32, types.is_int64, types.is_float32, types.is_float64)
-    return any(test(data_type) for test in (*tests, *numbers))
+    numbers = (types.is_int32, types.is_int64, types.is_float32, types.is_float64, types.is_decimal)
+    return _has_length(data_type) or any(
+        is_one(data_type) for is_one in (*numbers, types.is_timestamp, types.is_date32)
+    )
 
 
 def _has_length(data_type: pa.DataType) -> bool:

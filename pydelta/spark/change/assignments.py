@@ -170,7 +170,7 @@ def bind_assignments(
     _refuse_overlap(items, where, clause.inserts)
     with _explained(frame, where):
         bound, types = bind_typed_values(moment, frame, [item.value for item in items])
-        items = _with_values(items, bound)
+    items = [replace(item, value=value.column, expression=value) for item, value in zip(items, bound, strict=True)]
     assignment = StoreAssignment.of(frame.sparkSession)
     stored = []
     for item, source in zip(items, types, strict=True):
@@ -182,11 +182,9 @@ def bind_assignments(
             raise error.called(named) from None
     cast = [place for place, value in enumerate(stored) if value is not items[place].value]
     if cast:  # Spark resolves what was added around them
-        again = _with_values(
-            [items[place] for place in cast], bind_values(moment, frame, [stored[place] for place in cast])
-        )
-        for place, item in zip(cast, again, strict=True):
-            items[place] = item
+        again = bind_values(moment, frame, [stored[place] for place in cast])
+        for place, value in zip(cast, again, strict=True):
+            items[place] = replace(items[place], value=value.column, expression=value)
     return BoundAssignments(items=tuple(items))
 
 
@@ -202,10 +200,6 @@ def _stored(
         F.array(item.value), lambda value: assignment.by_name(value, source, target, path, fill=clause.evolves)
     )
     return several.getItem(0)
-
-
-def _with_values(items: Sequence[Assignment], values: Sequence[BoundExpression]) -> list[Assignment]:
-    return [replace(item, value=value.column, expression=value) for item, value in zip(items, values, strict=True)]
 
 
 def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool) -> None:

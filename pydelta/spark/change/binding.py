@@ -268,8 +268,9 @@ def bind_typed_values(
         SchemaError: A type that the format does not have.
     """
     bound, analyzed = _bind_values(moment, rows, values)
-    schema = parse_schema(str(analyzed.schema().json()))  # of the projection: the type of a text with a collation is
-    return bound, tuple(field.data_type for field in schema.fields)  # told beside it, in the field's metadata
+    # Of the projection: the collation of a text is told beside its type, in the field's metadata.
+    schema = parse_schema(str(analyzed.schema().json()))
+    return bound, tuple(field.data_type for field in schema.fields)
 
 
 def _bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> tuple[list[BoundExpression], Any]:

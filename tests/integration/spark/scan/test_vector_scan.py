@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from session_settings import with_settings
 
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
@@ -77,20 +78,6 @@ def _plan(frame) -> str:
     return out.getvalue()
 
 
-@contextlib.contextmanager
-def _with(spark, **settings):
-    """Settings by their names without ``spark.sql.``, dots as underscores."""
-    named = {f"spark.sql.{name.replace('_', '.')}": value for name, value in settings.items()}
-    before = {name: spark.conf.get(name) for name in named}
-    try:
-        for name, value in named.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
-
-
 def _load(spark, path):
     return spark.read.format("delta").load(str(path))
 
@@ -146,7 +133,7 @@ def test_the_plan_is_sparks_own_with_pruning_and_push_down(spark, tmp_path):
 def test_a_row_is_looked_up_in_its_vector_after_the_conditions_of_the_query(spark, tmp_path):
     table, adds = build(tmp_path / "t")
     mark(table, adds, {0: [7], 1: [7], 2: [7], 3: [7]})
-    with _with(spark, adaptive_enabled="false"):  # its plans have no code before they run
+    with with_settings(spark, adaptive_enabled="false"):  # its plans have no code before they run
         plan = _load(spark, tmp_path / "t").where("p < 77")._jdf.queryExecution().executedPlan()
         debug = spark._jvm.org.apache.spark.sql.execution.debug
         code = str(getattr(getattr(debug, "package$"), "MODULE$").codegenString(plan))
@@ -172,7 +159,7 @@ def test_rows_at_the_ends_of_words_files_and_vectors(spark, tmp_path, mode):
         "p = 3 OR id < 70": lambda i: 3000 <= i < 4000 or i < 70,
         "_metadata.row_index IN (0, 999)": lambda i: i % 1000 in (0, 999),
     }
-    with _with(spark, codegen_factoryMode=mode, codegen_wholeStage=str(mode == "FALLBACK").lower()):
+    with with_settings(spark, codegen_factoryMode=mode, codegen_wholeStage=str(mode == "FALLBACK").lower()):
         for condition, holds in conditions.items():
             frame = _load(spark, tmp_path / "t").where(condition)
             expected = [i for i in left if holds(i)]
