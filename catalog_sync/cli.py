@@ -29,6 +29,7 @@ import typer
 from catalog_sync.diff import SyncPlan, described
 from catalog_sync.errors import MetastoreUnavailableError
 from catalog_sync.names import TableName
+from catalog_sync.native import databases_of
 from catalog_sync.removal import drop_twin, find_orphans, prune_orphans, twin_of_name, twin_of_place
 from catalog_sync.sync import SyncOptions, SyncResult, add_partition
 from catalog_sync.target_sync import sync_target
@@ -48,7 +49,10 @@ app = make_app(
 _Tables = Annotated[list[str] | None, typer.Argument(help="Locations, or names of Delta tables in the metastore.")]
 _OneTable = Annotated[str, typer.Argument(help="A location, or the name of a Delta table in the metastore.")]
 _Database = Annotated[
-    list[str] | None, typer.Option("--database", "-d", help="Every Delta table that is registered in this database.")
+    list[str] | None,
+    typer.Option(
+        "--database", "-d", help="Every Delta table that is registered in this database; several with commas; * is all."
+    ),
 ]
 _Name = Annotated[str | None, typer.Option("--table", help="Name of the table's own entry: database.table.")]
 _TwinName = Annotated[
@@ -111,6 +115,12 @@ def sync(
             "--atomic/--no-atomic", help="Move all changed partitions in one call, in this and all later syncs."
         ),
     ] = None,
+    warn: Annotated[
+        bool,
+        typer.Option(
+            "--warn", help="A table that has to be changed first is a warning: the exit code is that of the others."
+        ),
+    ] = False,
     every: Annotated[int | None, typer.Option("--every", min=1, help="Run again after this many seconds.")] = None,
     metastore: _MetastoreUri = None,
     tls: _Tls = False,
@@ -125,10 +135,10 @@ def sync(
     def once() -> int:
         with _connect(metastore, tls=tls, ca=ca, kerberos=kerberos) as client:
             targets = _targets(client, tables, database, table, twin, option)
-            rows, code = _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json)
+            rows, code = _each(targets, lambda target: _sync_one(client, target, how), as_json=as_json, warn=warn)
             if database:
                 gone = {row["twin"] for row in rows if row.get("error") == TableNotFoundError.code}
-                rows += _orphans(client, database, gone, how, option, as_json=as_json)
+                rows += _orphans(client, databases_of(client, database), gone, how, option, as_json=as_json)
         if as_json:
             print(json.dumps(rows, ensure_ascii=False))
         return code
@@ -175,24 +185,34 @@ def _shown(target: Target, result: SyncResult) -> dict[str, Any]:
         "version": result.version,
         "previous": result.previous,
         "manifestsWritten": len(written.written) if written else 0,
-        "plan": list(described(result.plan)) if result.plan != SyncPlan() else ["nothing to change"],
+        "plan": _steps(result),
         "drift": [f"{drift.partition}: {drift.what}" for drift in result.plan.drift],
         "crowded": dict(written.crowded) if written else {},
         "calls": result.calls,
     }
 
 
+def _steps(result: SyncResult) -> list[str]:
+    if result.left_out:
+        return [f"left out, as the table's property {ENABLED_PROPERTY} says"]
+    return list(described(result.plan)) if result.plan != SyncPlan() else ["nothing to change"]
+
+
 def _each(
-    targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool
+    targets: Sequence[Target], work: Callable[[Target], dict[str, Any]], *, as_json: bool, warn: bool = False
 ) -> tuple[list[dict[str, Any]], int]:
-    """Do the work for each table; one that fails stops no other. What was done, and the exit code of the worst."""
+    """Do the work for each table; one that fails stops no other. What was done, and the exit code of the worst.
+
+    With ``warn`` a table that has to be changed first fails nothing: a scheduler cannot change it, and is not broken.
+    """
     rows, code = [], 0
     for target in targets:
         try:
             row = work(target)
         except DeltaError as error:
-            code = max(code, error.exit_code)
-            row = _failed(target, error)
+            warns = warn and error.exit_code == 1
+            code = max(code, 0 if warns else error.exit_code)
+            row = _failed(target, error, warns=warns)
         rows.append(row)
         if not as_json and "error" not in row:
             steps = row["plan"]
@@ -203,10 +223,11 @@ def _each(
     return rows, code
 
 
-def _failed(target: Target, error: DeltaError) -> dict[str, Any]:
+def _failed(target: Target, error: DeltaError, *, warns: bool = False) -> dict[str, Any]:
     """Say what is wrong with a table, and what stands in its place among the results."""
-    print(f"Error: {target.twin}: {error}", file=sys.stderr)
-    return {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
+    print(f"{'Warning' if warns else 'Error'}: {target.twin}: {error}", file=sys.stderr)
+    row = {"table": target.log.uri, "twin": str(target.twin), "error": error.code, "message": str(error)}
+    return row | ({"warning": True} if warns else {})
 
 
 def _repeat(once: Callable[[], int], every: int) -> int:

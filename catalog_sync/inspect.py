@@ -15,6 +15,7 @@ from catalog_sync.errors import PartitionTooLongError
 from catalog_sync.limits import check_partitions
 from catalog_sync.names import TableName
 from catalog_sync.sync import partitions_of
+from catalog_sync.targets import is_left_out
 from catalog_sync.thrift.client import Metastore, found_table
 from catalog_sync.twin import ID_KEY, LOCATION_KEY, WITHDRAWN_KEY, twin_of
 from pydelta.errors import InvalidArgumentError, ObjectNotFoundError, SchemaError, UnsupportedFeatureError
@@ -39,6 +40,8 @@ class SyncState(enum.Enum):
     NOT_SYNCED = "not synced"
     BLOCKED = "blocked"
     """The twin shows an older version, or older columns, until somebody does something about it."""
+    LEFT_OUT = "left out"
+    """The table's property says that it has no twin."""
     NO_TABLE = "no table"
     """There is no longer a Delta table at the location."""
 
@@ -101,6 +104,8 @@ def sync_status(log: DeltaLog, metastore: Metastore, twin: TableName, *, now_ms:
     problem = _problem(snapshot, entry, behind=lag != 0, settings=log.settings) if exists else None
     if not exists:
         said = SyncState.NO_TABLE
+    elif is_left_out(snapshot):
+        said, problem, lag, waiting = SyncState.LEFT_OUT, None, None, None
     elif problem is not None and synced is not None:
         said = SyncState.BLOCKED
     elif lag is None:

@@ -7,7 +7,7 @@ metastore show. The log stays what counts: no reader of Delta takes the columns 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,7 +20,15 @@ from pydelta.errors import DeltaError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.metastore.native_entry import PROVIDER_KEY, SCHEMA_KEY, NativeEntry
 
-__all__ = ["PROVIDER_KEY", "native_entry", "native_location", "native_tables", "sync_entries", "sync_native"]
+__all__ = [
+    "PROVIDER_KEY",
+    "databases_of",
+    "native_entry",
+    "native_location",
+    "native_tables",
+    "sync_entries",
+    "sync_native",
+]
 
 
 def native_location(entry: Any) -> str | None:
@@ -30,6 +38,12 @@ def native_location(entry: Any) -> str | None:
     path = (entry.sd.serdeInfo.parameters or {}).get("path") if entry.sd.serdeInfo else None
     found = path or entry.sd.location
     return str(found) if found else None
+
+
+def databases_of(metastore: Metastore, names: Sequence[str]) -> list[str]:
+    """Return the databases that are meant: names, several of them with commas between, or ``*`` for all there are."""
+    wanted = [part.strip() for name in names for part in name.split(",") if part.strip()]
+    return sorted(metastore.databases()) if "*" in wanted else list(dict.fromkeys(wanted))
 
 
 def native_tables(metastore: Metastore, database: str) -> Iterator[tuple[TableName, str]]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from catalog_sync.names import TableName
-from catalog_sync.native import native_location, native_tables
+from catalog_sync.native import databases_of, native_location, native_tables
 from catalog_sync.thrift.client import ENVIRONMENT, Metastore, MetastoreAddress
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.settings import Settings
@@ -31,10 +31,10 @@ def metastore_of(uri: str | None, conf: Mapping[str, str]) -> Metastore | None:
 
 
 def registered_locations(metastore: Metastore, databases: Sequence[str] | None = None) -> dict[str, str]:
-    """Map the name of every registered Delta table, or of those of some databases, to its location."""
+    """Map the name of every registered Delta table, or of those of some databases (``databases_of``), to its place."""
     return {
         str(name): location
-        for database in (metastore.databases() if databases is None else databases)
+        for database in databases_of(metastore, ["*"] if databases is None else databases)
         for name, location in native_tables(metastore, database)
     }
 

@@ -115,6 +115,7 @@ class SyncResult:
         plan: What was changed in the metastore.
         manifests: What was published; None in a dry run.
         calls: How many Thrift calls it took.
+        left_out: The table's property says that it has no twin; one that it had was dropped.
     """
 
     twin: TableName
@@ -123,6 +124,7 @@ class SyncResult:
     plan: SyncPlan
     manifests: PublishResult | None
     calls: int
+    left_out: bool = False
 
 
 def sync_table(log: DeltaLog, metastore: Metastore, twin: TableName, options: SyncOptions | None = None) -> SyncResult:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from catalog_sync.names import TableName, twin_name
-from catalog_sync.native import native_location, native_tables
+from catalog_sync.native import databases_of, native_location, native_tables
 from catalog_sync.thrift.client import Metastore
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog, Snapshot
@@ -28,6 +28,7 @@ __all__ = [
     "configured_name",
     "find_targets",
     "is_enabled",
+    "is_left_out",
     "spark_scheme",
 ]
 
@@ -57,7 +58,7 @@ class TableChoice:
 
     Args:
         tables: Locations or names.
-        databases: Every Delta table of these.
+        databases: Every Delta table of these; see ``databases_of``.
         name: Name of the entry of a table given by its location.
         twin: Name of the twin, where the rule is not to be used.
     """
@@ -79,6 +80,12 @@ def is_enabled(snapshot: Snapshot) -> bool:
     """Tell whether the table asks to be synced after each commit; one that is not there does not."""
     configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
     return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "true"
+
+
+def is_left_out(snapshot: Snapshot) -> bool:
+    """Return whether the table's property says that it has no twin: ``pydelta.sync.enabled`` is ``false``."""
+    configuration = snapshot.metadata.configuration if snapshot.metadata is not None else {}
+    return configuration.get(ENABLED_PROPERTY, "").strip().lower() == "false"
 
 
 def find_targets(
@@ -129,7 +136,7 @@ def find_targets(
             log = DeltaLog.for_table(spark_scheme(location), options=options)
         twin = TableName.parse(choice.twin) if choice.twin else twin_name(_required(native), rule)
         found.append(Target(log=log, native=native, twin=twin, registered="/" not in text))
-    for database in choice.databases:
+    for database in databases_of(metastore, choice.databases):
         for native, location in native_tables(metastore, database):
             log = DeltaLog.for_table(spark_scheme(location), options=options)
             found.append(Target(log=log, native=native, twin=twin_name(native, rule), registered=True))

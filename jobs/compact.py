@@ -86,7 +86,9 @@ def arguments() -> argparse.ArgumentParser:
     parser = JobParser(prog="compact.py", description=__doc__)
     named = parser.add_mutually_exclusive_group(required=True)
     named.add_argument("--table", metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
-    named.add_argument("--database", metavar="NAME", help="every Delta table of it in the metastore")
+    named.add_argument(
+        "--database", metavar="NAME", help="every Delta table of it in the metastore; several with commas, * for all"
+    )
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     parser.add_argument("--older-than", type=int, metavar="DAYS", help="leave newer data alone; by default, take all")
     parser.add_argument(

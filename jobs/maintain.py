@@ -56,7 +56,12 @@ def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = JobParser(prog="maintain.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
-    parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
+    parser.add_argument(
+        "--database",
+        action="append",
+        default=[],
+        help="every Delta table of this database; several with commas, * for all",
+    )
     parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
     parser.add_argument("--metastore", metavar="URI", help="thrift://host:9083; by default that of the session")
     parser.add_argument("--every", type=float, metavar="SECONDS", help="go round again and again; else once")

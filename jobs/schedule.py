@@ -8,7 +8,8 @@ commands print goes on; how they ended is one line of JSON.
 
 With ``--status FILE`` it is noted there how each line of the schedule fares; ``--healthy`` reads that (and the files of
 the same form that commands keep, one more ``--status`` each), and ends with 1 where the last run of a line failed, does
-not come to an end or did not begin, saying which and why.
+not come to an end or did not begin, saying which and why. What is wrong with single tables is printed as a warning, and
+is no failure of the service.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import IO, Any, Final
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.ops.job_entry import JobParser
 
-__all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems"]
+__all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems", "warnings"]
 
 Command = tuple[str, ...]
 
@@ -170,6 +171,8 @@ def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
     """
     found = []
     for row in rows:
+        if row.get("warning"):
+            continue
         name, since, ended = row["commands"], _time(row.get("since")), _time(row.get("ended"))
         keeps = bool(row.get("keeps"))
         if row.get("code") and not (keeps and since is not None and now - since > _SETTLED):
@@ -182,6 +185,17 @@ def problems(rows: Sequence[Mapping[str, Any]], now: dt.datetime) -> list[str]:
         if since is None and row.get("every") and ended is not None and now - ended > waits:
             found.append(f"{name} has not run since {row['ended']}, and should every {row['every']} s")
     return found
+
+
+def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what is wrong with single tables: rows that say so, and the lines of commands that ended well.
+
+    Args:
+        rows: What a ``StatusFile`` holds.
+    """
+    found = [f"Warning: {row['command']}: {row['said']}" for row in rows if row.get("warning")]
+    said = "\n".join(row.get("said") or "" for row in rows if row.get("code") == 0)
+    return found + [line for line in said.splitlines() if line.startswith("Warning: ")]
 
 
 def _time(text: str | None) -> dt.datetime | None:
@@ -324,8 +338,10 @@ def _healthy(statuses: Sequence[Path]) -> int:
     if not statuses:
         raise InvalidArgumentError("--healthy reads a status.", hint="Give --status FILE, as the scheduler has it.")
     now = dt.datetime.now(dt.UTC)
-    found = [problem for status in statuses for problem in problems(json.loads(status.read_text()), now)]
-    print("\n".join(found) if found else "every run that was due ended well")
+    rows = [json.loads(status.read_text()) for status in statuses]
+    found = [problem for each in rows for problem in problems(each, now)]
+    minor = [warning for each in rows for warning in warnings(each)]
+    print("\n".join([*(found or ["every run that was due ended well"]), *minor]))
     return 1 if found else 0
 
 

@@ -41,7 +41,12 @@ def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = JobParser(prog="vacuum.py", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="locations, or names of tables in the metastore")
-    parser.add_argument("--database", action="append", default=[], help="every Delta table of this database")
+    parser.add_argument(
+        "--database",
+        action="append",
+        default=[],
+        help="every Delta table of this database; several with commas, * for all",
+    )
     parser.add_argument("--all", action="store_true", help="every Delta table in the metastore")
     parser.add_argument(
         "--inventory", metavar="TABLE", help="location or name of the inventory table, as load_inventory makes it"

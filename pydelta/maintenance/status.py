@@ -51,7 +51,7 @@ class StatusOf:
         return dataclasses.replace(self, failing=kept, unreadable=bad)
 
     def rows(self, problem: str | None, now: dt.datetime) -> list[dict[str, Any]]:
-        """Return the rows of the file.
+        """Return the rows of the file. Those of single tables are warnings: the service works.
 
         Args:
             problem: Why the turn as a whole failed; None if it did not.
@@ -64,7 +64,7 @@ class StatusOf:
         ]  # fmt: skip
         rows += [
             {"commands": f"look at {name}", "command": f"look at {name}", "every": None, "since": None, "ended": ended,
-             "code": code, "said": error}
+             "code": code, "said": error, "warning": True}
             for name, (error, code) in sorted(self.unreadable.items())
         ]  # fmt: skip
         for row in self.failing:
@@ -72,7 +72,7 @@ class StatusOf:
             name = f"{row.action} of {row.table} (try {row.attempt})"
             rows.append(
                 {"commands": name, "command": name, "every": None, "since": None, "ended": at, "code": 2,
-                 "said": row.error or ""}
+                 "said": row.error or "", "warning": True}
             )  # fmt: skip
         return rows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs import schedule
-from jobs.schedule import Ended, Entry, Scheduler, StatusFile, parse_schedule, problems
+from jobs.schedule import Ended, Entry, Scheduler, StatusFile, parse_schedule, problems, warnings
 from pydelta.errors import InvalidArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,6 +184,21 @@ def test_health_is_read_from_every_status_that_is_named(tmp_path, capsys):
     assert "compact of lake.t ended with exit code 2" in capsys.readouterr().out
     assert schedule.main([plan, "--status", str(tmp_path / "none"), "--healthy"]) == 1
     assert schedule.main([plan, "--healthy"]) == 1
+
+
+def test_what_is_wrong_with_single_tables_is_said_and_the_service_stays_healthy(tmp_path, capsys):
+    at = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    row = {"commands": "sync", "command": "sync", "every": 60, "since": None, "ended": at, "code": 0}
+    said = "Warning: lake_symlink.t: it cannot be published\n  Next: rename the column"
+    table = {"commands": "compact of lake.u", "command": "compact of lake.u", "every": None, "since": None, "ended": at}
+    rows = [row | {"said": said}, table | {"code": 2, "said": "a conflict", "warning": True}]
+    assert problems(rows, dt.datetime.now(dt.UTC)) == []
+    told = ["Warning: compact of lake.u: a conflict", "Warning: lake_symlink.t: it cannot be published"]
+    assert warnings(rows) == told
+    file = tmp_path / "status.json"
+    file.write_text(json.dumps(rows))
+    assert schedule.main([str(ROOT / "jobs" / "schedule.conf"), "--status", str(file), "--healthy"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["every run that was due ended well", *told]
 
 
 @pytest.mark.parametrize(
