@@ -19,6 +19,7 @@ case "$*" in
   "info "*) {info} ;;
   "compose version"*) {compose} ;;
   "ps -q"*) ;;
+  "ps -a "*working_dir*) echo "{started_from}" ;;
   "ps "*) echo "{ports}" ;;
   "volume ls"*) echo "{volumes}" ;;
   "image inspect"*) exit {no_images} ;;
@@ -43,6 +44,7 @@ def preflight(tmp_path):
         no_images=0,
         docker=True,
         volumes="",
+        started_from="",
         **settings,
     ):
         folder = tmp_path / "bin"
@@ -51,7 +53,14 @@ def preflight(tmp_path):
             told = info or f"echo '{engine}|{memory}|{tmp_path}'"
             stand_in = folder / "docker"
             stand_in.write_text(
-                STAND_IN.format(info=told, compose=compose, ports=ports, volumes=volumes, no_images=no_images)
+                STAND_IN.format(
+                    info=told,
+                    compose=compose,
+                    ports=ports,
+                    volumes=volumes,
+                    no_images=no_images,
+                    started_from=started_from,
+                )
             )
             stand_in.chmod(0o755)
         ports_free = {
@@ -92,6 +101,18 @@ def _free_port():
 
 def test_a_machine_that_fits_passes_in_silence(preflight):
     assert preflight() == (0, "")
+
+
+def test_a_stack_that_another_clone_started_is_not_taken_over(preflight, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    assert preflight(started_from=other) == (0, ""), "a folder that is no clone any more holds nothing back"
+    (other / "docker-compose.yml").touch()
+    code, said = preflight(started_from=other)
+    assert code == 1
+    assert f"The stack (none) was started from {other}, not from here." in said
+    assert "LAKEHOUSE_PROJECT=" in said
+    assert said.rstrip().endswith("Nothing was started.")
 
 
 def test_no_docker(preflight):

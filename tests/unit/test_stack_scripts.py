@@ -17,6 +17,7 @@ case "$*" in
   "compose ps --format"*) echo "${HEALTH-healthy}" ;;
   "ps -aq"*compose.service=*) echo "${CONTAINERS_OF_SERVICE-one}" | sed '/^none$/d' ;;
   "ps -aq"*) echo "${CONTAINERS-one}" ;;
+  "ps -a "*working_dir*) echo "${STARTED_FROM:-}" ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
   "volume inspect"*) exit "${VOLUME_IS_THERE:-0}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; exit "${CODE:-0}" ;;
@@ -171,6 +172,44 @@ def test_without_env_a_command_says_so_and_runs_nothing(project, script):
     assert (code, words) == (1, [])
     assert ".env, with the stack's secrets and ports, is not here" in said
     assert "make up" in said
+
+
+@pytest.mark.parametrize(
+    ("script", "env"),
+    [
+        ("stack-down", {}),
+        ("stack-reset", {"CONFIRM": "yes"}),
+        ("stack-trino", {"RAW_SQL": "SELECT 1"}),
+        ("stack-put", {"RAW_FILE": ".env"}),
+        ("stack-run", {}),
+        ("stack-backup", {}),
+        ("stack-restore", {}),
+        ("stack-wait", {}),
+    ],
+)
+def test_the_stack_of_another_clone_is_left_alone(project, tmp_path, script, env):
+    """Its secrets are in its own folder: from here it could only be broken."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "docker-compose.yml").touch()
+    kept = tmp_path / "kept.tar.gz"
+    if script == "stack-restore":
+        assert project("scripts/stack-backup", RAW_FILE=str(kept))[0] == 0
+    code, said, words = project(f"scripts/{script}", STARTED_FROM=str(other), **env, **_backup(script, kept))
+    assert (code, words) == (1, [])
+    assert f"The stack (tried) was started from {other}, not from here. Nothing was changed." in said
+    assert "LAKEHOUSE_PROJECT=" in said
+    assert "make down there" in said
+    # a link to this folder is this folder, and a clone that was deleted or moved holds nothing back
+    (tmp_path / "link").symlink_to(project.folder)
+    if script != "stack-wait":
+        for folder in (project.folder, tmp_path / "link", tmp_path / "deleted"):
+            again = project(f"scripts/{script}", STARTED_FROM=str(folder), **env, **_backup(script, kept))
+            assert "was started from" not in again[1]
+
+
+def _backup(script, kept):
+    return {"RAW_FILE": str(kept), "CONFIRM": "yes"} if script == "stack-restore" else {}
 
 
 def test_without_env_the_stack_can_be_stopped(project):
@@ -411,8 +450,8 @@ def test_a_file_is_put_into_the_place_work_of_the_store(project, store, to):
     (project.folder / "day.csv").write_text("id\n1\n")
     code, said, words = project("scripts/stack-put", RAW_FILE="day.csv", STORE=store)
     assert (code, said) == (0, "")
-    assert words[-2:] == ["put", to]
-    assert project("scripts/stack-put", RAW_FILE="day.csv", STORE=store, RAW_TO="s3a://elsewhere/x.csv")[2][-1] == (
+    assert words[-3:] == ["put", to, "5"]
+    assert project("scripts/stack-put", RAW_FILE="day.csv", STORE=store, RAW_TO="s3a://elsewhere/x.csv")[2][-2] == (
         "s3a://elsewhere/x.csv"
     )
 
@@ -420,7 +459,7 @@ def test_a_file_is_put_into_the_place_work_of_the_store(project, store, to):
 def test_the_store_is_the_one_that_the_data_is_in(project):
     (project.folder / "day.csv").write_text("id\n1\n")
     words = project("scripts/stack-put", RAW_FILE="day.csv", STORE="minio", VOLUMES="tried_hdfs-name")[2]
-    assert words[-1] == "hdfs://namenode:8020/work/day.csv"
+    assert words[-2] == "hdfs://namenode:8020/work/day.csv"
 
 
 def test_a_metastore_that_was_put_back_alone_has_its_store_in_env(project):
@@ -428,7 +467,7 @@ def test_a_metastore_that_was_put_back_alone_has_its_store_in_env(project):
     with (project.folder / ".env").open("a") as env:
         env.write("STORE=hdfs\n")
     words = project("scripts/stack-put", RAW_FILE="day.csv", VOLUMES="tried_postgres-data other_minio-data")[2]
-    assert words[-1] == "hdfs://namenode:8020/work/day.csv"
+    assert words[-2] == "hdfs://namenode:8020/work/day.csv"
 
 
 def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():

@@ -1,0 +1,117 @@
+"""How make up waits: what it says meanwhile, and when it gives up. Docker is a stand-in whose containers a case describes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STAND_IN = """#!/bin/bash
+folder=$(dirname "$0")
+case "$*" in
+  "compose "*" up "*) sleep "${UP_TAKES:-0}"; cat "$folder/up" >&2; exit "${UP_CODE:-0}" ;;
+  "compose logs "*) echo "the last line of ${*: -1}" ;;
+  "ps -aq"*) echo one ;;
+  "inspect --format {{with"*) echo "@check"; echo "its check says no" ;;
+  "inspect "*)
+    count=$(($(cat "$folder/looks" 2>/dev/null || echo 0) + 1)); echo $count >"$folder/looks"
+    [ -e "$folder/look$count" ] || count=last
+    sed "s/NOW/$(date -u +%FT%TZ)/; s/OLD/2020-01-01T00:00:00Z/" "$folder/look$count" ;;
+esac
+"""
+
+
+@pytest.fixture
+def wait(tmp_path):
+    """Runs the script against the looks of a case: its exit code and what it said."""
+    project, tools = tmp_path / "project", tmp_path / "bin"
+    shutil.copytree(ROOT / "scripts", project / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", project)
+    tools.mkdir()
+    (tools / "docker").write_text(STAND_IN)
+    (tools / "docker").chmod(0o755)
+
+    def run(*looks, up="", services=(), **env):
+        for number, look in enumerate(looks, 1):
+            (tools / f"look{number}").write_text(look)
+        (tools / "looklast").write_text(looks[-1])
+        (tools / "up").write_text(up)
+        done = subprocess.run(
+            [project / "scripts" / "stack-wait", *services],
+            cwd=project,
+            env={"PATH": f"{tools}:{os.environ['PATH']}", "LAKEHOUSE_WAIT_TICK": "0.1"} | env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+READY = "trino running healthy 0 0 NOW\nminio-init exited - 0 0 NOW\n"
+
+
+def test_services_that_are_healthy_and_steps_that_ended_well_are_all_that_is_waited_for(wait):
+    starting = READY.replace("healthy", "starting")
+    assert wait(READY) == (0, "")
+    code, said = wait(starting, starting, starting, READY)
+    assert (code, said) == (0, "  waiting for trino (running, 0 s)\n")
+
+
+def test_a_service_that_is_not_healthy_after_a_minute_is_said_once_with_its_last_lines(wait):
+    late = "trino running starting 0 0 OLD\n"
+    code, said = wait(late, late, late, late, READY)
+    assert code == 0
+    assert said.count("trino is not healthy after") == 1
+    assert "its check says no" in said
+    assert "the last line of trino" in said
+
+
+def test_a_service_that_keeps_dying_ends_the_wait(wait):
+    dying = [f"trino restarting starting 1 {count} NOW\n" for count in range(2, 7)]
+    code, said = wait(*dying)
+    assert code == 1
+    assert "trino has died 3 times since this start" in said
+    assert "the last line of trino" in said
+    assert "make logs SERVICE=trino" in said
+
+
+def test_a_container_that_was_killed_before_is_started_and_one_that_ends_is_told(wait):
+    killed = "trino exited - 137 0 OLD\n"
+    assert wait(killed, READY, UP_TAKES="0.5")[0] == 0
+    code, said = wait("minio-init exited - 3 0 NOW\n")
+    assert code == 1
+    assert "minio-init ended with exit code 3" in said
+
+
+def test_a_start_that_compose_refuses_is_said_in_its_words(wait):
+    code, said = wait(READY, up="no such image: lakehouse/trino", UP_CODE="1")
+    assert code == 1
+    assert "no such image: lakehouse/trino" in said
+
+
+def test_a_dependency_that_is_slow_is_tried_again_until_the_limit(wait):
+    slow = "hive-metastore running unhealthy 0 0 NOW\n"
+    words = "dependency failed to start: container lakehouse-hive-metastore-1 is unhealthy"
+    code, said = wait(slow, up=words, UP_CODE="1", LAKEHOUSE_START_SECONDS="2")
+    assert code == 1
+    assert "Not every service became healthy in 2 s: hive-metastore (running" in said
+    assert "the last line of hive-metastore" in said
+
+
+def test_only_the_services_that_are_named_are_waited_for(wait):
+    looks = "trino running healthy 0 0 NOW\nscheduler running unhealthy 0 0 NOW\n"
+    assert wait(looks, services=["trino"]) == (0, "")
+
+
+def test_no_service_s_check_lets_it_be_ill_for_longer_than_a_minute_unsaid():
+    assert "start_period: 60s" in (ROOT / "docker-compose.yml").read_text()
+    for name in ("docker-compose.yml", "docker-compose.secure.yml"):
+        periods = [part.split("}")[0] for part in (ROOT / name).read_text().split("start_period: ")[1:]]
+        assert set(periods) <= {"60s"}
