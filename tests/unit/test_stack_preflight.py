@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -177,7 +178,89 @@ def test_a_port_that_is_taken_is_named_with_its_variable(preflight):
 def test_a_port_that_is_none(preflight, port):
     code, said = preflight(MINIO_PORT=port)
     assert code == 1
-    assert f"MINIO_PORT is {port}, which is no port" in said
+    assert f"MINIO_PORT is '{port}'." in said
+    assert "a number from 1024 to 65535" in said
+
+
+@pytest.fixture
+def env_file(preflight, tmp_path):
+    """Runs the script with a ``.env`` of some lines."""
+
+    def run(*lines, end="\n", **settings):
+        (tmp_path / "project" / ".env").write_text("".join(f"{line}{end}" for line in lines), newline="")
+        return preflight(**settings)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "expected"),
+    [
+        ("SPARK_CPUS=two", "SPARK_CPUS", "a number of processors"),
+        ("SYNC_EVERY_SECONDS=0", "SYNC_EVERY_SECONDS", "a number, 1 or more"),
+        ("SYNC_EVERY_SECONDS=1m", "SYNC_EVERY_SECONDS", "a number, 1 or more"),
+        ("INVENTORY_AT=25:00", "INVENTORY_AT", "a time of day in UTC"),
+        ("VACUUM_AT=1am", "VACUUM_AT", "or never"),
+        ("HISTORY_KEEP=7", "HISTORY_KEEP", "a number and a unit"),
+        ("MAINTAIN_BYTES_PER_DAY=lots", "MAINTAIN_BYTES_PER_DAY", "a number of bytes"),
+        ("MAINTAIN_VACUUM=yes", "MAINTAIN_VACUUM", "one of: off lite inventory full"),
+        ("TRINO_DELTA_SECURITY=allow", "TRINO_DELTA_SECURITY", "one of: read-only allow-all"),
+        ("STACK_PROFILES=kafka,sevre", "STACK_PROFILES", "any of kafka serve"),
+        ("KAFKA_PORT=99999", "KAFKA_PORT", "a number from 1024 to 65535"),
+    ],
+)
+def test_a_value_that_is_not_of_its_kind_is_named_with_what_it_may_be(env_file, line, name, expected):
+    code, said = env_file(line, **({name: line.partition("=")[2]} if name.endswith("_PORT") else {}))
+    assert code == 1
+    assert f"- {name} is '{line.partition('=')[2]}'." in said
+    assert expected in said
+
+
+def test_values_as_compose_takes_them_are_right(env_file):
+    lines = [
+        "# a comment", "", "  export SYNC_EVERY_SECONDS = 30   # half a minute", "SPARK_CPUS='1.5'",
+        'INVENTORY_AT="02:30"', "MONITOR_KEEP=30d", "MAINTAIN_BYTES_PER_DAY=500g", "VACUUM_AT=never",
+        "S3_SECRET_KEY='a$b#c'", "STACK_PROFILES=",
+        "COMPOSE_PARALLEL_LIMIT=1", "MY_OWN_THING=1", "STORE_SPARK_KEY=spark",
+    ]  # fmt: skip
+    assert env_file(*lines) == (0, "")
+
+
+def test_all_that_is_wrong_with_env_is_said_at_once(env_file):
+    code, said = env_file("SYNC_EVRY_SECONDS=30", "SPARK_CPUS=x", "just words", f"POSTGRES_PASSWORD={secret('a')}$x")
+    assert code == 1
+    assert "SYNC_EVRY_SECONDS in .env is not a setting of the stack." in said
+    assert "did you mean SYNC_EVERY_SECONDS?" in said
+    assert "SPARK_CPUS is 'x'." in said
+    assert "Line 3 of .env is not a setting." in said
+    assert "POSTGRES_PASSWORD in .env has a $, which Compose takes for a variable." in said
+    assert secret("a") not in said
+
+
+def test_line_ends_of_windows_are_named_and_confuse_nothing_else(env_file):
+    code, said = env_file("SPARK_CPUS=2", "# words", end="\r\n")
+    assert code == 1
+    assert [line for line in said.splitlines() if line.startswith("- ")] == [
+        "- .env has the line ends of Windows (CR LF)."
+    ]
+
+
+def test_every_setting_that_compose_and_the_scripts_read_is_in_the_list():
+    listed = {line.split()[0] for line in (ROOT / "scripts/stack-settings").read_text().splitlines() if line[:1] != "#"}
+    compose = "".join((ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.secure.yml"))
+    scripts = "".join(
+        path.read_text() for path in (ROOT / "scripts").glob("*") if path.name.startswith(("stack-", "make-env"))
+    )
+    read = set(re.findall(r"\$\{([A-Z0-9_]+)", compose)) | set(re.findall(r"\bsetting ([A-Z0-9_]+)", scripts))
+    made = {
+        name
+        for name in read
+        if re.match(r"STORE_|UI_SERVICES|SPARK_EVENT_LOG|METASTORE_TLS|TRINO_LISTENS|TRINO_SCHEME", name)
+    }
+    assert read - made - {"NAME"} <= listed
+    template = re.findall(r"^#?([A-Z0-9_]+)=", (ROOT / "scripts/make-env").read_text(), re.MULTILINE)
+    users = {name for name in template if re.fullmatch(r"S3_[A-Z]+_(ACCESS|SECRET)_KEY", name)}
+    assert set(template) - users - {"SECURE"} <= listed
 
 
 def test_one_port_for_two_services(preflight):

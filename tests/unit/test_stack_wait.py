@@ -1,4 +1,4 @@
-"""How make up waits: what it says meanwhile, and when it gives up. Docker is a stand-in whose containers a case describes."""
+"""How make up waits: what it says, and when it gives up. Docker is a stand-in whose containers a case describes."""
 
 from __future__ import annotations
 
