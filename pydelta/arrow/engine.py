@@ -215,7 +215,7 @@ class ArrowEngine:
         """See ``Engine.discard``."""
         del snapshot
         if adds:
-            discard(self._log.store, [decode_log_path(add.path) for add in adds])
+            discard(self._log.store, [decode_log_path(add.path).text for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """Do nothing: there is no session whose caches could be behind."""

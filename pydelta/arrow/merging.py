@@ -283,7 +283,7 @@ class ArrowMerge:
         try:
             records, inserted = self._insert()
         except BaseException:
-            discard(self._place.store, [decode_log_path(item.path) for item in written.files])
+            discard(self._place.store, [decode_log_path(item.path).text for item in written.files])
             raise
         new = output_of(records)
         both = RewriteOutput(

@@ -103,7 +103,7 @@ class Watcher:
 
     def _read(self, file: AddFile | RemoveFile) -> tuple[Row, ...] | None:
         try:
-            table = pq.read_table(pa.BufferReader(self._store.read(decode_log_path(file.path))))
+            table = pq.read_table(pa.BufferReader(self._store.read(decode_log_path(file.path).text)))
             if file.deletion_vector is not None:
                 root = self._store.root
                 (gone,) = read_deleted_rows([file.deletion_vector], store=self._store, root=root, options=self._options)
@@ -222,6 +222,6 @@ def _lost(store: Store, lives: list[tuple[AddFile, int, int | None]]) -> Iterato
             paths.append(vector)
         for path in paths:
             if path not in there:
-                there[path] = store.head(decode_log_path(path)) is not None
+                there[path] = store.head(decode_log_path(path).text) is not None
             if not there[path]:
                 yield LostFile(path=path, since=since, until=until)

@@ -41,7 +41,7 @@ from pydelta.protocol.actions import Action, AddFile, DeletionVectorDescriptor, 
 from pydelta.protocol.actions import Protocol as ProtocolAction
 from pydelta.protocol.features import implied_features, required_protocol, upgrade
 from pydelta.protocol.iceberg_compat import check_files_made_for, compat_version
-from pydelta.protocol.paths import decode_log_path, encode_log_path, is_absolute_path
+from pydelta.protocol.paths import are_absolute, decode_log_path, encode_log_path, is_absolute_path
 from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
 from pydelta.storage import Store, open_store
@@ -518,7 +518,7 @@ def absolute_adds(adds: Sequence[AddFile], root: str) -> Sequence[AddFile]:
     runs: list[AddRun] = []
     for run in runs_of(adds):
         paths = run.frame["path"]
-        own = paths.str.contains("^/|^[A-Za-z][A-Za-z0-9+.-]*:")  # as ``is_absolute_path``
+        own = are_absolute(paths)
         below = _absolute("", root) + paths
         frame = run.frame.with_columns(path=pl.select(pl.when(own).then(paths).otherwise(below)).to_series())
         runs.append(AddRun(frame, run.names, data_change=True))
@@ -541,7 +541,7 @@ def _identity(add: AddFile, root: str) -> tuple[str, str | None]:
 def _relative(path: str) -> str:
     """Where a file goes under another root, not escaped; of a file outside of its table just the name."""
     plain = decode_log_path(path)
-    return plain.rpartition("/")[2] if is_absolute_path(path) else plain
+    return plain.text.rpartition("/")[2] if plain.is_absolute else plain.text
 
 
 def _fresh_name(relative: str) -> str:

@@ -4,6 +4,7 @@
 
     log directory  --> holes, commits and checkpoints that cannot be read
     live files     -- minus what the store lists --> missing
+    live files     -- of another size than the store lists --> damaged
     listing        -- minus what any version in the log names --> stray
 """
 
@@ -19,12 +20,13 @@ import polars as pl
 
 from pydelta.commands.vacuum.listing import list_batches
 from pydelta.commands.vacuum.needed import find_needed
-from pydelta.commands.vacuum.paths import PlainPaths
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA, doomed_files, names_of, nested_tables, outside
 from pydelta.errors import (
+    DeltaError,
     LogCorruptedError,
     LogGapError,
     TableNotFoundError,
+    UnsafeOperationError,
     UnsupportedFeatureError,
     VersionNotFoundError,
     error_context,
@@ -36,9 +38,11 @@ from pydelta.log.columns import canonical_path
 from pydelta.log.replay import State, apply_actions, partition_spec
 from pydelta.log.segment import CheckpointFiles, Listing, read_listing
 from pydelta.protocol.actions import AddFile
-from pydelta.protocol.paths import LOG_DIR, LogFileKind, is_absolute_path, parse_log_name, resolve_data_path
-from pydelta.protocol.vectors import vector_path
+from pydelta.protocol.paths import LOG_DIR, LogFileKind, decode_log_path, parse_log_name, plain_root
+from pydelta.protocol.vectors import stored_range, vector_path
+from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
+from pydelta.storage.readers import read_all
 from pydelta.txn import Operation, start_transaction
 
 __all__ = ["FsckReport", "fsck"]
@@ -68,6 +72,9 @@ class FsckReport:
         checked_files: Live files looked for.
         missing_files: Live files that are gone, as the log spells them.
         missing_vectors: Live files whose deletion vector is gone: their deleted rows cannot be told any more.
+        damaged_files: Live files that are not as long as the log says, and how long they are.
+        damaged_vectors: Live files whose deletion vector's file ends too early, and where.
+        unreachable: Folders outside of the table whose files could not be looked for, and why.
         stray_files: Files that no version in the log names: ``path size modification_time``.
         repaired_version: The commit that removed the missing files from the log; None without one.
         removed_checkpoints: Damaged checkpoint files that were deleted, or that a sound one has taken the place of.
@@ -83,6 +90,9 @@ class FsckReport:
     checked_files: int = 0
     missing_files: tuple[str, ...] = ()
     missing_vectors: tuple[str, ...] = ()
+    damaged_files: tuple[tuple[str, str], ...] = ()
+    damaged_vectors: tuple[tuple[str, str], ...] = ()
+    unreachable: tuple[tuple[str, str], ...] = ()
     stray_files: pl.DataFrame = field(default_factory=_nothing)
     repaired_version: int | None = None
     removed_checkpoints: tuple[str, ...] = ()
@@ -98,6 +108,9 @@ class FsckReport:
             or self.damaged_hint
             or self.missing_files
             or self.missing_vectors
+            or self.damaged_files
+            or self.damaged_vectors
+            or self.unreachable
         )
 
 
@@ -106,7 +119,8 @@ def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
 
     A repair removes the entries of missing data files from the log, in one commit: their rows are lost either way,
     and the rest of the table can be read again. It deletes checkpoints that cannot be read, once a new one is there.
-    It does not invent what is gone: holes in the log, damaged commits and missing deletion vectors stay as they are.
+    It does not invent what is gone: holes in the log, damaged commits, files that are cut short and missing deletion
+    vectors stay as they are.
 
     Args:
         log: The table.
@@ -117,7 +131,8 @@ def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
 
     Raises:
         TableNotFoundError: There is no log.
-        UnsafeOperationError: The table is append-only, so that no entry may be removed.
+        UnsafeOperationError: The table is append-only, so that no entry may be removed; or the place of files outside
+            of it cannot be reached, so that nobody can say whether they are missing.
         UnsupportedFeatureError: A feature that this engine does not know.
         StorageError: The store failed.
     """
@@ -195,51 +210,130 @@ def _check_files(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckR
     names = names_of(snapshot)
     batches = [batch.files for batch in list_batches(log.store, enter=names.enters)]
     listed = pl.concat(batches) if batches else _nothing()
-    there = listed["path"]
     adds = snapshot.files.core
-    suspects = adds.filter(~_found(adds["path"], there, log.uri))
-    missing = [add.path for add in snapshot.files.adds(suspects) if not _is_there(log, add.path)]
+    there = listed.select(key="path", found="size").unique("key")
+    sized = adds.with_columns(key=_plain(adds["path"], log.uri)).join(there, on="key", how="left")
+    wrong = sized.filter(pl.col("found") != pl.col("size")).select("path", "size", "found").rows()
+    looked = _Looked(log)
+    suspects = snapshot.files.adds(sized.filter(pl.col("found").is_null()).select(adds.columns))
+    looked.look([add.path for add in suspects])
+    for add in suspects:
+        size = looked.sizes.get(add.path)
+        if size is not None and size != add.size:
+            wrong.append((add.path, add.size, size))
     vectors = adds.filter(pl.col("dv_id").is_not_null() & ~pl.col("dv_id").str.starts_with("i"))
-    broken = _without_vector(log, snapshot.files.adds(vectors), set(there)) if vectors.height else []
+    missing, short = _check_vectors(looked, snapshot.files.adds(vectors), there) if vectors.height else ([], [])
     return replace(
         report,
         version=snapshot.version,
         checked_files=adds.height,
-        missing_files=tuple(missing),
-        missing_vectors=tuple(broken),
+        missing_files=tuple(add.path for add in suspects if add.path in looked.missing),
+        missing_vectors=tuple(missing),
+        damaged_files=tuple((path, _sizes(found, said)) for path, said, found in wrong),
+        damaged_vectors=tuple(short),
+        unreachable=tuple(sorted(looked.unreachable.items())),
         stray_files=_nothing() if report.damaged_commits else _stray(log, snapshot, listed),
     )
 
 
-def _found(paths: pl.Series, there: pl.Series, root: str) -> pl.Series:
-    """Whether each path, as the log spells it, is among plain ones. Only relative paths without escapes at once."""
+def _plain(paths: pl.Series, root: str) -> pl.Series:
+    """Paths as a listing of the table spells them; others as locations. Rows are walked only where one is odd."""
     odd = paths.str.contains_any(["%", ":"]) | paths.str.starts_with("/")
-    found = paths.is_in(there.implode()) & ~odd
-    if bool(odd.any()):
-        base = resolve_data_path(root, "")
-        wanted = [canonical_path(path, root).removeprefix(base) for path in paths.filter(odd)]
-        found = found.scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String).is_in(there.implode()))
-    return found
+    if not bool(odd.any()):
+        return paths
+    base = plain_root(root)
+    wanted = [canonical_path(path, root).removeprefix(base) for path in paths.filter(odd)]
+    return paths.clone().scatter(odd.arg_true(), pl.Series(wanted, dtype=pl.String))
 
 
-def _is_there(log: DeltaLog, path: str) -> bool:
-    """Asked for by name: a file of a shallow clone's source, or one that came since the listing."""
-    return log.file_exists(path)
+def _sizes(found: int, said: int) -> str:
+    return f"it has {found} bytes, but the log says {said}"
 
 
-def _without_vector(log: DeltaLog, adds: Sequence[AddFile], there: set[str]) -> list[str]:
-    places: dict[str, bool] = {}
-    own = PlainPaths(log.uri)
+class _Looked:
+    """Asks for files by name that the listing does not have: those of a shallow clone's source, or very new ones.
+
+    A file elsewhere is missing only where something of its table is seen: else its disk may not be mounted, and then
+    all of its files look missing.
+    """
+
+    def __init__(self, log: DeltaLog) -> None:
+        self._log = log
+        self.root = log.uri
+        self.sizes: dict[str, int] = {}
+        self.missing: set[str] = set()
+        self.unreachable: dict[str, str] = {}
+        self._seen: dict[str, bool] = {}
+
+    def look(self, paths: Sequence[str]) -> None:
+        """Look for files, as the log spells them."""
+        log = self._log
+        absent = []
+        folders = {path: decode_log_path(path).place(log.uri)[0] for path in paths}
+        for path, found in zip(paths, read_all(self._head, list(paths)), strict=True):
+            folder = folders[path]
+            if isinstance(found, ObjectInfo):
+                self.sizes[path] = found.size
+                self._seen[folder or ""] = True
+            elif found is None:
+                absent.append(path)
+            elif folder is None:
+                raise found
+            else:
+                self.unreachable[folder] = found.message
+        for path in absent:
+            folder = folders[path]
+            if folder is None or self._is_seen(folder):
+                self.missing.add(path)
+            elif folder not in self.unreachable:
+                self.unreachable[folder] = (
+                    "neither the files that the log names nor the table that they are of is there"
+                )
+
+    def _head(self, path: str) -> ObjectInfo | DeltaError | None:
+        try:
+            return self._log.head_file(path)
+        except DeltaError as error:
+            return error
+
+    def _is_seen(self, folder: str) -> bool:
+        """Whether a folder elsewhere holds a file of ours, or lies in a Delta table."""
+        if folder not in self._seen:
+            try:
+                log = open_store(folder, self._log.options).list_from("", prefix=LOG_DIR)
+                above = folder.rpartition("/")[0]
+                self._seen[folder] = next(iter(log), None) is not None or (
+                    not above.endswith("/") and ":" in above and self._is_seen(above)
+                )
+            except DeltaError as error:
+                self.unreachable[folder] = error.message
+                self._seen[folder] = False
+        return self._seen[folder]
+
+
+def _check_vectors(
+    looked: _Looked, adds: Sequence[AddFile], there: pl.DataFrame
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Files whose deletion vector is gone, and those whose vector's file ends before it."""
+    paths, ends = [], []
     for add in adds:
-        path = vector_path(add.deletion_vector) if add.deletion_vector is not None else None
-        if path is not None and path not in places:
-            inside = own.under(pl.Series([path])).to_list() if not is_absolute_path(path) else []
-            places[path] = any(name in there for name in inside) or log.file_exists(path)
-    return [
-        add.path
-        for add in adds
-        if add.deletion_vector is not None and not places.get(vector_path(add.deletion_vector) or "", True)
-    ]
+        vector = add.deletion_vector
+        stored = stored_range(vector) if vector is not None else None
+        paths.append((vector_path(vector) if vector is not None else None) or "")
+        ends.append(sum(stored) if stored is not None else 0)
+    frame = pl.DataFrame({"vector": paths, "end": ends}, schema={"vector": pl.String, "end": pl.Int64})
+    known = frame.with_columns(key=_plain(frame["vector"], looked.root)).join(
+        there, on="key", how="left", maintain_order="left"
+    )
+    looked.look(known.filter(pl.col("found").is_null())["vector"].unique(maintain_order=True).to_list())
+    missing, short = [], []
+    for add, path, end, listed in zip(adds, paths, ends, known["found"], strict=True):
+        size = looked.sizes.get(path) if listed is None else listed
+        if size is None and path in looked.missing:
+            missing.append(add.path)
+        elif size is not None and size < end:
+            short.append((add.path, f"{path} has {size} bytes, but the vector ends at {end}"))
+    return missing, short
 
 
 def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFrame:
@@ -255,6 +349,15 @@ def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFr
 
 def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
     repaired = None
+    if report.unreachable:
+        folder, why = report.unreachable[0]
+        more = f" ({len(report.unreachable)} folders in all)" if len(report.unreachable) > 1 else ""
+        raise UnsafeOperationError(
+            f"The log names files in {folder}, which cannot be looked for: {why}{more}. Nothing is repaired, since "
+            "their rows would be lost.",
+            hint="Mount the disk, or make the store reachable, and repair again.",
+            table=log.uri,
+        )
     if report.missing_files:
         txn = start_transaction(log, snapshot)
         gone = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))

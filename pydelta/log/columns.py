@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from pydelta.log.checkpoint.parquet_rows import struct_fields
 from pydelta.protocol.actions import AddFile, RemoveFile
-from pydelta.protocol.paths import is_absolute_path
+from pydelta.protocol.paths import decode_log_path, is_absolute_path
 
 __all__ = [
     "ADD_FIELDS",
@@ -189,15 +189,7 @@ def canonical_path(path: str, root: str) -> str:
         >>> canonical_path("file:/a%20b/x", "file:///t") == canonical_path("/a b/x", "file:///t")
         True
     """
-    decoded = unquote(path)
-    if not is_absolute_path(path):
-        return decoded
-    if decoded.startswith("file:"):
-        return "file:///" + decoded.removeprefix("file:").lstrip("/")
-    if decoded.startswith("/"):
-        scheme, _, rest = root.partition("://")
-        return f"{scheme}://{rest.partition('/')[0]}{decoded}"
-    return decoded
+    return decode_log_path(path).identity(root)
 
 
 def spellings(path: str, root: str) -> set[str]:

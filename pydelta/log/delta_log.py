@@ -20,7 +20,6 @@ from pydelta.log.checkpoint.sidecars import FULL_ACTIONS
 from pydelta.log.checkpoint.write import CheckpointResult, write_checkpoint
 from pydelta.log.checksum import write_checksum
 from pydelta.log.cleanup import CleanupResult, clean_up
-from pydelta.log.columns import canonical_path
 from pydelta.log.commit_info import commit_info
 from pydelta.log.compaction import plan_run, write_compacted
 from pydelta.log.deltas import build_delta
@@ -40,8 +39,9 @@ from pydelta.log.runs import objects_of
 from pydelta.log.segment import CommitFile, Listing, LogSegment
 from pydelta.log.snapshot import Snapshot, VersionCommit
 from pydelta.log.sums import change_of
+from pydelta.log.vector_files import place_of
 from pydelta.protocol.actions import Action, CommitInfo
-from pydelta.protocol.paths import LOG_DIR, commit_file, is_absolute_path, resolve_data_path
+from pydelta.protocol.paths import LOG_DIR, commit_file
 from pydelta.settings import Settings
 from pydelta.storage import normalize_uri, open_store
 from pydelta.storage.interface import ObjectInfo, Store
@@ -134,14 +134,17 @@ class DeltaLog:
             LogCorruptedError: A relative path that leads out of the table.
             StorageError: The store failed.
         """
-        root = resolve_data_path(self.uri, "")
-        location = resolve_data_path(self.uri, path)
-        if is_absolute_path(path):
-            location = canonical_path(path, self.uri)
-        if location.startswith(root):
-            return self.store.head(location.removeprefix(root)) is not None
-        folder, _, name = location.rpartition("/")
-        return open_store(folder, self._options).head(name) is not None
+        return self.head_file(path) is not None
+
+    def head_file(self, path: str) -> ObjectInfo | None:
+        """Return what the store says of a file that the log names; None for a missing one.
+
+        Raises:
+            LogCorruptedError: A relative path that leads out of the table.
+            StorageError: The store failed.
+        """
+        store, there = place_of(path, store=self.store, root=self.uri, options=self._options)
+        return store.head(there)
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, StorageError
-from pydelta.log.columns import canonical_path
 from pydelta.protocol.actions import DeletionVectorDescriptor
-from pydelta.protocol.paths import is_absolute_path, resolve_data_path
+from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.roaring import Positions
 from pydelta.protocol.vectors import deleted_rows, pack_vectors, stored_range, vector_path
 from pydelta.storage import Store, open_store
@@ -114,12 +113,8 @@ def place_of(path: str, *, store: Store, root: str, options: Mapping[str, str] |
         root: The table's URI.
         options: Storage options for a file that lies elsewhere.
     """
-    inside = resolve_data_path(root, "")
-    location = canonical_path(path, root) if is_absolute_path(path) else resolve_data_path(root, path)
-    if location.startswith(inside):
-        return store, location.removeprefix(inside)
-    folder, _, name = location.rpartition("/")
-    return open_store(folder, options), name
+    folder, there = decode_log_path(path).place(root)
+    return (store if folder is None else open_store(folder, options)), there
 
 
 def _fetch(read: _Read, *, store: Store, root: str, options: Mapping[str, str] | None) -> bytes:

@@ -18,7 +18,7 @@ from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureErr
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.protocol.partitions import hive_unescape, parse_partition_value, partition_dir
-from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.paths import plain_root, resolve_data_path
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
 
@@ -135,7 +135,7 @@ def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) 
 
 def _locations(paths: pl.Series, table_uri: str, schemes: Mapping[str, str]) -> pl.Series:
     """Absolute locations. Rows are walked only where a path is escaped or absolute."""
-    plain = _with_scheme(resolve_data_path(table_uri, ""), schemes) + paths
+    plain = _with_scheme(plain_root(table_uri), schemes) + paths
     odd = paths.str.contains_any(["%", ":", ".."]) | paths.str.starts_with("/")
     if bool(odd.any()):
         resolved = [_with_scheme(resolve_data_path(table_uri, path), schemes) for path in paths.filter(odd)]

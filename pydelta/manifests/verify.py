@@ -11,7 +11,6 @@ from pydelta.log import DeltaLog
 from pydelta.manifests.contents import MANIFEST_DIR, MANIFEST_NAME, manifest_lines, manifest_path, manifests_of
 from pydelta.manifests.publish import directories_with_manifest
 from pydelta.manifests.state import read_state
-from pydelta.protocol.paths import decode_log_path, is_absolute_path
 
 __all__ = ["ManifestReport", "verify_manifests"]
 
@@ -131,10 +130,8 @@ def _absent(
     if limit is not None and limit < len(paths):
         paths = [paths[at * len(paths) // limit] for at in range(limit)]
 
-    def exists(path: str) -> bool:
-        return log.file_exists(path) if is_absolute_path(path) else log.store.head(decode_log_path(path)) is not None
-
-    return tuple(path for path, there in zip(paths, pool.map(exists, paths), strict=True) if not there), len(paths)
+    there = pool.map(log.file_exists, paths)
+    return tuple(path for path, exists in zip(paths, there, strict=True) if not exists), len(paths)
 
 
 def _other_files(log: DeltaLog) -> list[str]:

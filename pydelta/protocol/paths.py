@@ -11,23 +11,30 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
+import numpy as np
+import polars as pl
+
 from pydelta.errors import LogCorruptedError
 
 __all__ = [
     "LAST_CHECKPOINT",
     "LOG_DIR",
     "SIDECAR_DIR",
+    "DecodedPath",
     "LogFile",
     "LogFileKind",
+    "are_absolute",
     "checkpoint_file",
     "checksum_file",
     "commit_file",
     "compacted_file",
     "decode_log_path",
+    "decoded_paths",
     "encode_log_path",
     "is_absolute_path",
     "multipart_file",
     "parse_log_name",
+    "plain_root",
     "resolve_data_path",
     "v2_checkpoint_file",
 ]
@@ -141,13 +148,28 @@ def parse_log_name(name: str) -> LogFile | None:
     return None
 
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ABSOLUTE: Final = r"^(?:/|%2[Ff]|[A-Za-z][A-Za-z0-9+.-]*:/)"
+_IS_ABSOLUTE: Final = re.compile(_ABSOLUTE)
 _KEPT_AS_IS: Final = "/-._~!$&'()*+,;=:@"
+_ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 
 
 def is_absolute_path(log_path: str) -> bool:
-    """Tell whether a path in the log names its own location instead of one under the table root."""
-    return log_path.startswith("/") or _SCHEME.match(log_path) is not None
+    """Return whether a path in the log names its own location instead of one under the table root.
+
+    A colon alone does not make a scheme: no store has locations without a slash behind it, so ``10:00.parquet`` and
+    ``C:x.parquet`` are files of the table.
+
+    Example:
+        >>> is_absolute_path("s3://b/x"), is_absolute_path("at-10:00.parquet")
+        (True, False)
+    """
+    return _IS_ABSOLUTE.match(log_path) is not None
+
+
+def are_absolute(log_paths: pl.Series) -> pl.Series:
+    """Apply ``is_absolute_path`` to many paths."""
+    return log_paths.str.contains(_ABSOLUTE)
 
 
 def encode_log_path(relative: str) -> str:
@@ -162,31 +184,104 @@ def encode_log_path(relative: str) -> str:
     return encoded if ":" not in head else encoded.replace(":", "%3A", head.count(":"))
 
 
-def decode_log_path(log_path: str) -> str:
-    """Undo ``encode_log_path``; an absolute URI is decoded too and keeps its scheme."""
-    return unquote(log_path)
+@dataclass(frozen=True, slots=True)
+class DecodedPath:
+    """A path of the log, decoded once. It is not text, so that nothing can decode it again.
+
+    Args:
+        text: Plain characters: a path under the table's root, or a location of its own.
+        is_absolute: Which of the two.
+    """
+
+    text: str
+    is_absolute: bool
+
+    def identity(self, root: str) -> str:
+        """Return the one spelling by which files of a table are compared: relative, or a full location.
+
+        Args:
+            root: URI of the table; its scheme and authority complete a location that has none.
+        """
+        if not self.is_absolute:
+            return self.text
+        if self.text.startswith("/"):
+            scheme, _, rest = root.partition("://")
+            return f"{scheme}://{rest.partition('/')[0]}/{self.text.lstrip('/')}"
+        scheme, _, rest = self.text.partition(":")
+        if scheme.lower() == "file":
+            return "file:///" + re.sub(r"^//localhost(?=/)", "", rest).lstrip("/")
+        return f"{scheme.lower()}:{rest}"
+
+    def location(self, root: str) -> str:
+        """Return the full location: scheme, then the plain characters of the name.
+
+        Args:
+            root: URI of the table, as stores spell it (local paths are URI-encoded).
+
+        Raises:
+            LogCorruptedError: A relative path that leads out of the table.
+        """
+        if self.is_absolute:
+            return self.identity(root)
+        if ".." in self.text.split("/"):
+            raise LogCorruptedError(
+                f"The log names a file outside the table: {self.text!r}.",
+                hint="A relative path must stay under the table root; do not use this table before you know who "
+                "wrote it.",
+            )
+        return plain_root(root) + self.text
+
+    def place(self, root: str) -> tuple[str | None, str]:
+        """Return the store that holds the file, None for the table's own, and the plain path there.
+
+        Args:
+            root: URI of the table.
+
+        Raises:
+            LogCorruptedError: A relative path that leads out of the table.
+        """
+        location, base = self.location(root), plain_root(root)
+        if location.startswith(base):
+            return None, location.removeprefix(base)
+        folder, _, name = location.rpartition("/")
+        if folder.startswith("file:"):  # the only scheme whose locations stores take escaped
+            folder = "file:" + quote(folder.removeprefix("file:"))
+        return folder, name
+
+
+def decode_log_path(log_path: str) -> DecodedPath:
+    """Decode ``path`` of an action, or of a deletion vector's file."""
+    return DecodedPath(unquote(log_path), is_absolute_path(log_path))
+
+
+def decoded_paths(log_paths: pl.Series) -> pl.Series:
+    """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
+    escaped = log_paths.str.contains("%", literal=True)
+    if not bool(escaped.any()):
+        return log_paths
+    odd = log_paths.filter(escaped)
+    plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
+    beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
+    if bool(beyond.any()):
+        slow = pl.Series([unquote(path) for path in odd.filter(beyond)])
+        plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
+    return log_paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
+
+
+def plain_root(table_root: str) -> str:
+    """Return the table's root as locations begin: decoded, with a slash at its end.
+
+    Args:
+        table_root: URI of the table, as stores spell it.
+
+    Example:
+        >>> plain_root("file:///a%20b"), plain_root("s3a://bucket/a%20b")
+        ('file:///a b/', 's3a://bucket/a%20b/')
+    """
+    root = unquote(table_root) if table_root.startswith("file:") else table_root
+    return root if root.endswith("/") else f"{root}/"
 
 
 def resolve_data_path(table_root: str, log_path: str) -> str:
-    """Return the location of a data file.
-
-    Args:
-        table_root: URI of the table, as stores spell it (local paths are URI-encoded).
-        log_path: ``path`` of an action.
-
-    Returns:
-        Root and path, decoded once: scheme, then the plain characters of the name.
-
-    Raises:
-        LogCorruptedError: A relative path that leads out of the table.
-    """
-    decoded = unquote(log_path)
-    if is_absolute_path(log_path):
-        return f"file://{decoded}" if log_path.startswith("/") else decoded
-    if ".." in decoded.split("/"):
-        raise LogCorruptedError(
-            f"The log names a file outside the table: {log_path!r}.",
-            hint="A relative path must stay under the table root; do not use this table before you know who wrote it.",
-        )
-    root = unquote(table_root) if table_root.startswith("file:") else table_root
-    return f"{root.rstrip('/')}/{decoded}"
+    """Return the location of a data file: ``DecodedPath.location`` of a path as the log spells it."""
+    return decode_log_path(log_path).location(table_root)

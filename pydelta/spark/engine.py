@@ -323,7 +323,7 @@ class SparkEngine:
         """See ``Engine.discard``."""
         if adds:
             options = SessionSettings.of(self._spark).options
-            discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path) for add in adds])
+            discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path).text for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""

@@ -25,7 +25,7 @@ def parquet_rows(snapshot: Snapshot, store: Store) -> Counter[tuple[Any, ...]]:
     """
     found: Counter[tuple[Any, ...]] = Counter()
     for add in snapshot.files.adds(snapshot.files.core):
-        rows = pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path)))).to_pylist()
+        rows = pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path).text))).to_pylist()
         gone: set[int] = set()
         if add.deletion_vector is not None:
             (hidden,) = read_deleted_rows([add.deletion_vector], store=store, root=snapshot.table_uri, options=None)

@@ -42,8 +42,8 @@ def litter(store: MemoryStore) -> list[str]:
     """Put what the log names as files of a few bytes, as old as can be, and garbage beside it, which is returned."""
     snapshot = DeltaLog(store).update()
     for path in snapshot.files.core["path"]:
-        store.put(decode_log_path(path), b"x")
-        store.set_time(decode_log_path(path), LONG_AGO_MS)
+        store.put(decode_log_path(path).text, b"x")
+        store.set_time(decode_log_path(path).text, LONG_AGO_MS)
     _, vectors = write_vectors([np.array([0], dtype=np.uint64)], store=store)
     for path in GARBAGE:
         store.put(path, b"x")
@@ -57,11 +57,11 @@ def missing_files(store: Store, known: set[str]) -> list[str]:
     snapshot = DeltaLog(store).update()
     there = {info.path for info in store.list_all()}
     adds = snapshot.files.adds(snapshot.files.core)
-    wanted = {decode_log_path(add.path) for add in adds} & known
+    wanted = {decode_log_path(add.path).text for add in adds} & known
     for add in adds:
         path = vector_path(add.deletion_vector) if add.deletion_vector is not None else None
         if path is not None:
-            wanted.add(decode_log_path(path))
+            wanted.add(decode_log_path(path).text)
     return sorted(wanted - there)
 
 

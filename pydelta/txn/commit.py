@@ -180,7 +180,7 @@ class _Race:
         """Delete vector files that no commit names; one that stays is left to VACUUM."""
         with contextlib.suppress(StorageError):
             if files:
-                discard(self.store, [decode_log_path(path) for path in files])
+                discard(self.store, [decode_log_path(path).text for path in files])
 
 
 def _publish(race: _Race, base: Base, attempts: Attempts) -> Published:

@@ -134,7 +134,7 @@ def test_every_order_has_a_serial_outcome(first, second, vectors, again, monkeyp
             outcomes.append(rows)
         assert parquet_rows(snapshot, store) in outcomes, schedule
         named = {
-            decode_log_path(action.path)
+            decode_log_path(action.path).text
             for version in range(snapshot.version + 1)
             for action in log.actions(version)
             if action.kind == "add"

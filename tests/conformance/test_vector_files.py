@@ -48,7 +48,7 @@ def _stored(table: Path, vector: DeletionVectorDescriptor) -> bytes | None:
     name, where = vector_path(vector), stored_range(vector)
     if name is None or where is None:
         return None
-    data = (table / decode_log_path(name)).read_bytes()
+    data = (table / decode_log_path(name).text).read_bytes()
     assert data[0] == 1, "the version of the file's format"
     return data[where[0] : where[0] + where[1]]
 

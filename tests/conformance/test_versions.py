@@ -152,7 +152,7 @@ def test_what_the_other_engine_could_not_read_is_read_or_refused_by_name(spark, 
 def _not_there(case: dict[str, Any], version: int) -> dict[str, list[str]]:
     """Names of files that the log names and that are not on this machine, by what they are."""
     files = DeltaLog.for_table(str(_folder(case))).snapshot(version=version).files
-    paths = [decode_log_path(path) for path in files.core["path"]]
+    paths = [decode_log_path(path).text for path in files.core["path"]]
     vectors = [vector_path(add.deletion_vector) for add in files.adds(files.core) if add.deletion_vector]
 
     def absent(paths: Iterable[str | None]) -> list[str]:
@@ -175,7 +175,7 @@ def _rows_by_the_log(table: Path, version: int) -> int:
             add = action.get("add")
             if add:
                 vector = add.get("deletionVector") or {}
-                rows = pq.read_metadata(table / decode_log_path(add["path"])).num_rows
+                rows = pq.read_metadata(table / decode_log_path(add["path"]).text).num_rows
                 live[add["path"]] = rows - vector.get("cardinality", 0)
     return sum(live.values())
 

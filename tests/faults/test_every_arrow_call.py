@@ -66,7 +66,7 @@ def named_by(log: DeltaLog) -> set[str]:
     for version in range(log.update().version + 1):
         for action in log.actions(version):
             if action.kind in ("add", "cdc"):
-                paths.add(decode_log_path(action.path))
+                paths.add(decode_log_path(action.path).text)
     return paths
 
 

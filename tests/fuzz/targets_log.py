@@ -69,7 +69,7 @@ def _read(store: GuardedStore, named: str, *, scan: bool = True) -> set[str]:
     log = DeltaLog(store)
     with _ours():
         snapshot = log.update()
-        live = {decode_log_path(add.path) for add in snapshot.files.adds(snapshot.files.core)}
+        live = {decode_log_path(add.path).text for add in snapshot.files.adds(snapshot.files.core)}
         _look(snapshot)
     if scan:
         with _ours():
@@ -256,7 +256,7 @@ def _path(data: bytes) -> None:
     with _ours():
         normalize_uri(text)
         split_location(text)
-    if decode_log_path(encode_log_path(text)) != text:
+    if decode_log_path(encode_log_path(text)).text != text:
         raise Broken("a path does not come back")
     for root in (ROOT, "file:///tmp/a%20b", "memory://m/t", "hdfs://nn:8020/t"):
         canonical = canonical_path(text, root)

@@ -33,9 +33,9 @@ FOLDERS = ("p=1", "p=a b", "p=%3A", "Qx")
 
 def reads(add: AddFile) -> set[str]:
     """The files that a reader of a live file opens."""
-    found = {decode_log_path(add.path)}
+    found = {decode_log_path(add.path).text}
     if add.deletion_vector is not None:
-        found.add(decode_log_path(vector_path(add.deletion_vector) or ""))
+        found.add(decode_log_path(vector_path(add.deletion_vector) or "").text)
     return found
 
 
@@ -61,14 +61,14 @@ class Model:
 
     def commit(self, *actions, changes=()):
         for action in actions:
-            key = decode_log_path(action.path)
+            key = decode_log_path(action.path).text
             if isinstance(action, AddFile):
                 self.live[key] = action
             elif key in self.live and action.deletion_vector == self.live[key].deletion_vector:
                 self.gone.append(self.live.pop(key))
         cdc = [self.yard.cdc(f"_change_data/cdc-{len(self.versions)}-{number}", age=0) for number in changes]
         self.yard.commit(*actions, *cdc, age=0)
-        self.note({decode_log_path(action.path) for action in cdc})
+        self.note({decode_log_path(action.path).text for action in cdc})
 
     def note(self, changes: set[str]) -> None:
         files = set().union(*(reads(add) for add in self.live.values())) if self.live else set()
@@ -100,7 +100,9 @@ class Model:
     def finish(self, choice: int) -> None:
         if self.pending:
             add = self.pending.pop(choice % len(self.pending))
-            if decode_log_path(add.path) in self.times():  # a writer that took longer than the retention has lost it
+            if (
+                decode_log_path(add.path).text in self.times()
+            ):  # a writer that took longer than the retention has lost it
                 self.commit(add)
 
     def remove(self, choice: int) -> None:
@@ -120,7 +122,7 @@ class Model:
         rows = [np.array([choice % 7], dtype=np.uint64) for _ in chosen]
         vectors, paths = write_vectors(rows, store=self.yard.store, random_folders=choice % 2 == 0)
         for path in paths:
-            self.yard.backdate(decode_log_path(path), age=0)
+            self.yard.backdate(decode_log_path(path).text, age=0)
         actions = []
         for key, vector in zip(chosen, vectors, strict=True):
             actions += [self.yard.remove(self.live[key], age=0), self.live[key].replace(deletion_vector=vector)]
@@ -128,7 +130,7 @@ class Model:
 
     def restore(self, choice: int) -> None:
         there = self.times().keys()
-        back = [add for add in self.gone if reads(add) <= there and decode_log_path(add.path) not in self.live]
+        back = [add for add in self.gone if reads(add) <= there and decode_log_path(add.path).text not in self.live]
         if back:
             self.commit(back[choice % len(back)])
 
@@ -210,7 +212,7 @@ class Model:
         """The newest version reads as it did, its vectors too."""
         snapshot = self.yard.log.update()
         adds = snapshot.files.adds(snapshot.files.core)
-        assert {decode_log_path(add.path) for add in adds} == set(self.live) <= self.times().keys()
+        assert {decode_log_path(add.path).text for add in adds} == set(self.live) <= self.times().keys()
         vectors = [add.deletion_vector for add in adds if add.deletion_vector is not None]
         rows = read_deleted_rows(vectors, store=self.yard.store, root=self.yard.store.root, options=None)
         assert len(rows) == len(vectors)

@@ -204,7 +204,7 @@ def recorded(world: World, *, real: bool) -> Iterator[None]:
 
     def add_file(*given: Any, **named: Any) -> AddFile:
         add = plain(*given, **named)
-        _OWN.store.put(decode_log_path(add.path), file_bytes(add) if real else b"rows")
+        _OWN.store.put(decode_log_path(add.path).text, file_bytes(add) if real else b"rows")
         return add.replace(modification_time=world.now_ms)
 
     with contextlib.ExitStack() as stack:

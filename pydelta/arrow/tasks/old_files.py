@@ -80,7 +80,7 @@ def old_file(add: AddFile) -> OldFile:
     if is_absolute_path(add.path):
         raise NeedsSpark("a file outside the table's folder")
     return OldFile(
-        path=decode_log_path(add.path),
+        path=decode_log_path(add.path).text,
         size=add.size,
         vector=add.deletion_vector,
         base_row_id=add.base_row_id,

@@ -20,13 +20,12 @@ from typing import Final
 import polars as pl
 
 from pydelta.commands.vacuum.listing import ListedBatch
-from pydelta.commands.vacuum.paths import decoded_paths
 from pydelta.commands.vacuum.plan import Kept
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, InventoryUnusableError, SchemaMismatchError
 from pydelta.inventory.choice import CLOCKS_DIFFER_MS
 from pydelta.inventory.places import LOCAL
-from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.paths import decoded_paths, plain_root
 
 __all__ = ["INVENTORY_COLUMNS", "Inventory", "InventoryReader", "check_columns", "version_columns"]
 
@@ -111,7 +110,7 @@ class _Root:
 
     @classmethod
     def of(cls, uri: str) -> _Root:
-        location = resolve_data_path(uri, "")
+        location = plain_root(uri)
         parts = pl.Series([location]).str.extract_groups(_LOCATION).struct.unnest().row(0)
         return cls(family=_family(parts[0] or "file"), host=parts[1] or "", base=parts[2])
 

@@ -14,13 +14,12 @@ import numpy as np
 import polars as pl
 
 from pydelta.commands.vacuum.needed import CommitTimeline, files_of_commits
-from pydelta.commands.vacuum.paths import decoded_paths
 from pydelta.commands.vacuum.plan import LISTED_SCHEMA
 from pydelta.errors import CannotVacuumLiteError, ObjectNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.log.columns import canonical_path
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.protocol.paths import LOG_DIR, resolve_data_path
+from pydelta.protocol.paths import LOG_DIR, are_absolute, decoded_paths, plain_root
 from pydelta.protocol.vector_files import vector_files
 from pydelta.storage import Store
 
@@ -123,11 +122,11 @@ def removed_files(log: DeltaLog, versions: LiteRange, timeline: CommitTimeline) 
 
 def _under(files: pl.DataFrame, root: str) -> pl.DataFrame:
     """The files that lie under the root, by plain paths; those of a shallow clone's source are left alone."""
-    absolute = files["path"].str.contains(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)")
+    absolute = are_absolute(files["path"])
     plain = decoded_paths(files["path"])
     own = ~absolute
     if bool(absolute.any()):
-        base = resolve_data_path(root, "")
+        base = plain_root(root)
         places = np.flatnonzero(absolute.to_numpy())
         full = pl.Series([canonical_path(path, root) for path in files["path"].filter(absolute)], dtype=pl.String)
         inside = full.str.starts_with(base)

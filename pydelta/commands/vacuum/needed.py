@@ -26,7 +26,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.history import monotonised_times_ms
 from pydelta.manifests import named_files
 from pydelta.protocol.actions import AddCDCFile, AddFile, RemoveFile
-from pydelta.protocol.paths import LOG_DIR, commit_file
+from pydelta.protocol.paths import LOG_DIR, are_absolute, commit_file
 from pydelta.storage.whole import read_listed
 
 __all__ = [
@@ -280,7 +280,7 @@ def _named_by_clone(clone: DeltaLog, places: PlainPaths, cutoff_ms: int) -> pl.S
         snapshot = clone.update()
         for kind, files in _named_by(clone, snapshot, CommitTimeline.of(clone, snapshot.version), cutoff_ms):
             if kind is not _Named.EXPIRED:
-                elsewhere = files.filter(files["path"].str.contains(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)"))
+                elsewhere = files.filter(are_absolute(files["path"]))
                 found += [places.of_files(elsewhere), places.maybe_of_files(elsewhere)]
     except DeltaError as error:
         raise UnsafeOperationError(

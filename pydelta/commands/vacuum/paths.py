@@ -14,38 +14,23 @@ import os
 import posixpath
 import re
 from typing import Final
-from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 
-from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.paths import decoded_paths, plain_root
 from pydelta.protocol.vector_files import vector_files
 from pydelta.storage.uris import scheme_of
 
-__all__ = ["PlainPaths", "decoded_paths"]
+__all__ = ["PlainPaths"]
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
-_ABSOLUTE: Final = r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*:)"
+_MAYBE_ABSOLUTE: Final = r"^(?:/|%2[Ff]|[A-Za-z][A-Za-z0-9+.-]*:)"
+_SURELY_ABSOLUTE: Final = r"^(?:/|[A-Za-z][A-Za-z0-9+.-]*://)"
 _CROOKED: Final = r"(?:^|/)\.{1,2}(?:/|$)|//"
 _FOLDER: Final = r"(?s)^(.*)/[^/]*$"
 _NAME: Final = r"([^/]*)$"
-_ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 _DEEPEST: Final = 32
-
-
-def decoded_paths(paths: pl.Series) -> pl.Series:
-    """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
-    escaped = paths.str.contains("%")
-    if not bool(escaped.any()):
-        return paths
-    odd = paths.filter(escaped)
-    plain = odd.str.replace_many(list(_ASCII_ESCAPES), list(_ASCII_ESCAPES.values()))
-    beyond = odd.str.contains(r"%[0189A-Fa-f]|%7[fF]")
-    if bool(beyond.any()):
-        slow = pl.Series([unquote(path) for path in odd.filter(beyond)])
-        plain = plain.scatter(np.flatnonzero(beyond.to_numpy()), slow)
-    return paths.clone().scatter(np.flatnonzero(escaped.to_numpy()), plain)  # scatter writes into its series
 
 
 class PlainPaths:
@@ -60,7 +45,7 @@ class PlainPaths:
     """
 
     def __init__(self, root: str) -> None:
-        self._base = _SCHEME.sub("", resolve_data_path(root, ""))
+        self._base = _SCHEME.sub("", plain_root(root))
         self._is_local = scheme_of(root) == "file"
         self._real: dict[str, str] = {}
         self._real_base = self._base
@@ -74,11 +59,11 @@ class PlainPaths:
             locations: Relative to the root, or absolute.
             escaped: Whether they are URI-encoded, as in the log: then each way to read an escape comes out.
         """
-        absolute = locations.str.contains(_ABSOLUTE)
+        absolute = locations.str.contains(_MAYBE_ABSOLUTE)
         if not bool(absolute.any()):
             return self._relative(locations, escaped=escaped)
         elsewhere = locations.filter(absolute)
-        found = [self._relative(locations.filter(~absolute), escaped=escaped)]
+        found = [self._relative(locations.filter(~locations.str.contains(_SURELY_ABSOLUTE)), escaped=escaped)]
         for spelt in (elsewhere, decoded_paths(elsewhere)):
             plain = _without_scheme(spelt)
             inside = self._tails(pl.concat([plain, _straight(plain)]))
@@ -90,7 +75,7 @@ class PlainPaths:
 
         Such as a mount point: every end of the path that consists of whole names.
         """
-        spelt = locations.filter(locations.str.contains(_ABSOLUTE))
+        spelt = locations.filter(locations.str.contains(_MAYBE_ABSOLUTE))
         if spelt.is_empty():
             return spelt
         plain = pl.concat([_straight(_without_scheme(text)) for text in (spelt, decoded_paths(spelt))])

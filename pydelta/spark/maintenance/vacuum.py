@@ -17,7 +17,7 @@ from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
 from pydelta.commands.vacuum.result import VacuumResult
-from pydelta.protocol.paths import resolve_data_path
+from pydelta.protocol.paths import plain_root
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.logs import settings_of
 
@@ -73,12 +73,12 @@ def _polars_schema(frame: DataFrame) -> pl.Schema:
 
 def _may_lie_under(frame: DataFrame, root: str) -> Any:
     """True of relative paths, and of locations that hold the table's folder in some spelling."""
-    folder = resolve_data_path(root, "").partition("://")[2].partition("/")[2]
+    folder = plain_root(root).partition("://")[2].partition("/")[2]
     if "path" not in frame.columns:
         return F.col("key").startswith(folder)
     path = F.col("path")
     spelt = path.contains(folder) | path.contains(quote(folder)) | path.contains(quote(folder, safe="/:=+@!$&'()*,;~"))
-    return spelt | ~(path.contains("://") | path.rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"))
+    return spelt | ~(path.contains("://") | path.rlike(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))
 
 
 def run_vacuum(
@@ -121,7 +121,7 @@ def vacuum_frame(spark: SparkSession, result: VacuumResult) -> DataFrame:
     schema = StructType([StructField("path", StringType())])
     if not result.dry_run:
         return local_frame(spark, [(result.root,)], schema)
-    root = resolve_data_path(result.root, "")
+    root = plain_root(result.root)
     paths = result.files.select(path=pl.lit(root) + pl.col("path")).to_arrow()
     return spark.createDataFrame(paths, schema)
 

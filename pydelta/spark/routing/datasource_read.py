@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pydelta.protocol.partitions import parse_partition_value
-from pydelta.protocol.paths import decode_log_path, is_absolute_path
+from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.schema import physical_name, to_arrow
 from pydelta.protocol.types import ArrayType, DataType, MapType, StructType
 from pydelta.storage import open_store
@@ -86,11 +86,8 @@ def _deleted(root: str, vector: DeletionVectorDescriptor | None, options: Mappin
 
 
 def _read(root: str, path: str, options: Mapping[str, str]) -> bytes:
-    decoded = decode_log_path(path)
-    if is_absolute_path(path):
-        parent, _, name = decoded.rpartition("/")
-        return open_store(parent, options).read(name)
-    return open_store(root, options).read(decoded)
+    folder, there = decode_log_path(path).place(root)
+    return open_store(folder or root, options).read(there)
 
 
 def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:

@@ -192,7 +192,7 @@ class _WithoutSpark:
     def discard(self, snapshot: Snapshot, adds: Sequence[AddFile | AddCDCFile]) -> None:
         """See ``Engine.discard``."""
         del snapshot
-        discard(self._store, [decode_log_path(add.path) for add in adds])
+        discard(self._store, [decode_log_path(add.path).text for add in adds])
 
     def committed(self, snapshot: Snapshot) -> None:
         """No session, so no cache to refresh."""

@@ -17,13 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.errors import LogCorruptedError
+from pydelta.protocol.paths import are_absolute, decoded_paths
 
 __all__ = ["encode_statuses", "file_uris", "hadoop_uri"]
 
 _BLOCK: Final = 200_000
-_ABSOLUTE: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:|/)"
-_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(1, 128) for case in ("X", "x")}
-_MIXED: Final = {f"%{high}{low}": chr(int(high + low, 16)) for high in "01234567" for low in "abcdefABCDEF"}
 _URI_SAFE: Final = "/:@!$&'()*+,;=-._~"
 _PERMISSION: Final = b"\x22\x03\x08\xa4\x02"  # field 4: permission 0444
 _FIXED: Final = b"\x32\x00\x40\x00\x50\x01\x58\x80\x80\x80\x40"  # group "", access time 0, replication 1, 128 MB blocks
@@ -52,9 +50,8 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
         >>> file_uris(pl.Series(["a%20b.parquet", "file:///x/y.parquet"]), "file:/t").to_list()
         ['file:/t/a b.parquet', 'file:/x/y.parquet']
     """
-    decoded = _decode(paths)
-    frame = pl.DataFrame({"path": decoded})
-    absolute = pl.col("path").str.contains(_ABSOLUTE)
+    frame = pl.DataFrame({"path": decoded_paths(paths), "absolute": are_absolute(paths)})
+    absolute = pl.col("absolute")
     segments = pl.concat_str(pl.lit("/"), pl.col("path"), pl.lit("/"))
     outside = frame.filter(~absolute & segments.str.contains("/../", literal=True))
     if outside.height:
@@ -63,7 +60,7 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
             hint="A relative path must not leave the table's root. The log was not written by a Delta writer; "
             "restore it from a backup.",
         )
-    plain = pl.col("path").str.replace(r"^file:/+", "file:/")
+    plain = pl.col("path").str.replace(r"^(?i:file):(?://localhost)?/+", "file:/")
     scheme = root.split(":", 1)[0]
     if scheme in ("s3a", "s3n", "s3"):  # one store, three spellings: the session has one of them configured
         plain = plain.str.replace(r"^s3[an]?://", f"{scheme}://")
@@ -76,23 +73,6 @@ def file_uris(paths: pl.Series, root: str) -> pl.Series:
 def _authority(root: str) -> str:
     scheme, separator, rest = root.partition("://")
     return f"{scheme}://{rest.split('/', 1)[0]}" if separator else root.split(":", 1)[0] + ":"
-
-
-def _decode(paths: pl.Series) -> pl.Series:
-    escaped = paths.str.contains("%", literal=True)
-    if not escaped.any():
-        return paths
-    table = _ESCAPES | _MIXED
-    # One pass over each text, so that "%2520" becomes "%20" and is not decoded again.
-    decoded = paths.str.replace_many(list(table), list(table.values()))
-    beyond_ascii = paths.str.contains(r"%[89A-Fa-f][0-9A-Fa-f]")
-    if not beyond_ascii.any():
-        return decoded
-    frame = pl.DataFrame({"path": paths, "decoded": decoded, "slow": beyond_ascii})
-    distinct = frame.filter("slow").select("path").unique()
-    exact = distinct.with_columns(pl.Series("exact", [unquote(path) for path in distinct["path"]], dtype=pl.String))
-    joined = frame.join(exact, on="path", how="left", maintain_order="left")
-    return joined.select(pl.coalesce("exact", "decoded")).to_series()
 
 
 def encode_uris(uris: pl.Series) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.alter.command import alter_table
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from pydelta.log import DeltaLog
 
 __all__ = ["run_own"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_own(nodes: Nodes, statement: st.Statement) -> DataFrame:
@@ -230,6 +233,8 @@ class _Run:
             raise LogCorruptedError(
                 report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri
             )
+        for path, why in (*report.damaged_files, *report.damaged_vectors, *report.unreachable):
+            _LOG.warning("FSCK: %s: %s", path, why, extra={"table": log.uri})
         return fsck_frame(self._spark, report)
 
     def _described(self, source: DeltaLog, folder: ParquetSource) -> ParquetFolder:

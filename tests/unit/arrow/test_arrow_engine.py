@@ -137,7 +137,7 @@ def test_the_change_feed_gets_the_rows_that_went():
     store = table({"x": "long"}, [(numbers(1, 2), None)], properties={"delta.enableChangeDataFeed": "true"})
     run(store, "x = 1")
     [change] = [action for action in DeltaLog(store).actions(1) if action.kind == "cdc"]
-    feed = pq.read_table(pa.BufferReader(store.read(decode_log_path(change.path)))).to_pylist()
+    feed = pq.read_table(pa.BufferReader(store.read(decode_log_path(change.path).text))).to_pylist()
     assert feed == [{"x": 1, "_change_type": "delete"}]
 
 
@@ -154,10 +154,10 @@ def test_rows_keep_their_ids_and_versions():
     built.commit(add)
     run(store, "x = 10")
     [new] = DeltaLog(store).update().files.adds(DeltaLog(store).update().files.core)
-    found = pq.read_table(pa.BufferReader(store.read(decode_log_path(new.path)))).to_pylist()
+    found = pq.read_table(pa.BufferReader(store.read(decode_log_path(new.path).text))).to_pylist()
     assert found == [{"x": 20, "_id": 101, "_version": 0}, {"x": 30, "_id": 102, "_version": 0}]
     [change] = [action for action in DeltaLog(store).actions(1) if action.kind == "cdc"]
-    assert pq.read_schema(pa.BufferReader(store.read(decode_log_path(change.path)))).names == ["x", "_change_type"]
+    assert pq.read_schema(pa.BufferReader(store.read(decode_log_path(change.path).text))).names == ["x", "_change_type"]
 
 
 def test_a_struct_that_is_null_has_null_fields():
@@ -187,7 +187,7 @@ def test_mapped_columns_are_found_under_their_names_in_files():
     built.commit(built.file(pa.table({"col-a": pa.array([1, 2], pa.int64())})))
     assert run(store, "x = 1").num_deleted_rows == 1
     [add] = DeltaLog(store).update().files.adds(DeltaLog(store).update().files.core)
-    assert pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path)))).to_pylist() == [{"col-a": 2}]
+    assert pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path).text))).to_pylist() == [{"col-a": 2}]
 
 
 def test_many_files_are_written_by_several_threads(monkeypatch):

@@ -78,7 +78,7 @@ def run(store, values, matched=(0, 1), *, copy_others=True, **session):
 
 
 def read(store, action):
-    return pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path)))).to_pylist()
+    return pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path).text))).to_pylist()
 
 
 def test_rows_that_match_get_new_values_and_all_keep_their_order():

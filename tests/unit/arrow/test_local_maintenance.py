@@ -64,7 +64,7 @@ def parquet(store):
 
 
 def in_file(store, add):
-    return pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path)))).column("x").to_pylist()
+    return pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path).text))).column("x").to_pylist()
 
 
 def test_small_files_of_each_partition_become_one_in_their_order():
@@ -153,7 +153,7 @@ def test_a_file_for_spark_alone_refuses_the_whole_and_nothing_is_left():
     sink = pa.BufferOutputStream()
     pq.write_table(other, sink)
     [add, *_] = [add for add in adds(store) if add.partition_values["p"] == "b"]
-    path = decode_log_path(add.path)
+    path = decode_log_path(add.path).text
     store.delete_many([path])
     store.put(path, sink.getvalue().to_pybytes())
     with pytest.raises(UnsupportedFeatureError, match="int16"):
@@ -164,7 +164,7 @@ def test_a_file_for_spark_alone_refuses_the_whole_and_nothing_is_left():
 
 def test_a_missing_file_is_named_and_nothing_is_left():
     held, store = table([(numbers(n), part) for n in range(3) for part in "ab"])
-    gone = decode_log_path(adds(store)[0].path)
+    gone = decode_log_path(adds(store)[0].path).text
     store.delete_many([gone])
     for zorder_by in ([], ["x"]):
         with pytest.raises(StorageError):
@@ -180,6 +180,6 @@ def test_what_an_optimize_removed_is_vacuumed_once_it_is_old():
     assert (young.version, young.deleted, len(young.files)) == (1, 0, 0)
     old = vacuum(DeltaLog(store), now_ms=time.time_ns() // 1_000_000 + 8 * 24 * 3_600_000)
     assert old.deleted == 2
-    assert parquet(store) == [decode_log_path(add.path) for add in adds(store)]
+    assert parquet(store) == [decode_log_path(add.path).text for add in adds(store)]
     with pytest.raises(UnsafeOperationError):
         held.vacuum(retention_hours=1)

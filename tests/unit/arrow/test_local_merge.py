@@ -101,7 +101,7 @@ def test_rows_are_updated_and_inserted_and_the_counts_add_up(properties):
         kinds = Counter()
         for action in DeltaLog(store).actions(1):
             if action.kind == "cdc":
-                feed = pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path)))).to_pylist()
+                feed = pq.read_table(pa.BufferReader(store.read(decode_log_path(action.path).text))).to_pylist()
                 kinds.update((row["k"], row["s"], row["_change_type"]) for row in feed)
         assert kinds == Counter({
             (2, "b", "update_preimage"): 1, (2, "B", "update_postimage"): 1, (3, "d", "update_preimage"): 1,
@@ -336,7 +336,7 @@ def test_rows_are_filtered_by_what_clauses_and_the_condition_say():
     assert (passed.copied, passed.updated, passed.inserted, passed.source, passed.paired) == (1, 1, 1, 5, 2)
     found = Counter()
     for add in written.adds:
-        for row in pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path)))).to_pylist():
+        for row in pq.read_table(pa.BufferReader(store.read(decode_log_path(add.path).text))).to_pylist():
             found[row["k"], row["s"], add.partition_values["p"]] += 1
     assert found == Counter({(2, "bB", "x"): 1, (3, "c", "x"): 1, (9, None, None): 1})
     assert written.num_changes == 2 + 2 + 1

@@ -8,12 +8,14 @@ import json
 import numpy as np
 import pytest
 
+from pydelta.commands.clone import CloneRequest, clone_table
 from pydelta.commands.fsck import fsck
 from pydelta.errors import StorageError, TableNotFoundError, UnsafeOperationError
 from pydelta.log import DeltaLog
 from pydelta.log.vector_files import write_vectors
 from pydelta.ops.cli import main
 from pydelta.protocol.actions import Protocol
+from pydelta.protocol.paths import decode_log_path
 from pydelta.storage.local import LocalStore
 from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
@@ -21,6 +23,11 @@ from pydelta.testing.garbage import Yard
 
 _NAMES = itertools.count()
 HINT = "_delta_log/_last_checkpoint"
+
+VECTORS = Protocol(
+    min_reader_version=3, min_writer_version=7, reader_features=("deletionVectors",),
+    writer_features=("deletionVectors",),
+)  # fmt: skip
 
 
 def grown(store=None, **properties):
@@ -90,17 +97,91 @@ def test_files_of_a_clones_source_are_looked_for_where_they_are():
     assert fsck(clone.log).missing_files == (f"{root}/p=1/never",)
 
 
+def test_a_file_that_is_cut_short_is_named_and_left_alone():
+    source = grown()
+    clone = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/clone"), partition_columns=("p",))
+    clone.commit(clone.named("p=1/a").replace(path=f"{source.store.root}/p=1/a"), age=1)
+    for path in ("p=1/a", "p=a b/ä %"):
+        source.store.put(path, b"x")
+    said = "it has 1 bytes, but the log says 10"
+    for _ in range(2):
+        report = fsck(source.log, repair=True)
+        assert set(report.damaged_files) == {("p=1/a", said), ("p=a%20b/%C3%A4%20%25", said)}
+        assert (report.ok, report.missing_files, report.repaired_version) == (False, (), None)
+    assert fsck(clone.log).damaged_files == ((f"{source.store.root}/p=1/a", said),)
+
+
+@pytest.mark.parametrize("name", ["export-2024-01-01T10:00:00.parquet", "C:x.parquet", "file:x"])
+def test_a_file_with_a_colon_in_its_name_is_a_file_of_the_table(name):
+    yard = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/t"))
+    yard.commit(yard.add(name, age=1).replace(path=name), age=1)
+    report = fsck(yard.log)
+    assert (report.ok, report.stray_files.height) == (True, 0)
+    yard.store.delete_many([name])
+    assert fsck(yard.log).missing_files == (name,)
+
+
+@pytest.mark.parametrize("reason", ["not mounted", "no store", "store fails", "partly"])
+def test_a_repair_is_refused_where_the_place_of_a_clones_files_cannot_be_looked_at(reason, tmp_path, monkeypatch):
+    source = grown(LocalStore(str(tmp_path / "disk" / "p%25q")))
+    clone = Yard(LocalStore(str(tmp_path / "clone")), partition_columns=("p",))
+    root = source.store.root.replace("file:///", "file:/")
+    elsewhere = {"no store": "nowhere:/t/x", "store fails": "s3a://b/t/x"}.get(reason, f"{root}/p=1/a")
+    clone.commit(clone.add("p=1/own", age=1), clone.named("x").replace(path=elsewhere), age=1)
+    clone.store.delete_many(["p=1/own"])
+    if reason == "not mounted":
+        (tmp_path / "disk").rename(tmp_path / "away")
+        (tmp_path / "disk").mkdir()
+    elif reason == "partly":
+        (tmp_path / "disk" / "p%25q" / "_delta_log").rename(tmp_path / "away")
+        source.store.delete_many(["p=1/a"])
+    elif reason == "store fails":
+        failing = FaultyStore(MemoryStore("memory://b/t"), Fault(kind=FaultKind.FAIL, call=0, times=99))
+        monkeypatch.setattr("pydelta.log.vector_files.open_store", lambda folder, options: failing)
+    before = objects(clone)
+    report = fsck(clone.log)
+    assert (report.ok, report.missing_files) == (False, ("p=1/own",))
+    ((folder, why),) = report.unreachable
+    assert why
+    assert folder == decode_log_path(elsewhere).place(clone.store.root)[0]
+    with pytest.raises(UnsafeOperationError, match="cannot be looked for"):
+        fsck(clone.log, repair=True)
+    assert objects(clone) == before
+
+
+def test_a_repair_takes_out_a_clones_file_that_is_gone_from_a_source_that_is_there(tmp_path):
+    source = grown(LocalStore(str(tmp_path / "p%25q")))
+    clone = Yard(LocalStore(str(tmp_path / "clone")), partition_columns=("p",))
+    clone_table(source.log, clone.log, CloneRequest(shallow=True))
+    assert fsck(clone.log).ok
+    source.store.delete_many(["p=a b/ä %"])
+    report = fsck(clone.log, repair=True)
+    assert [path.rpartition("/")[2] for path in report.missing_files] == ["%C3%A4%20%25"]
+    assert report.repaired_version == 1
+    assert fsck(clone.log).ok
+
+
+def test_a_vectors_file_that_is_cut_short_is_named_and_left_alone():
+    yard = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/t"))
+    rows = [np.array([0], dtype=np.uint64), np.array([1], dtype=np.uint64)]
+    vectors, (path,) = write_vectors(rows, store=yard.store)
+    yard.builder.protocol = VECTORS
+    yard.commit(*(yard.add(name, age=1, vector=dv) for name, dv in zip("xy", vectors, strict=True)), age=1)
+    assert fsck(yard.log).ok
+    whole = yard.store.read(path)
+    yard.store.put(path, whole[:-1])
+    report = fsck(yard.log, repair=True)
+    ((name, why),) = report.damaged_vectors
+    assert (name, report.ok, report.repaired_version, report.missing_vectors) == ("y", False, None, ())
+    assert why == f"{path} has {len(whole) - 1} bytes, but the vector ends at {len(whole)}"
+
+
 def test_a_missing_vector_is_named_and_left_alone():
     yard = Yard(MemoryStore(f"memory://fsck{next(_NAMES)}/t"))
     rows = [np.array([0], dtype=np.uint64)]
     (good,), _ = write_vectors(rows, store=yard.store)
     (lost,), (path,) = write_vectors(rows, store=yard.store, random_folders=True)
-    yard.builder.protocol = Protocol(
-        min_reader_version=3,
-        min_writer_version=7,
-        reader_features=("deletionVectors",),
-        writer_features=("deletionVectors",),
-    )
+    yard.builder.protocol = VECTORS
     yard.add("x", age=1)
     yard.add("y", age=1)
     yard.commit(yard.named("x", vector=good), yard.named("y", vector=lost), age=1)

@@ -94,7 +94,8 @@ def test_links_below_a_root_among_other_folders(tmp_path):
     assert under(local, "out/y") == {"out/y"}
     (root / "a" / "up").symlink_to(root)
     assert under(local, "a/up/y") == {"a/up/y", "y"}, "a link to the root itself"
-    assert under(local, "name:without-a-folder", "p=1/a\0b/x") == {"p=1/a\0b/x"}
+    assert under(local, "C:x", "file:x", "p=1/a\0b/x") == {"C:x", "file:x", "p=1/a\0b/x"}
+    assert under(local, "C:/x", "%2Fx") >= {"C:/x", "/x"}, "either reading keeps a file"
 
 
 def test_what_is_looked_at_once_is_not_looked_at_again(tmp_path, monkeypatch):
