@@ -495,7 +495,7 @@ def _print_json(value: object) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv)
+    run_app(app, argv, printing=("status", "verify", "preview", "ddl"))
 
 
 if __name__ == "__main__":

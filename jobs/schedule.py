@@ -31,6 +31,7 @@ from typing import IO, Any, Final
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.ops.job_entry import JobParser
+from pydelta.ops.standard_output import sparing_output
 
 __all__ = ["Ended", "Entry", "Scheduler", "StatusFile", "main", "parse_schedule", "problems", "warnings"]
 
@@ -380,4 +381,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with sparing_output():
+        code = main()
+    sys.exit(code)

@@ -14,6 +14,7 @@ from pathlib import Path
 from jobs.demo import changes, cleaning, flights, following, sql, twin
 from jobs.demo.stage import Stage
 from pydelta.errors import DeltaError
+from pydelta.ops.standard_output import sparing_output
 from pydelta.spark.session.quiet import quiet_session
 from pydelta.terminal import Terminal, styled
 
@@ -83,4 +84,6 @@ def _summary(stage: Stage, seconds: float, kept: Path | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with sparing_output():
+        code = main()
+    sys.exit(code)

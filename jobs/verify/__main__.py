@@ -24,6 +24,7 @@ from jobs.verify.lake import Lake, Names, open_lake
 from jobs.verify.plan import Hop, Outcome, State, exit_code, lines_of, run_plan, summary, table_of
 from jobs.verify.trino import Trino, TrinoError
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.ops.standard_output import sparing_output
 
 __all__ = ["Choice", "all_hops", "main"]
 
@@ -165,4 +166,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with sparing_output():
+        code = main()
+    sys.exit(code)

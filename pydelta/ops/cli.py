@@ -531,7 +531,7 @@ add_certify(app)
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see ``run_app``."""
-    run_app(app, argv)
+    run_app(app, argv, printing=("history", "detail", "files", "doctor"))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import typer
 
 from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.ops.standard_output import sparing_output
 
 __all__ = ["make_app", "named_values", "run_app", "storage_options"]
 
@@ -59,15 +60,24 @@ def storage_options(items: Iterable[str] | None) -> dict[str, str]:
     return named_values(items, what="A storage option", hint="Write --option NAME=VALUE.")
 
 
-def run_app(app: Callable[..., Any], argv: Sequence[str] | None) -> None:
+def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Collection[str] = ()) -> None:
     """Run a command line and exit: 0, the error's ``exit_code``, or 2 for arguments that make no sense.
+
+    A report that cannot be printed changes none of these, since what the command did is done.
 
     Args:
         app: The Typer application.
         argv: Arguments without the program's name; None for those of the process.
+        printing: Commands that do nothing but print: 1 where not all of it could be.
     """
-    try:
-        app(args=None if argv is None else list(argv))
-    except DeltaError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+    given = sys.argv[1:] if argv is None else list(argv)
+    code: Any = 0
+    with sparing_output() as output:
+        try:
+            app(args=None if argv is None else given)
+        except SystemExit as stopped:
+            code = stopped.code
+        except DeltaError as error:
+            print(f"Error: {error}", file=sys.stderr)
+            code = error.exit_code
+    raise SystemExit(code or int(output.is_incomplete and given[:1] != [] and given[0] in printing))

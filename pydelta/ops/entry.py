@@ -80,12 +80,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     from pydelta.errors import DeltaError
     from pydelta.ops.history import show_history
+    from pydelta.ops.standard_output import sparing_output
 
-    try:
-        show_history(plain.path, dict(plain.options), limit=plain.limit, as_json=plain.as_json)
-    except DeltaError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+    code = 0
+    with sparing_output() as output:
+        try:
+            show_history(plain.path, dict(plain.options), limit=plain.limit, as_json=plain.as_json)
+        except DeltaError as error:
+            print(f"Error: {error}", file=sys.stderr)
+            code = error.exit_code
+    if code or output.is_incomplete:
+        raise SystemExit(code or 1)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.lineage import job_run
+from pydelta.ops.standard_output import sparing_output
 
 __all__ = ["JobParser", "JobReport", "error_row", "listed", "pairs", "run_job"]
 
@@ -93,6 +94,11 @@ def run_job(
         The exit code.
     """
     given = list(sys.argv[1:] if argv is None else argv)
+    with sparing_output():  # what the job has done is done, whether or not its line can be printed
+        return _run(parser, work, given)
+
+
+def _run(parser: argparse.ArgumentParser, work: Callable[[list[str]], JobReport], given: list[str]) -> int:
     if "-h" in given or "--help" in given:
         parser.print_help()
         return 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["local_frame"]
+
+# Spark 4.1 has no such argument: its times are in UTC.
+_IN_UTC: Final[Mapping[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
 
 
 def local_frame(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: StructType | str) -> DataFrame:
@@ -28,7 +34,7 @@ def local_frame(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: Stru
     """
     fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     assert isinstance(fields, StructType), "what is no row has no columns"
-    arrow = to_arrow_schema(fields, timezone="UTC")
+    arrow = to_arrow_schema(fields, **_IN_UTC)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
     values = [pa.array(list(column), type=field.type) for column, field in zip(columns, arrow, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(values, schema=arrow), fields)
