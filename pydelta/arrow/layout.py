@@ -39,6 +39,7 @@ from pydelta.protocol.stats import indexed_leaves, leaves_with_stats
 from pydelta.settings import Settings, TableProperties, parse_bytes
 
 __all__ = [
+    "MICROSECONDS",
     "Session",
     "TableShape",
     "add_of",
@@ -49,6 +50,9 @@ __all__ = [
     "output_of",
     "written_columns",
 ]
+
+MICROSECONDS: Final = "TIMESTAMP_MICROS"
+"""How times are written unless a session says otherwise; see ADR 0033."""
 
 _PREFIX_LENGTH: Final = 2
 _VOID: Final = PrimitiveType("void")
@@ -122,7 +126,7 @@ class Session:
     Args:
         settings: Its settings.
         store_options: Settings of the table's store; may hold secrets.
-        timestamp_type: ``spark.sql.parquet.outputTimestampType``.
+        timestamp_type: ``spark.sql.parquet.outputTimestampType``, where it was set.
         time_zone: In which a partition value of the log is a time, where its text names no zone.
         codec: Taken where neither option nor property names one.
         footer: Key-value metadata of each file.
@@ -130,7 +134,7 @@ class Session:
 
     settings: Settings
     store_options: Mapping[str, str]
-    timestamp_type: str = "INT96"
+    timestamp_type: str = MICROSECONDS
     time_zone: str = "UTC"
     codec: str | None = None
     footer: Mapping[str, str] = field(default_factory=dict)
@@ -163,7 +167,7 @@ def make_task(
     physical = logical_to_physical(stored, mode)
     keys = physical_partition_columns(schema, shape.partition_columns, mode)
     partitions = [found for name in shape.partition_columns if (found := schema.field(name)) is not None]
-    timestamp_type = "TIMESTAMP_MICROS" if shape.iceberg else session.timestamp_type
+    timestamp_type = MICROSECONDS if shape.iceberg else session.timestamp_type
     milliseconds = timestamp_type == "TIMESTAMP_MILLIS"
     file_schema = optional(to_arrow(physical), milliseconds=milliseconds)
     held = logical_to_physical(StructType(tuple(partitions if shape.partitions_in_files else ())), mode)

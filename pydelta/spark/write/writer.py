@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from pydelta.arrow.layout import Session, TableShape, add_of, change_of, make_task, output_of, written_columns
+from pydelta.arrow.layout import MICROSECONDS, Session, TableShape, add_of, change_of, make_task, output_of, written_columns
 from pydelta.arrow.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget
@@ -62,6 +62,7 @@ __all__ = [
 CHANGE_COLUMN: Final = "__pydelta_change"
 """A name for ``change_column`` that no table has."""
 
+_TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 _RECORD_DDL: Final = (
     "path string, partition_values string, size long, modification_time_ms long, num_rows long, stats string, "
     "change boolean"
@@ -312,7 +313,7 @@ def make_write_task(
         settings=session.settings,
         store_options={**session.options, **options.storage},
         time_zone=Jvm.of(spark).time_zone(),
-        timestamp_type=options.timestamp_type or spark.conf.get("spark.sql.parquet.outputTimestampType") or "INT96",
+        timestamp_type=options.timestamp_type or spark.conf.get(_TIMESTAMP_TYPE, None) or MICROSECONDS,
         codec=spark.conf.get("spark.sql.parquet.compression.codec"),
         footer={"org.apache.spark.version": spark.version},
     )

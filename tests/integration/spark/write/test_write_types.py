@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+import pydelta
 from pydelta.commands.create import TableDefinition
 from pydelta.errors import SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
@@ -71,6 +72,17 @@ def test_every_flat_type_comes_back_as_it_was(spark, tmp_path, kind):
     assert [t and t.replace(tzinfo=None) for t in theirs["ts"].to_pylist()] == [
         row[10] for row in sorted(FLAT_ROWS[:3], key=lambda r: r[3])
     ] + [None]
+
+
+def test_times_are_microseconds_where_nobody_set_how_they_are_stored(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.sql("select timestamp'9999-12-31 00:00:00' t, 1 id").write.format("delta").save(path)
+    spark.sql(f"update delta.`{path}` set id = 2")
+    pydelta.open(path).append(pa.table({"id": [3]}))
+    files = [item for item in Path(path).rglob("*.parquet") if "_delta_log" not in item.parts]
+    assert {pq.ParquetFile(file).schema.column(0).physical_type for file in files} == {"INT64"} and len(files) == 3
+    years = [t and t.year for t in RsTable(path).to_pyarrow_table()["t"].to_pylist()]
+    assert sorted(years, key=str) == [9999, None], "INT96 would be another year to readers that use nanoseconds"
 
 
 def test_milliseconds_are_honoured(spark, tmp_path):
