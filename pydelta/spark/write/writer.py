@@ -20,7 +20,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from pydelta.arrow.layout import MICROSECONDS, Session, TableShape, add_of, change_of, make_task, output_of, written_columns
+from pydelta.arrow.layout import (
+    MICROSECONDS,
+    Session,
+    TableShape,
+    add_of,
+    change_of,
+    make_task,
+    output_of,
+    written_columns,
+)
 from pydelta.arrow.tasks.write_files import WriteTask, record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
 from pydelta.commands.write.command import WriteMode, WriteOptions, WriteTarget
