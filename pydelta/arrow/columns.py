@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,13 +23,15 @@ from pydelta.log import Snapshot
 from pydelta.protocol.partitions import parse_partition_value
 from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow, to_arrow_type, without_void
 from pydelta.protocol.sized_texts import LENGTH
-from pydelta.protocol.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
+from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
 __all__ = ["TableColumns", "field_of", "fields_in", "partition_scalar", "refuse_depth", "refuse_table"]
 
 _COLLATIONS: Final = "__COLLATIONS"
-_PARTITION_TYPES: Final = ("string", "byte", "short", "integer", "long", "boolean", "date")
 _DEEPEST: Final = 99
+_FLOATS: Final = ("float", "double")
+_FLOAT_DIGITS: Final = 15
+_NUMBER: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|Infinity)|NaN")
 
 
 def refuse_table(snapshot: Snapshot) -> None:
@@ -188,11 +192,8 @@ def _names_in_files(schema: StructType, path: tuple[str, ...], mode: str) -> tup
 
 
 def _partition_type(data_type: DataType) -> DataType:
-    """The type of a partition column whose text means one value alone."""
-    simple = isinstance(data_type, PrimitiveType) and data_type.name in (*_PARTITION_TYPES, "timestamp")
-    if not simple and not isinstance(data_type, DecimalType):
-        raise NotHere(f"a partition column of type {data_type}")
-    return data_type
+    """The type of a partition column, of which a text of the log is a value."""
+    return check_simple(data_type)
 
 
 def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
@@ -202,6 +203,12 @@ def partition_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
         NotHere: Its text means a value by the session's zone, or by Spark's own rules for the type.
     """
     _partition_type(data_type)
-    if text and data_type == PrimitiveType("timestamp") and not text.endswith("Z"):
+    kind = data_type.name if isinstance(data_type, PrimitiveType) else ""
+    if text and kind == "timestamp" and not text.endswith("Z"):
         raise NotHere("a partition value that is a time without a zone")
-    return pa.scalar(parse_partition_value(text, data_type), to_arrow_type(data_type))
+    if text and kind in _FLOATS and _NUMBER.fullmatch(text) is None:
+        raise NotHere(f"a partition value of type {kind} that is not spelled as Spark writes it")
+    value = parse_partition_value(text, data_type)
+    if text and kind == "float" and len(text) > _FLOAT_DIGITS and not np.isnan(value) and np.float32(value) != value:
+        raise NotHere("a partition value of type float of which Java may read another one")  # it was rounded twice
+    return pa.scalar(value, to_arrow_type(data_type))

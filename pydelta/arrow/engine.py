@@ -32,6 +32,7 @@ from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError,
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.predicate import Expr, Unknown, columns, parse_predicate, split_conjuncts
 from pydelta.protocol.actions import AddCDCFile, AddFile
+from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
@@ -120,6 +121,7 @@ class ArrowEngine:
                 )
             if field.name in values:
                 raise ConflictingSetError(f"UPDATE sets {field.name!r} twice.", hint="Set each column once.")
+            refuse_numbered(snapshot.schema, (field.name,), inserts=False)
             try:
                 values[field.name] = assigned(field.name, str(text), snapshot.schema)
                 update_rows(snapshot, self.write_task(snapshot), values, copy_others=True)

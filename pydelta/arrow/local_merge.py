@@ -21,6 +21,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.log import Snapshot
 from pydelta.predicate import Expr
+from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.types import DataType, StructType
 
 __all__ = ["LocalMerging", "clauses_of"]
@@ -117,6 +118,7 @@ class LocalMerging:
                         "The rows have no columns but the keys, so there is nothing to update.",
                         hint="Give the columns that change, or leave matched out.",
                     )
+            refuse_numbered(self.schema, values.keys(), inserts=clause.action is ClauseAction.INSERT)
             own.append(ArrowClause(on=clause.on, action=clause.action, values=values))
         return MergeRule.of(condition, own)
 

@@ -23,11 +23,13 @@ import pyarrow.compute as pc
 
 from pydelta.arrow.changes import Place, Rewritten, rewrite
 from pydelta.arrow.columns import TableColumns, refuse_table
+from pydelta.arrow.conform import without_empty
 from pydelta.arrow.evaluate import Columns, evaluate, true_rows
 from pydelta.arrow.expressions import Field, NotHere, fields_of
 from pydelta.arrow.layout import output_of, written_columns
 from pydelta.arrow.merge_rule import MergeRule, SeveralSources, both_sides, one_array, source_field
 from pydelta.arrow.moved import PartitionsOfRows, with_partitions
+from pydelta.arrow.tasks.arrow import file_array, replaced, same_shape
 from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.arrow.threads import read_files
@@ -85,8 +87,10 @@ class ArrowMerge:
         refuse_rules(snapshot, inserts=bool(rule.numbers(ClauseOn.NOT_MATCHED)))
         self._snapshot, self._rule, self._task, self._place = snapshot, rule, task, place
         self._columns = TableColumns(snapshot, rule.table_fields)
-        if not len(self._columns.schema):
-            raise NotHere("a condition that reads no column of the files")
+        self._read: pa.Schema = self._columns.schema
+        if not len(self._read):  # partition columns alone: any column of the files says how many rows there are
+            flat = [field for field in task.file_schema if not pa.types.is_nested(field.type)]
+            self._read = pa.schema([*flat, *task.file_schema][:1])
         self._source = source
         self._places = file_places(snapshot, task, values)
         self._required = required_places(snapshot, task)
@@ -112,7 +116,7 @@ class ArrowMerge:
                 at = self._places.get(column)
                 if at is None and column.lower() not in partitions:
                     raise NotHere("a column that files do not hold")
-                if at is not None and not self._task.file_schema.field(at).type.equals(to_arrow_type(value.type)):
+                if at is not None and not same_shape(to_arrow_type(value.type), self._task.file_schema.field(at).type):
                     raise NotHere("a value that files hold in another type")
                 reading += [item for item in fields_of(value) if not source_field(item.path)]
         self._values = TableColumns(self._snapshot, reading)
@@ -155,7 +159,7 @@ class ArrowMerge:
         )
 
     def _load(self, adds: Sequence[AddFile]) -> list[_Loaded]:
-        place, schema = self._place, self._columns.schema
+        place, schema = self._place, self._read
         old = [old_file(add) for add in adds]
         hidden = hidden_rows(old, store=place.store, root=self._snapshot.table_uri, options=place.options)
 
@@ -312,9 +316,10 @@ class ArrowMerge:
         column = both_sides(self._values.of(add.partition_values, before), theirs)
         values = self._rule.clauses[clause].values
         size, partitions = before.num_rows, self._partitions[clause]
-        new = {
-            self._places[name]: evaluate(value, column, size) for name, value in values.items() if name in self._places
-        }
+        new = {}
+        for name, value in values.items():
+            if (at := self._places.get(name)) is not None:
+                new[at] = file_array(evaluate(value, column, size), self._task.file_schema.field(at).type)
         return new, partitions.of(add, column, size) if partitions else []
 
     @property
@@ -363,6 +368,8 @@ class ArrowMerge:
             assert target is not None, "the names are the schema's own"
             given = next((value for key, value in values.items() if key.lower() == name.lower()), None)
             array = pa.nulls(size, to_arrow_type(target.data_type)) if given is None else evaluate(given, column, size)
+            if name in partitions:
+                array = without_empty(array)
             if not target.nullable and array.null_count:
                 raise NotHere("a null in a column that is NOT NULL")
             arrays.append(array)
@@ -435,7 +442,7 @@ class _Change:
             before = batch.filter(pa.array(mask))
             values, partitions = self._merge.new_rows(int(number), add, before, sources[own])
             for place, new in values.items():
-                arrays[place] = pc.replace_with_mask(arrays[place], pa.array(mask), new)
+                arrays[place] = replaced(arrays[place], mask, new)
             if partitions:
                 going.append((mask, partitions))
         if self._merge.task.hidden_columns and len(where):  # the row keeps its id; its version is the commit's

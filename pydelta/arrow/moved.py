@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pydelta.arrow.columns import partition_scalar
+from pydelta.arrow.conform import without_empty
 from pydelta.arrow.evaluate import Columns, evaluate
 from pydelta.arrow.expressions import Exact, NotHere
 from pydelta.log import Snapshot
@@ -66,7 +67,7 @@ class PartitionsOfRows:
                 scalar = partition_scalar(add.partition_values.get(key), field.data_type)
                 found.append(pa.repeat(scalar, size))
                 continue
-            array = evaluate(value, column, size)
+            array = without_empty(evaluate(value, column, size))
             if not field.nullable and array.null_count:
                 raise NotHere("a null in a column that is NOT NULL")
             found.append(array)

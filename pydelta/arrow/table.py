@@ -23,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_depth, refuse_table
+from pydelta.arrow.conform import conformed
 from pydelta.arrow.engine import ArrowEngine, only_spark
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
@@ -32,7 +33,6 @@ from pydelta.arrow.tasks.arrow import file_array, optional
 from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import run_task
 from pydelta.arrow.threads import read_files
-from pydelta.arrow.updates import requires_values
 from pydelta.commands.change.candidates import existing_table
 from pydelta.commands.change.delete import DeleteResult, delete
 from pydelta.commands.change.merge import MergeResult, Merging, merge
@@ -44,7 +44,7 @@ from pydelta.commands.vacuum.command import VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.write.command import WriteResult, WriteTarget, write_table
 from pydelta.commands.write.options import WriteMode, WriteOptions
 from pydelta.conditions import Condition
-from pydelta.errors import BindError, ConstraintViolatedError, InvalidArgumentError, SchemaMismatchError, error_context
+from pydelta.errors import BindError, InvalidArgumentError, SchemaMismatchError, error_context, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
@@ -260,13 +260,35 @@ class LocalTable:
 
 
 def _arrow_table(rows: pa.Table | pl.DataFrame) -> pa.Table:
-    given = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
-    if not isinstance(given, pa.Table):
+    if isinstance(rows, pl.DataFrame):
+        return _of_polars(rows)
+    if not isinstance(rows, pa.Table):
         raise InvalidArgumentError(
             f"Rows are a pyarrow.Table or a polars.DataFrame, not {type(rows).__name__}.",
             hint="Make one with pyarrow.table({…}) or polars.DataFrame({…}).",
         )
-    return given
+    return rows
+
+
+def _of_polars(rows: pl.DataFrame) -> pa.Table:
+    """The rows as Arrow has them; an object of Python would be written as its address."""
+    for name, kind in rows.schema.items():
+        try:
+            if _has_objects(kind):
+                raise pa.ArrowInvalid("Arrow has no objects of Python")
+            rows.select(pl.col(name).head(0)).to_arrow()
+        except (pa.ArrowException, pl.exceptions.PolarsError) as error:
+            raise SchemaMismatchError(
+                f"Column {name!r} of the rows is {kind}, which no column of a table holds: {first_line(error)}",
+                hint="Cast the column to the table's type first.",
+            ) from error
+    return rows.to_arrow()
+
+
+def _has_objects(kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.Struct):
+        return any(_has_objects(field.dtype) for field in kind.fields)
+    return _has_objects(kind.inner) if isinstance(kind, (pl.List, pl.Array)) else kind == pl.Object
 
 
 def _logical(schema: StructType) -> pa.Schema:
@@ -351,7 +373,6 @@ def _refuse_rules(snapshot: Snapshot) -> None:
     rules = {key for key in snapshot.metadata.configuration if key.lower().startswith(_CONSTRAINT)}
     for field in fields_in(snapshot.schema):
         rules |= {f"{field.name}: {key}" for key in _RULES if key in field.metadata}
-    rules |= {f"NOT NULL inside {field.name}" for field in snapshot.schema.fields if requires_values(field.data_type)}
     if rules:
         raise only_spark(NotHere(f"rules of the table ({', '.join(sorted(rules))})"), snapshot)
 
@@ -361,6 +382,7 @@ class ArrowRows:
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:
         self._rows, self._store, self._options = rows, log.store, log.options
+        self._partitions = {name.lower() for name in snapshot.partition_columns}
         given: dict[str, StructField] = {}
         for name in rows.schema.names:
             field = snapshot.schema.field(name)
@@ -399,45 +421,10 @@ class ArrowRows:
         names = self._schema.names
         return pa.Table.from_arrays([self._column(schema, name) for name in names], names=list(names))
 
-    def _column(self, schema: StructType, name: str) -> Any:
+    def _column(self, schema: StructType, name: str) -> pa.ChunkedArray:
         field = schema.field(name)
         assert field is not None, "the names are the schema's own"
-        target = _logical(StructType((field,))).field(0).type
         place = self._given.get(field.name)
-        column = pa.nulls(self._rows.num_rows, target) if place is None else self._rows.column(place)
-        if not field.nullable and column.null_count:
-            raise ConstraintViolatedError(
-                f"Column {field.name!r} is NOT NULL in the table and null in the data.",
-                hint="Filter out such rows.",
-                condition=Condition.of("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", columnName=field.name),
-            )
-        if column.type.equals(target):
-            return column
-        try:
-            if not _of_one_kind(column.type, target):
-                raise pa.ArrowInvalid(f"{column.type} is another kind of value")
-            return column.cast(target, safe=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SchemaMismatchError(
-                f"Column {field.name!r} is {field.data_type}, and the rows have {column.type}: "
-                f"{(str(error).splitlines() or [''])[0]}",
-                hint="Cast the column to the table's type first.",
-            ) from error
-
-
-def _of_one_kind(given: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast changes how a value is stored and not what it is: no text becomes a number, no zone is assumed."""
-    kinds = pa.types
-    if kinds.is_null(given):
-        return True
-    if kinds.is_timestamp(target):
-        return bool(kinds.is_timestamp(given) and (given.tz is None) == (target.tz is None))
-    if kinds.is_string(target):
-        return bool(kinds.is_large_string(given) or kinds.is_string_view(given) or kinds.is_dictionary(given))
-    if kinds.is_binary(target):
-        return bool(kinds.is_large_binary(given) or kinds.is_binary_view(given))
-    if kinds.is_decimal(target):
-        return bool(kinds.is_decimal(given) or kinds.is_integer(given))
-    if kinds.is_integer(target) or kinds.is_floating(target):
-        return bool(kinds.is_integer(given) or kinds.is_floating(given))
-    return bool(kinds.is_nested(given) and kinds.is_nested(target))
+        nothing = pa.chunked_array([pa.nulls(self._rows.num_rows)])
+        column = nothing if place is None else self._rows.column(place)
+        return conformed(column, field, partition=field.name.lower() in self._partitions)

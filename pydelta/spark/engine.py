@@ -22,11 +22,12 @@ from pydelta.conditions import Condition
 from pydelta.errors import BindError, DeltaError, InvalidArgumentError, ParseError, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddCDCFile, AddFile, Metadata
+from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.types import DataType
 from pydelta.spark.catalog.entries import follow_names
-from pydelta.spark.change.assignments import SetClause, bind_assignments, refuse_numbered
+from pydelta.spark.change.assignments import SetClause, bind_assignments
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition, folded
 from pydelta.spark.change.here import Here
 from pydelta.spark.change.rules import check_default, rows_against

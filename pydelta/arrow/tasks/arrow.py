@@ -8,12 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pydelta.errors import SchemaError, first_line
 
-__all__ = ["file_array", "file_batch", "float_leaves", "leaf_column", "leaf_names", "optional", "struct_leaves"]
+__all__ = [
+    "file_array",
+    "file_batch",
+    "float_leaves",
+    "leaf_column",
+    "leaf_names",
+    "optional",
+    "replaced",
+    "same_shape",
+    "struct_leaves",
+]
 
 
 def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -55,6 +67,30 @@ def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and target.unit == "ms":
         array = pc.floor_temporal(array, unit="millisecond")
     return array.cast(target)
+
+
+def same_shape(given: pa.DataType, held: pa.DataType) -> bool:
+    """Return whether ``file_array`` turns a type into that of a file without a change of any value."""
+    if pa.types.is_struct(given) and pa.types.is_struct(held):
+        parts = [given.field(index).type for index in range(given.num_fields)]
+        kept = [part for part in parts if not pa.types.is_null(part)]
+        return len(kept) == held.num_fields and all(
+            same_shape(part, held.field(index).type) for index, part in enumerate(kept)
+        )
+    if pa.types.is_map(given) and pa.types.is_map(held):
+        return same_shape(given.key_type, held.key_type) and same_shape(given.item_type, held.item_type)
+    if _is_list(given) and _is_list(held):
+        return same_shape(given.value_type, held.value_type)
+    return bool(given.equals(held))
+
+
+def replaced(array: pa.Array, mask: npt.NDArray[np.bool_], new: pa.Array) -> pa.Array:
+    """Return an array with other values where a mask is true, whatever its type."""
+    if not pa.types.is_nested(array.type):
+        return pc.replace_with_mask(array, pa.array(mask), new)
+    places = np.arange(len(array))
+    places[mask] = len(array) + np.arange(len(new))
+    return pa.concat_arrays([array, new]).take(pa.array(places))
 
 
 def _struct(array: pa.Array, target: pa.StructType) -> pa.Array:

@@ -78,7 +78,7 @@ HONOURED: Final[Mapping[str, str]] = {
     "replaceOn": "an overwrite replaces the rows for which this condition is true with some row of the data",
     "replaceUsing": "an overwrite replaces the rows that have the values of some row of the data in these columns",
     "replaceWhere": "an overwrite replaces the rows of this condition; an append names it in the history",
-    "spark.sql.parquet.outputTimestampType": "how times are stored: TIMESTAMP_MICROS (the default), TIMESTAMP_MILLIS or INT96",
+    "spark.sql.parquet.outputTimestampType": "the form of times: TIMESTAMP_MICROS by default, TIMESTAMP_MILLIS, INT96",
     "targetAlias": "what `replaceOn` calls the table",
     "targetFileSize": "size at which a file is closed",
     "txnAppId": "with `txnVersion`: a version of an application is written once",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +26,8 @@ from pydelta.errors import (
     InvalidArgumentError,
     ParseError,
     SchemaMismatchError,
-    UnsafeOperationError,
     first_line,
 )
-from pydelta.protocol.identity import identities
 from pydelta.protocol.types import DataType, StructType
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.change.binding import BoundExpression, Moment, bind_typed_values, bind_values
@@ -46,7 +44,6 @@ __all__ = [
     "SetClause",
     "bind_assignments",
     "names_of",
-    "refuse_numbered",
     "to_column",
 ]
 
@@ -200,30 +197,6 @@ def _stored(
         F.array(item.value), lambda value: assignment.by_name(value, source, target, path, fill=clause.evolves)
     )
     return several.getItem(0)
-
-
-def refuse_numbered(schema: StructType, columns: Iterable[str], *, inserts: bool) -> None:
-    """Nothing, when these columns may be set: no identity column that is there, no new one that is always generated.
-
-    Raises:
-        UnsafeOperationError: One that may not.
-
-    Protocol: "Identity Columns".
-    """
-    for identity in identities(schema):
-        if identity.column in columns and not (inserts and identity.explicit):
-            kind = "BY DEFAULT" if identity.explicit else "ALWAYS"
-            raise UnsafeOperationError(
-                f"Column {identity.column!r} is GENERATED {kind} AS IDENTITY and cannot be set "
-                f"{'by an insert' if inserts else 'in a row that is there'}.",
-                hint="Leave the column out: with names, not with * or …All, where the source has such a column.",
-                condition=Condition.of(
-                    "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED"
-                    if inserts
-                    else "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
-                    colName=identity.column,
-                ),
-            )
 
 
 def names_of(spark: SparkSession, schema: StructType, key: str, qualifiers: Collection[str]) -> list[str]:

@@ -25,9 +25,10 @@ from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause
 from pydelta.commands.engine import Assignments
 from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, ParseError, first_line
+from pydelta.protocol.identity import refuse_numbered
 from pydelta.protocol.names import quoted
 from pydelta.protocol.types import DataType, StructType
-from pydelta.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, refuse_numbered, to_column
+from pydelta.spark.change.assignments import BoundAssignments, SetClause, bind_assignments, to_column
 from pydelta.spark.change.binding import BoundExpression, Moment, TableColumns, bind_condition
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm

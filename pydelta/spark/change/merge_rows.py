@@ -167,6 +167,7 @@ class MergedRows:
             rows.withColumn(_COPIED, copied),
             schema=self.schema,
             configuration=metadata.configuration,
+            partition_columns=self.snapshot.partition_columns,
             brought=Brought(
                 carried=[*([CHANGE_COLUMN] if self._feed else []), *self._tracking],
                 copied=_COPIED,

@@ -84,6 +84,7 @@ def write_updated(
         computed.select(*columns, *extra, (~changed).alias(_COPIED)),
         schema=schema,
         configuration=snapshot.metadata.configuration,
+        partition_columns=snapshot.partition_columns,
         brought=Brought(carried=carried, copied=_COPIED, generated=generated),
     )
     shape = TableShape.of(snapshot)

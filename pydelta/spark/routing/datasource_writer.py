@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from pydelta.arrow.conform import without_empty
 from pydelta.arrow.layout import Session, TableShape, add_of, make_task, written_columns
 from pydelta.arrow.tasks.write_files import record_batch, run_task
 from pydelta.commands.engine import RewriteOutput
@@ -100,6 +101,7 @@ class DeltaArrowWriter(DataSourceArrowWriter):
         data, partitions = written_columns(plan.schema, plan.partition_columns)
         places = {name.lower(): position for position, name in enumerate(self._schema.names)}
         self._order = [places.get(name.lower()) for name in (*data, *partitions)]
+        self._partitions = frozenset(plan.partition_columns)
         self._required = [(f.name, places[f.name.lower()]) for f in plan.schema.fields if not f.nullable]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -133,7 +135,8 @@ class DeltaArrowWriter(DataSourceArrowWriter):
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch's columns in the order of the task's; those that the rows lack are null."""
         for name, position in self._required:
-            if batch.column(position).null_count:
+            given = batch.column(position)
+            if (without_empty(given) if name in self._partitions else given).null_count:
                 raise ConstraintViolatedError(
                     f"Column {name!r} is NOT NULL in the table and null in the data.",
                     hint="Filter out such rows.",

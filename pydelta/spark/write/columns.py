@@ -104,12 +104,14 @@ class Brought:
             Nothing of them is computed, trimmed or checked.
         beside: Columns that ``generated`` reads.
         generated: Generated columns that the rows have without all of their values having been given.
+        emptied: Partition columns in which an empty text is null; found by ``conform`` itself.
     """
 
     carried: Sequence[str] = ()
     copied: str | None = None
     beside: Sequence[str] = ()
     generated: Mapping[str, Generated] = dataclasses.field(default_factory=dict)
+    emptied: frozenset[str] = frozenset()
 
 
 def name(column: str) -> Column:
@@ -122,6 +124,7 @@ def conform(
     *,
     schema: StructType,
     configuration: Mapping[str, str],
+    partition_columns: Sequence[str],
     predicate: str | StatementCondition | None = None,
     brought: Brought | None = None,
 ) -> DataFrame:
@@ -131,6 +134,7 @@ def conform(
         df: The rows; its schema was found compatible with the table's.
         schema: The table's logical schema.
         configuration: Table properties, for ``delta.constraints.*``.
+        partition_columns: The table's: in them an empty text is null, as the log has it, before anything is checked.
         predicate: A condition that each row must satisfy (``replaceWhere``).
         brought: Other columns of ``df``, and what they say of its rows.
 
@@ -153,13 +157,27 @@ def conform(
     dropped = [*([copied] if copied else ()), *brought.beside]
     extra = [name(column) for column in (*brought.carried, *dropped)]
     shaped = _select(df, [*first, *extra], schema)
+    emptied = _emptied(schema, partition_columns)
+    if emptied:  # by a projection of its own: a value that is not deterministic is not computed twice
+        shaped = shaped.withColumns({column: _without_empty(name(column)) for column in emptied})
     if any(_GENERATION in field.metadata for field in schema.fields):
-        shaped = _generate(shaped, schema, data, checks, extra, brought)
+        shaped = _generate(shaped, schema, data, checks, extra, dataclasses.replace(brought, emptied=emptied))
     checks += _checks(schema, configuration, predicate)
     if copied:
         checks = [dataclasses.replace(check, holds=name(copied) | check.holds) for check in checks]
     shaped = _guarded(shaped, schema, checks, extra) if checks else shaped
     return shaped.drop(*dropped) if dropped else shaped
+
+
+def _emptied(schema: StructType, partition_columns: Sequence[str]) -> frozenset[str]:
+    """The columns in which an empty text is null. Protocol: "Partition Value Serialization"."""
+    lower = {column.lower() for column in partition_columns}
+    texts = (PrimitiveType("string"), PrimitiveType("binary"))
+    return frozenset(item.name for item in schema.fields if item.name.lower() in lower and item.data_type in texts)
+
+
+def _without_empty(column: Column) -> Column:
+    return F.when(F.length(column) > 0, column)
 
 
 def _unless(copied: str | None, old: Column, new: Column) -> Column:
@@ -230,6 +248,8 @@ def _generate(
             columns.append(name(field.name))
             continue
         computed = table_expression(str(expression), "generation expression").cast(ddl(field.data_type))
+        if field.name in brought.emptied:
+            computed = _without_empty(computed)
         if data.field(field.name) is None:
             columns.append(computed.alias(field.name))
             continue

@@ -126,7 +126,13 @@ class DataFrameSource:
         given = {column.lower() for column in self._df.columns}
         lacking = [item for item in identities(plan.schema) if item.column.lower() not in given]
         rows, values = with_identities(self._spark, self._df, lacking)
-        rows = conform(rows, schema=plan.schema, configuration=plan.configuration, predicate=target.predicate)
+        rows = conform(
+            rows,
+            schema=plan.schema,
+            configuration=plan.configuration,
+            partition_columns=plan.partition_columns,
+            predicate=target.predicate,
+        )
         if target.condition is not None:
             rows = target.condition.native.binding.moment.frame(rows)
         rows = _spread(self._spark, rows, target)
