@@ -71,7 +71,7 @@ def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Co
         printing: Commands that do nothing but print: 1 where not all of it could be.
     """
     given = sys.argv[1:] if argv is None else list(argv)
-    code: Any = 0
+    code: Any = None
     with sparing_output() as output:
         try:
             app(args=None if argv is None else given)
@@ -80,4 +80,7 @@ def run_app(app: Callable[..., Any], argv: Sequence[str] | None, *, printing: Co
         except DeltaError as error:
             print(f"Error: {error}", file=sys.stderr)
             code = error.exit_code
-    raise SystemExit(code or int(output.is_incomplete and given[:1] != [] and given[0] in printing))
+    if output.is_incomplete and given[:1] != [] and given[0] in printing:
+        code = code or 1
+    if code is not None:
+        raise SystemExit(code)
