@@ -148,7 +148,8 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
     if failure.is_denied:
         return StoragePermissionError(
             f"{where}: the store refused the request ({detail}).",
-            hint="Check the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*) and what their owner may do.",
+            hint="Check that the bucket exists (a key without rights on others gets this answer for it, too), the keys "
+            "(fs.s3a.access.key and fs.s3a.secret.key, or AWS_*), and what their owner may do.",
         )
     if failure.kind == "credentials":
         return StoragePermissionError(

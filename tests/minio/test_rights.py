@@ -6,8 +6,9 @@ import pytest
 from rights_asked import DATA, DENIED, GRANTED, KEPT, LISTED, OBJECTS, USERS, attempt
 from store_servers import SERVERS, users
 
-from pydelta.errors import StorageError
+from pydelta.errors import StorageError, StoragePermissionError
 from pydelta.storage import open_store
+from pydelta.storage.rights import require_rights
 
 pytestmark = pytest.mark.parametrize("server", SERVERS, indirect=True)
 
@@ -149,3 +150,9 @@ def test_a_key_that_cannot_be_is_said_and_shown_to_nobody(server, changed, said)
     assert not [
         secret for secret in (*server.secrets.values(), *changed.values()) if secret in done.stderr + done.stdout
     ]
+
+
+def test_a_stream_may_keep_its_checkpoint_in_the_place_work_and_beside_tables_learns_why_not(store, database):
+    require_rights(store("spark", f"_checkpoints/{database}", "work"), "the stream's checkpoint", {})
+    with pytest.raises(StoragePermissionError, match="may not delete objects there"):
+        require_rights(store("spark", f"_checkpoints/{database}", "warehouse"), "the stream's checkpoint", {})

@@ -85,3 +85,20 @@ def test_the_core_s_limits_of_memory_are_under_eight_gibibytes_and_the_guide_lis
     for name, limit in limits.items():
         assert re.search(rf"^\| `{name}` \| {limit} \|", guide, re.MULTILINE), name
     assert f"| together | {sum(limits.values()):,} |" in guide
+
+
+@pytest.mark.parametrize(
+    "dockerfile", sorted((ROOT / "images").glob("*/Dockerfile")), ids=lambda path: path.parent.name
+)
+def test_what_runs_in_an_image_takes_text_for_utf8(dockerfile):
+    """Without a locale, letters beyond ASCII in an argument are question marks to Java."""
+    stages = re.split(r"^FROM ", dockerfile.read_text(), flags=re.MULTILINE)[1:]
+    names = {stage.split()[2]: stage for stage in stages if re.match(r"\S+ AS \S+", stage)}
+
+    def has_locale(stage):
+        base = stage.split()[0]
+        return "LANG=C.UTF-8" in stage or (base in names and has_locale(names[base]))
+
+    run = [stage for stage in stages if re.search(r"^(ENTRYPOINT|CMD)", stage, re.MULTILINE)]
+    assert run
+    assert all(map(has_locale, run))

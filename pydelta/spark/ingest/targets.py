@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.write.command import WriteRequest, save_as_table, write_path
 from pydelta.storage import Store, open_store
+from pydelta.storage.rights import require_rights
 from pydelta.storage.uris import normalize_uri
 
 if TYPE_CHECKING:
@@ -26,10 +28,17 @@ __all__ = ["Totals", "has_batch", "open_checkpoint", "prepare_table"]
 
 
 def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
-    """Return a checkpoint's location with its scheme, and its store."""
-    jvm = Jvm.of(spark)
-    qualified = jvm.qualify(location)
-    return qualified, open_store(qualified, SessionSettings.of(spark).options)
+    """Return a checkpoint's location with its scheme, and its store.
+
+    Raises:
+        StoragePermissionError: The session's key may not write, read, list or delete there, which Spark does at each
+            batch: it would find out after the table was made.
+    """
+    qualified = Jvm.of(spark).qualify(location)
+    options = SessionSettings.of(spark).options
+    store = open_store(qualified, options)
+    require_rights(store, "the stream's checkpoint", {**os.environ, **options})
+    return qualified, store
 
 
 def prepare_table(spark: SparkSession, table: str, columns: StructType, writing: Writing) -> Writing:
