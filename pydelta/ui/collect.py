@@ -25,6 +25,7 @@ from pydelta.manifests import MANY_FILES, read_state
 from pydelta.protocol.actions import Metadata
 from pydelta.protocol.features import implied_features
 from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.reader_notes import reader_notes
 from pydelta.redaction import hide_text, hide_value
 from pydelta.ui.commits import Detail, commit_state, describe_commit
 from pydelta.ui.values import (
@@ -275,6 +276,11 @@ def find_troubles(state: TableState, snapshot: Snapshot) -> list[Trouble]:
                 what=f"The table asks for a twin ({_SYNC_ENABLED}) and has none.", next=f"Run catalog_sync sync {name}"
             )
         )
+    assert snapshot.metadata is not None
+    found += [
+        Trouble(what=note, next="Read the table with an engine that reads it right, such as Spark.")
+        for note in reader_notes(snapshot.metadata)
+    ]
     if sums.small >= MANY_SMALL:
         found.append(Trouble(what=f"{of(sums.small, 'small file')} could be merged.", next="OPTIMIZE the table."))
     if twin is not None and twin.seen_version is not None and sums.most_in_partition > MANY_FILES:

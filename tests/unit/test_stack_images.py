@@ -78,7 +78,7 @@ def test_the_core_s_limits_of_memory_are_under_eight_gibibytes_and_the_guide_lis
     limits = {}
     for name in core:
         section = re.split(r"\n  \S", text.split(f"\n  {name}:\n", 1)[1])[0]
-        number, unit = re.search(r"mem_limit: (\d+)([mg])\b", section).groups()
+        number, unit = re.search(r"mem_limit: (?:\$\{\w+:-)?(\d+)([mg])\b", section).groups()
         limits[name] = int(number) * (1024 if unit == "g" else 1)
     assert sum(limits.values()) < 8 * 1024, limits
     guide = (ROOT / "docs/guides/stack.md").read_text()

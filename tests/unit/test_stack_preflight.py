@@ -206,6 +206,9 @@ def env_file(preflight, tmp_path):
         ("MAINTAIN_VACUUM=yes", "MAINTAIN_VACUUM", "one of: off lite inventory full"),
         ("TRINO_DELTA_SECURITY=allow", "TRINO_DELTA_SECURITY", "one of: read-only allow-all"),
         ("STACK_PROFILES=kafka,sevre", "STACK_PROFILES", "any of kafka serve"),
+        ("SPARK_WORKER_CORES=0", "SPARK_WORKER_CORES", "a number, 1 or more"),
+        ("SPARK_WORKER_MEMORY=512m", "SPARK_WORKER_MEMORY", "1024 MiB or more"),
+        ("SPARK_WORKER_MEMORY=4", "SPARK_WORKER_MEMORY", "such as 1600m or 4g"),
         ("KAFKA_PORT=99999", "KAFKA_PORT", "a number from 1024 to 65535"),
     ],
 )
@@ -255,7 +258,9 @@ def test_every_setting_that_compose_and_the_scripts_read_is_in_the_list():
     made = {
         name
         for name in read
-        if re.match(r"STORE_|UI_SERVICES|SPARK_EVENT_LOG|METASTORE_TLS|TRINO_LISTENS|TRINO_SCHEME", name)
+        if re.match(
+            r"STORE_|SPARK_WORKER_LIMIT|UI_SERVICES|SPARK_EVENT_LOG|METASTORE_TLS|TRINO_LISTENS|TRINO_SCHEME", name
+        )
     }
     assert read - made - {"NAME"} <= listed
     template = re.findall(r"^#?([A-Z0-9_]+)=", (ROOT / "scripts/make-env").read_text(), re.MULTILINE)

@@ -91,9 +91,9 @@ def test_a_container_that_was_killed_before_is_started_and_one_that_ends_is_told
 
 
 def test_a_start_that_compose_refuses_is_said_in_its_words(wait):
-    code, said = wait(READY, up="no such image: lakehouse/trino", UP_CODE="1")
+    code, said = wait(READY, up="no such image: trino", UP_CODE="1")
     assert code == 1
-    assert "no such image: lakehouse/trino" in said
+    assert "no such image: trino" in said
 
 
 def test_a_dependency_that_is_slow_is_tried_again_until_the_limit(wait):

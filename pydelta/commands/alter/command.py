@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -35,8 +37,9 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action
+from pydelta.protocol.actions import Action, Metadata
 from pydelta.protocol.identity import identity_column
+from pydelta.protocol.reader_notes import reader_notes
 from pydelta.protocol.types import DataType
 from pydelta.settings import TableProperties
 from pydelta.txn import Committed, OptimisticTransaction, start_transaction
@@ -44,6 +47,7 @@ from pydelta.txn import Committed, OptimisticTransaction, start_transaction
 __all__ = ["AlterResult", "SchemaEngine", "alter_table"]
 
 _ATTEMPTS: Final = 10
+_log = logging.getLogger(__name__)
 
 
 class SchemaEngine(RewritingEngine, Protocol):
@@ -163,7 +167,17 @@ def _attempt(
     committed = txn.commit(actions, plan.operation, user_metadata=user_metadata)
     if engine is not None:
         engine.committed(committed.snapshot)
+    _warn_of_readers(log, snapshot.metadata, plan.metadata)
     return AlterResult(version=committed.version, snapshot=committed.snapshot, committed=committed)
+
+
+def _warn_of_readers(log: DeltaLog, before: Metadata, after: Metadata) -> None:
+    """Log what other engines read wrongly after the change, where a metastore lets them find the table."""
+    if log.settings.sync_metastore or os.environ.get("PYDELTA_METASTORE"):
+        known = reader_notes(before)
+        for note in reader_notes(after):
+            if note not in known:
+                _log.warning("%s: %s", log.uri, note, extra={"table": log.uri})
 
 
 def _with_furthest(txn: OptimisticTransaction, change: SyncIdentity, engine: SchemaEngine | None) -> SyncIdentity:
