@@ -1,4 +1,4 @@
-"""Say which other engines read a table wrongly, without an error: facts of ``docs/reference/interop.md``, by feature.
+"""List which engines read a table wrongly and give no error: facts of ``docs/reference/interop.md``, by feature.
 
 A row goes when the engine in question has been mended and the page says so; a test compares the two.
 """
