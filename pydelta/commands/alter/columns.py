@@ -196,8 +196,7 @@ def _changed(
     rules: Sequence[MustHold] = ()
     if change.data_type is not None:
         schema = _retyped(snapshot, schema, path, change.data_type)
-    others = (change.nullable, change.comment, change.position, change.default)
-    if change.drop_default or any(item is not None for item in others):
+    if change.drop_default or any(item is not None for item in (change.comment, change.position, change.default)):
         _require_field(schema, path, "changed but for its type")
     if change.nullable is not None:
         schema, rules = _with_nullability(schema, path, change.nullable)
@@ -398,13 +397,11 @@ def _with_nullability(
     if field.nullable == nullable:
         return schema, ()
     rules: tuple[MustHold, ...] = ()
+    if fields_along(schema, path)[-1] is None:
+        raise _fixed_nullability(path, field, nullable)
     if not nullable:
-        along = fields_along(schema, path)
-        if any(item is None for item in along):
-            raise SchemaError(
-                f"{name_of(path)} is inside an array or map, and cannot be made NOT NULL.",
-                hint="NOT NULL is for columns and for fields of structs.",
-            )
+        if any(item is None for item in fields_along(schema, path)):
+            raise _fixed_nullability(path, field, nullable)
         missing = " OR ".join([*(f"{name_of(path[:end])} IS NULL" for end in range(1, len(path)))])
         there = f"{name_of(path)} IS NOT NULL"
         rules = (
@@ -415,6 +412,20 @@ def _with_nullability(
             ),
         )
     return edit_field(schema, path, lambda item: item.replace(nullable=nullable)), rules
+
+
+def _fixed_nullability(path: tuple[str, ...], field: StructField, nullable: bool) -> SchemaError:
+    change = "made nullable" if nullable else "made NOT NULL"
+    return SchemaError(
+        f"{name_of(path)} is inside an array or map, and cannot be {change}.",
+        hint="NOT NULL is for columns and for fields of structs that are in no array or map.",
+        condition=Condition.of(
+            "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
+            fieldPath=name_of(path),
+            oldField=field,
+            newField=field.replace(nullable=nullable),
+        ),
+    )
 
 
 def _with_default(schema: StructType, path: tuple[str, ...], default: str | None) -> StructType:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pydelta.commands.create import CreateMode, TableDefinition, create_table
+from pydelta.commands.create import CreateMode, TableDefinition, create_table, refuse_foreign_files
 from pydelta.conditions import Condition
 from pydelta.errors import (
     DeltaEnvironmentError,
@@ -117,7 +117,7 @@ def define_table(
             if managed:
                 raise _place_taken(parts, log)
             _refuse_another(before, definition)
-        elif before.version < 0 and not definition.schema.fields and location is not None:
+        elif before.version < 0 and not definition.schema.fields and location is not None and (replaces or _holds(log)):
             raise _no_columns(parts or (), log)
         else:
             check_definition(spark, definition.schema, definition.properties)
@@ -127,6 +127,15 @@ def define_table(
     if parts is not None:
         enter(spark, parts, log.update(), managed=managed, replace=replaces)
     return log
+
+
+def _holds(log: DeltaLog) -> bool:
+    """Whether there are files without a log; a table without columns may be made where nothing is."""
+    try:
+        refuse_foreign_files(log.store, log.uri)
+    except TableAlreadyExistsError:
+        return True
+    return False
 
 
 def _no_columns(parts: Sequence[str], log: DeltaLog) -> TableNotFoundError:

@@ -445,7 +445,9 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     (ChangeColumn(path=("at", "x"), data_type=LONG), SchemaError, "enableTypeWidening"),
     (ChangeColumn(path=("Name",), data_type=INT), SchemaError, "cannot become integer"),
     (ChangeColumn(path=("at",), data_type=StructType((StructField("x", INT),))), SchemaError, "DROP COLUMN at.y"),
-    (ChangeColumn(path=("by", "value"), nullable=False), SchemaError, "part of by"),
+    (ChangeColumn(path=("by", "value"), nullable=False), SchemaError, "inside an array or map"),
+    (ChangeColumn(path=("by", "key"), nullable=True), SchemaError, "cannot be made nullable"),
+    (ChangeColumn(path=("by", "value"), comment="c"), SchemaError, "part of by"),
     (ChangeColumn(path=("tags", "element", "x"), nullable=False), SchemaError, "inside an array"),
     (ChangeColumn(path=("at", "x"), default="1"), SchemaError, "only whole columns"),
     (ChangeColumn(path=("day",), default="1"), SchemaError, "generated"),
@@ -491,6 +493,30 @@ def test_mapping_that_was_turned_on_later_is_taken_off_without_a_look_at_the_fil
     assert "columnMapping.physicalName" not in after.metadata.schema_string
     assert not {"delta.columnMapping.maxColumnId"} & after.metadata.configuration.keys()
     assert (after.column_mapping_mode, after.num_files) == ("none", before.num_files)
+
+
+@pytest.mark.parametrize(
+    ("path", "nullable"),
+    [(("by", "key"), False), (("by", "value"), True), (("tags", "element"), True), (("tags", "element", "x"), True)],
+)
+def test_a_part_of_a_map_or_array_takes_the_nullability_that_it_has_and_makes_no_version(
+    path: tuple[str, ...], nullable: bool
+) -> None:
+    log = table()
+    version = log.update().version
+    assert alter_table(log, ChangeColumn(path=path, nullable=nullable)).version is None
+    assert log.update().version == version
+
+
+@pytest.mark.parametrize(
+    ("path", "nullable"), [(("by", "key"), True), (("by", "value"), False), (("tags", "element", "x"), False)]
+)
+def test_a_part_of_a_map_or_array_keeps_its_nullability_by_the_condition_for_changes(
+    path: tuple[str, ...], nullable: bool
+) -> None:
+    with pytest.raises(SchemaError) as caught:
+        alter_table(table(), ChangeColumn(path=path, nullable=nullable))
+    assert caught.value.code == "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"
 
 
 UNMAPPED: list[Change] = [

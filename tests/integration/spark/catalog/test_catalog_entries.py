@@ -107,8 +107,23 @@ def test_an_external_name_for_a_table_that_is_there(spark, name, tmp_path):
     DeltaTable.create(spark).tableName(f"{name}_b").location(target).addColumn("id", "bigint").execute()
     drop_table(spark, (name,))
     assert spark.table(f"{name}_b").count() == 4, "the files of an external table stay"
-    with pytest.raises(TableNotFoundError, match="no columns were given"):
-        DeltaTable.create(spark).tableName(name).location(str(tmp_path / "none")).execute()
+
+
+def test_a_location_where_nothing_is_gets_a_table_without_columns_and_one_with_files_is_refused(spark, name, tmp_path):
+    none, files = str(tmp_path / "none"), str(tmp_path / "files")
+    DeltaTable.create(spark).tableName(name).location(none).property("delta.appendOnly", "true").execute()
+    spark.range(2).write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable(name)
+    assert spark.read.format("delta").load(none).count() == 2
+    assert DeltaTable.forName(spark, name).detail().first().properties["delta.appendOnly"] == "true"
+    spark.range(1).write.parquet(files)
+    for make in (
+        lambda: spark.sql(f"CREATE TABLE {name}_b USING delta LOCATION '{files}'"),
+        lambda: DeltaTable.create(spark).location(files).execute(),
+        lambda: spark.catalog.createTable(f"{name}_b", files, source="delta"),
+    ):
+        with pytest.raises(TableNotFoundError, match="no columns were given"):
+            make()
+    assert look_up(spark, (f"{name}_b",)) is None and not (tmp_path / "files" / "_delta_log").exists()
 
 
 def test_a_managed_name_is_not_given_to_files_that_lie_in_its_place(spark, name):
