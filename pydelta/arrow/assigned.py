@@ -1,7 +1,7 @@
 """Turn the values of an UPDATE that were written as SQL text into expressions of this process, without Spark.
 
 A value is a constant or another column of the table, of the type of the column that is set; whatever would be cast in a
-way that rounds, fails or asks for a zone is ``NotHere``.
+way that rounds or fails is ``NotHere``, and a time without a zone takes the zone that is given.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 from pydelta.arrow.columns import field_of
 from pydelta.arrow.expressions import Constant, Exact, NotHere, cast, check_simple
 from pydelta.arrow.predicates import fitting, simple_value
-from pydelta.predicate import Column, Compare, Literal, parse_predicate
-from pydelta.protocol.names import quoted
+from pydelta.predicate import Column, parse_value, value_of_text
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
 
 __all__ = ["assigned"]
@@ -23,13 +22,14 @@ __all__ = ["assigned"]
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
-def assigned(column: str, text: str, schema: StructType) -> Exact:
+def assigned(column: str, text: str, schema: StructType, time_zone: str | None = None) -> Exact:
     """Return the new value of a column.
 
     Args:
         column: The table's name of it.
         text: SQL text.
         schema: The table's.
+        time_zone: Of times that name none; None refuses them where they have to be moments.
 
     Raises:
         ParseError, BindError: The text is not a value, or names a column that the table does not have.
@@ -43,15 +43,16 @@ def assigned(column: str, text: str, schema: StructType) -> Exact:
     """
     field = schema.field(column)
     assert field is not None, "the target was resolved"
-    parsed = parse_predicate(f"{quoted(field.name)} = {text}", schema)
-    if not isinstance(parsed, Compare) or parsed.left != Column((field.name,)):
+    kind = check_simple(field.data_type)
+    parsed = parse_value(text, schema, time_zone=time_zone)
+    if parsed is None:
         raise NotHere("a value that is not a constant or a column")
-    check_simple(field.data_type)
-    if isinstance(parsed.right, Column):
-        return cast(field_of(schema, parsed.right.path), field.data_type)
-    if isinstance(parsed.right, Literal):
-        return Constant(_value(parsed.right.value, field.data_type), field.data_type)
-    raise NotHere("a value that is not a constant or a column")
+    if isinstance(parsed, Column):
+        return cast(field_of(schema, parsed.path), kind)
+    value = parsed.value
+    if isinstance(value, str):
+        value = value_of_text(value, kind, time_zone)
+    return Constant(_value(value, kind), kind)
 
 
 def _value(value: Any, kind: DataType) -> Any:

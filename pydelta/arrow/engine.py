@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pydelta.arrow.assigned import assigned
 from pydelta.arrow.changes import Place, delete_rows, find_rows, rewrite
+from pydelta.arrow.columns import field_of
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, make_task
 from pydelta.arrow.local_merge import LocalMerging
@@ -28,20 +29,26 @@ from pydelta.commands.change.update import BoundUpdate
 from pydelta.commands.engine import Assignments, BoundCondition, RewriteOutput
 from pydelta.commands.optimize.plan import Layout
 from pydelta.commands.write.options import WriteMode, WriteOptions
+from pydelta.conditions import Condition
 from pydelta.errors import BindError, ConflictingSetError, InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.log.columns import PV_PREFIX
 from pydelta.predicate import Expr, Unknown, columns, parse_predicate, split_conjuncts
 from pydelta.protocol.actions import AddCDCFile, AddFile
 from pydelta.protocol.identity import refuse_numbered
+from pydelta.protocol.names import quoted, unquoted
+from pydelta.protocol.partitions import names_zone, zone_of
 from pydelta.protocol.paths import decode_log_path
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.row_tracking import materialized_columns
-from pydelta.protocol.types import PrimitiveType
+from pydelta.protocol.types import PrimitiveType, StructField
 from pydelta.storage.discarding import discard
 
-__all__ = ["ArrowEngine", "only_spark"]
+__all__ = ["ArrowEngine", "column_of", "only_spark"]
 
 _FLOAT: Final = PrimitiveType("float")
+_TIMESTAMP: Final = PrimitiveType("timestamp")
+_COMPUTED: Final = "delta.generationExpression"
 _HINT: Final = "Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql."
 
 
@@ -50,15 +57,19 @@ class ArrowEngine:
 
     Args:
         log: The table's; its store and options are used for the files, too.
+        time_zone: Of times that name none; None refuses them.
     """
 
-    def __init__(self, log: DeltaLog) -> None:
+    def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
+        if time_zone is not None:
+            zone_of(time_zone)
         self._log = log
+        self._zone = time_zone
         self._place = Place(store=log.store, options=log.options)
 
     def time_zone(self) -> str:
-        """Return UTC: there is no session."""
-        return "UTC"
+        """Return the zone that was given; UTC without one, since times without a zone are refused then."""
+        return self._zone or "UTC"
 
     def ways(self) -> Mapping[str, str]:
         """See ``TellingEngine.ways``."""
@@ -75,18 +86,44 @@ class ArrowEngine:
                 f"A condition is SQL text, not {type(condition).__name__}.",
                 hint="For example: delete(\"day < '2024-01-01'\").",
             )
-        expr = parse_predicate(condition, snapshot.schema)
+        expr = parse_predicate(condition, snapshot.schema, time_zone=self._zone)
         try:
             native = exactly(expr, snapshot.schema)
+            self._refuse_zoneless(snapshot, native)
         except NotHere as reason:
             raise only_spark(reason, snapshot) from None
         names = {path[0].lower() for path in columns(expr)}
         return BoundCondition(
             sql=str(expr),
-            conjuncts=_for_pruning(expr, native),
+            conjuncts=self._for_pruning(snapshot, expr, native),
             references=frozenset(field.name for field in snapshot.schema.fields if field.name.lower() in names),
             native=native,
         )
+
+    def _refuse_zoneless(self, snapshot: Snapshot, condition: Exact) -> None:
+        """Check that files are not left out by partition values whose zone nobody named."""
+        if self._zone is not None:
+            return
+        spec, times = snapshot.files.spec, {item.path[0] for item in fields_of(condition) if item.type == _TIMESTAMP}
+        for name, key in zip(spec.partition_columns, spec.physical_names, strict=True):
+            field = snapshot.schema.field(name)
+            if field is not None and field.name in times:
+                texts = snapshot.files.core.get_column(PV_PREFIX + key).drop_nulls().unique()
+                if not all(map(names_zone, texts.filter(texts != ""))):
+                    raise NotHere("a partition value that is a time without a zone")
+
+    def _for_pruning(self, snapshot: Snapshot, expr: Expr, native: Exact) -> tuple[Expr, ...]:
+        """The conjuncts for pruning.
+
+        Of a condition over single floats nothing: statistics hold their shortest text. Nor of one over times where
+        partition columns are computed, for which the writer's zone may have counted.
+        """
+        types = {field.type for field in fields_of(native)}
+        partitions = [snapshot.schema.field(name) for name in snapshot.partition_columns]
+        computed = any(field is not None and _COMPUTED in field.metadata for field in partitions)
+        if _FLOAT in types or (computed and self._zone is None and _TIMESTAMP in types):
+            return (Unknown(str(expr), columns(expr)),)
+        return split_conjuncts(expr)
 
     def match_partitions(self, snapshot: Snapshot, files: pl.DataFrame, condition: BoundCondition) -> pl.DataFrame:
         """See ``Engine.match_partitions``."""
@@ -113,17 +150,12 @@ class ArrowEngine:
         if not assignments:
             raise InvalidArgumentError("UPDATE sets nothing.", hint="Give at least one column and its value.")
         for name, text in assignments:
-            field = snapshot.schema.field(name)
-            if field is None:
-                raise BindError(
-                    f"The table has no column {name!r} to set.",
-                    hint=f"The columns are: {', '.join(snapshot.schema.names)}.",
-                )
+            field = column_of(snapshot, name)
             if field.name in values:
                 raise ConflictingSetError(f"UPDATE sets {field.name!r} twice.", hint="Set each column once.")
             refuse_numbered(snapshot.schema, (field.name,), inserts=False)
             try:
-                values[field.name] = assigned(field.name, str(text), snapshot.schema)
+                values[field.name] = assigned(field.name, str(text), snapshot.schema, self._zone)
                 update_rows(snapshot, self.write_task(snapshot), values, copy_others=True)
             except NotHere as reason:
                 raise only_spark(reason, snapshot) from None
@@ -223,11 +255,33 @@ class ArrowEngine:
         """Do nothing: there is no session whose caches could be behind."""
 
 
-def _for_pruning(expr: Expr, native: Exact) -> tuple[Expr, ...]:
-    """The conjuncts for pruning; of a condition over single floats nothing: statistics hold their shortest text."""
-    if any(field.type == _FLOAT for field in fields_of(native)):
-        return (Unknown(str(expr), columns(expr)),)
-    return split_conjuncts(expr)
+def column_of(snapshot: Snapshot, name: str) -> StructField:
+    """Return the column that a name stands for in SQL: a dot leads to a field in it, backticks hold a part together.
+
+    Raises:
+        BindError: The table has no such column.
+        UnsupportedFeatureError: It is a field in a column.
+    """
+    path = unquoted(name)
+    field = snapshot.schema.field(path[0])
+    if field is None:
+        dotted = snapshot.schema.field(name)
+        raise BindError(
+            f"There is no column {path[0]!r}.",
+            hint=f"Did you mean {quoted(dotted.name)}? A dot leads to a field in a column."
+            if dotted is not None
+            else f"The columns are: {', '.join(snapshot.schema.names)}.",
+            condition=Condition.of(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=name, proposal=snapshot.schema.names
+            ),
+        )
+    if len(path) > 1:
+        try:
+            field_of(snapshot.schema, path)
+        except NotHere:
+            raise BindError(f"There is no field {name}.", hint=f"{field.name!r} is {field.data_type}.") from None
+        raise only_spark(NotHere("a field in a column"), snapshot)
+    return field
 
 
 def only_spark(reason: Exception, snapshot: Snapshot) -> UnsupportedFeatureError:

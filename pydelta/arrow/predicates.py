@@ -7,6 +7,7 @@ type that Spark would compare in, and what would be compared in a type of neithe
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -71,19 +72,12 @@ def exactly(expr: Expr, schema: StructType) -> Exact:
     if isinstance(expr, Compare):
         return _compared(expr, schema)
     if isinstance(expr, In):
-        column = _column(expr.child, schema)
-        values = [_compared(Compare("=", expr.child, Literal(value)), schema) for value in expr.values]
-        if all(isinstance(item.right, Constant) and item.left == column for item in values):
-            return is_in(column, [item.right for item in values if isinstance(item.right, Constant)])
-        found: Exact = values[0]
-        for item in values[1:]:
-            found = either(found, item)
-        return found
+        return _among(_column(expr.child, schema), expr.values)
     if isinstance(expr, (IsNull, IsNotNull)):
         null = is_null(_column(expr.child, schema))
         return null if isinstance(expr, IsNull) else opposite(null)
     if isinstance(expr, StartsWith):
-        return text_test("starts", _column(expr.child, schema), Constant(_text(expr.prefix), PrimitiveType("string")))
+        return text_test("starts", _column(expr.child, schema), Constant(expr.prefix, PrimitiveType("string")))
     if isinstance(expr, Literal) and (expr.value is None or isinstance(expr.value, bool)):
         return Constant(expr.value, _BOOLEAN)
     if isinstance(expr, Column):
@@ -114,6 +108,21 @@ def _compared(expr: Compare, schema: StructType) -> ExactCompare:
     return compare(expr.op, side, constant)
 
 
+def _among(column: Field, values: Sequence[Any]) -> Exact:
+    side, constants = None, list[Constant]()
+    for value in values:
+        if value is None:
+            continue
+        beside, constant = _in_one_type(column, value)
+        if side is not None and beside != side:
+            raise NotHere("IN with constants of several types")
+        side = beside
+        constants.append(constant)
+    if len(constants) < len(values):
+        constants.append(Constant(None, column.type if side is None else side.type))
+    return is_in(column if side is None else side, constants)
+
+
 def _is_whole(column: Field) -> bool:
     return isinstance(column.type, PrimitiveType) and column.type.name in _WHOLE
 
@@ -142,7 +151,7 @@ def _in_one_type(column: Field, value: Any) -> tuple[Exact, Constant]:
 def simple_value(value: Any, name: str) -> Any:
     """Return the value as ``Constant`` has it; None where the type is another one."""
     if name == "string" and isinstance(value, str):
-        return _text(value)
+        return value
     if name == "boolean" and isinstance(value, bool):
         return value
     if name == "binary" and isinstance(value, bytes):
@@ -167,10 +176,4 @@ def fitting(value: Decimal, kind: DecimalType) -> Decimal:
     exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)
     if kept and (-exponent > kind.scale or len(kept) + exponent > kind.precision - kind.scale):
         raise NotHere("a number with more digits than its column has")
-    return value
-
-
-def _text(value: str) -> str:
-    if "\\" in value or "\n" in value or "\t" in value or "\0" in value:
-        raise NotHere("a text with a backslash")  # what follows it stands for is not all known without Spark
     return value

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pydelta.arrow.columns import TableColumns, fields_in, partition_scalar, refuse_depth, refuse_table
 from pydelta.arrow.conform import conformed
-from pydelta.arrow.engine import ArrowEngine, only_spark
+from pydelta.arrow.engine import ArrowEngine, column_of, only_spark
 from pydelta.arrow.evaluate import true_rows
 from pydelta.arrow.expressions import Exact, NotHere, fields_of
 from pydelta.arrow.layout import Session, TableShape, make_task, output_of, written_columns
@@ -67,20 +67,29 @@ _BATCH_ROWS: Final = 131_072
 _VOID: Final = PrimitiveType("void")
 
 
-def open_table(uri: str, *, options: Mapping[str, str] | None = None, settings: Settings | None = None) -> LocalTable:
+def open_table(
+    uri: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+    time_zone: str | None = None,
+) -> LocalTable:
     """Open the table at a location, without a session.
 
     Args:
         uri: A URI or a local path.
         options: Storage options, by Hadoop's names (``fs.s3a.endpoint`` …).
         settings: None for those of the environment (``PYDELTA_*``).
+        time_zone: Of times in conditions and values that name none, as ``spark.sql.session.timeZone`` is for a
+            session. None refuses them: the zone of this machine is not that of whoever wrote the text.
 
     Raises:
         TableNotFoundError: There is no Delta table there.
+        InvalidArgumentError: There is no such time zone.
     """
     log = DeltaLog.for_table(uri, options=options, settings=settings)
     existing_table(log.update())
-    return LocalTable(log)
+    return LocalTable(log, time_zone=time_zone)
 
 
 class LocalTable:
@@ -88,10 +97,12 @@ class LocalTable:
 
     Args:
         log: The table's.
+        time_zone: Of times that name none; None refuses them.
     """
 
-    def __init__(self, log: DeltaLog) -> None:
+    def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
         self._log = log
+        self._engine = ArrowEngine(log, time_zone=time_zone)
 
     def __repr__(self) -> str:
         return f"LocalTable({self._log.uri!r})"
@@ -125,7 +136,7 @@ class LocalTable:
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
             names = [_field(snapshot, name).name for name in columns or snapshot.schema.names]
-            bound = None if where is None else ArrowEngine(self._log).bind_condition(snapshot, where)
+            bound = None if where is None else self._engine.bind_condition(snapshot, where)
             conjuncts = () if bound is None else bound.conjuncts
             files = snapshot.files.select(data_filters=conjuncts)
             try:
@@ -151,7 +162,7 @@ class LocalTable:
                 self._log,
                 source,
                 WriteOptions(mode=WriteMode.APPEND),
-                ArrowEngine(self._log),
+                self._engine,
                 self._log.settings,
                 begin=lambda log: start_transaction(log, snapshot),  # whose rules were looked at
             )
@@ -163,20 +174,21 @@ class LocalTable:
             UnsupportedFeatureError: The condition, or a file, takes Spark; the message says what.
         """
         with error_context(table=self._log.uri):
-            return delete(self._log, ArrowEngine(self._log), where, settings=self._log.settings, always=("true",))
+            return delete(self._log, self._engine, where, settings=self._log.settings, always=("true",))
 
     def update(self, set: Mapping[str, str], where: str | None = None) -> UpdateResult:  # noqa: A002 - as in SQL
         """Set columns of the rows for which a condition is true; of all rows without one.
 
         Args:
-            set: Columns with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another column.
+            set: Columns, named as in SQL, with SQL text: a constant (``"'paid'"``, ``"0"``, ``"NULL"``) or another
+                column.
             where: A condition as SQL text.
 
         Raises:
             UnsupportedFeatureError: A value, the condition or the table takes Spark; the message says what.
         """
         with error_context(table=self._log.uri):
-            engine = ArrowEngine(self._log)
+            engine = self._engine
             return update(self._log, engine, list(set.items()), where, settings=self._log.settings)
 
     def merge(
@@ -193,7 +205,7 @@ class LocalTable:
         Args:
             rows: Columns are matched by name, ignoring case. A column that the rows lack stays as it is in a row that
                 is there, and is null in a new one.
-            on: The key columns. A null matches nothing.
+            on: The key columns, named as in SQL. A null matches nothing.
             matched: ``update`` sets the columns that the rows have, ``delete`` deletes; None leaves such rows alone.
             not_matched: ``insert`` adds rows that match none of the table's; None does not.
             not_matched_by_source: ``delete`` deletes the rows that match none of these; None leaves them alone.
@@ -205,12 +217,12 @@ class LocalTable:
         """
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
-            engine = ArrowEngine(self._log)
+            engine = self._engine
             given = _arrow_table(rows)
 
             def begin(snapshot: Snapshot) -> Merging:
                 source = ArrowRows(self._log, snapshot, given)
-                keys = [_field(snapshot, name).name for name in ([on] if isinstance(on, str) else on)]
+                keys = [column_of(snapshot, name).name for name in ([on] if isinstance(on, str) else on)]
                 if not keys or not set(keys) <= set(source.schema.names):
                     raise InvalidArgumentError(
                         f"The rows have no column {', '.join(set(keys) - set(source.schema.names)) or 'to match by'}.",
@@ -235,7 +247,7 @@ class LocalTable:
             DeltaConcurrentModificationException: A file was deleted meanwhile; run it again.
         """
         request = OptimizeRequest(condition=where, zorder_by=tuple(zorder_by), full=full)
-        return optimize(self._log, ArrowEngine(self._log), self._log.settings, request)
+        return optimize(self._log, self._engine, self._log.settings, request)
 
     def purge(self, where: str | None = None) -> PurgeResult:
         """Rewrite the files of which deletion vectors hide rows, without those rows; see ``REORG … APPLY (PURGE)``.
@@ -244,7 +256,7 @@ class LocalTable:
             UnsupportedFeatureError: A file takes Spark; the message says why.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
-        return purge(self._log, ArrowEngine(self._log), self._log.settings, condition=where)
+        return purge(self._log, self._engine, self._log.settings, condition=where)
 
     def vacuum(self, retention_hours: float | None = None, *, dry_run: bool = False) -> VacuumResult:
         """Delete the files that no retained version needs; see ``VACUUM``.

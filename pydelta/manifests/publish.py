@@ -69,6 +69,7 @@ class ManifestOptions:
 
     Args:
         where: SQL over partition columns: publish these partitions alone.
+        time_zone: Of times in ``where`` that name none; None refuses them.
         keep_emptied: A partition without files keeps an empty manifest until ``forget_emptied``, since a metastore
             still has the partition.
         schemes: Scheme of a location -> scheme in manifests.
@@ -77,6 +78,7 @@ class ManifestOptions:
     """
 
     where: str | None = None
+    time_zone: str | None = None
     keep_emptied: bool = False
     schemes: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_SCHEMES))
     full: bool = False
@@ -372,27 +374,28 @@ def _plan_where(snapshot: Snapshot, state: ManifestState | None, options: Manife
             hint="Leave the WHERE out.",
             table=snapshot.table_uri,
         )
-    condition = parse_predicate(options.where, snapshot.schema)
+    condition = parse_predicate(options.where, snapshot.schema, time_zone=options.time_zone)
     if not is_partition_only(condition, snapshot.partition_columns):
         raise BindError(
             f"{options.where!r} reads a column that is not a partition column.",
             hint=f"The partition columns are: {', '.join(snapshot.partition_columns)}.",
             table=snapshot.table_uri,
         )
-    frame = snapshot.files.select(condition)
+    zone = options.time_zone or "UTC"
+    frame = snapshot.files.select(condition, time_zone=zone)
     manifests = manifests_of(snapshot, frame, schemes=options.schemes)
     published = [name for name in (state.partitions if state and reason is None else ()) if name not in manifests]
-    gone = [name for name in published if _matches(name, condition, snapshot)]
+    gone = [name for name in published if _matches(name, condition, snapshot, zone)]
     return _Plan(manifests=manifests, without_files=tuple(gone), full=reason is not None, reason=reason, partial=True)
 
 
-def _matches(directory: str, condition: Expr, snapshot: Snapshot) -> bool:
+def _matches(directory: str, condition: Expr, snapshot: Snapshot, time_zone: str) -> bool:
     values = values_of_directory(directory)
     schema = snapshot.files.spec.partition_schema()
     types = dict.fromkeys(schema.names, pl.String())
     texts = pl.DataFrame({name: [values.get(name)] for name in schema.names}, schema=types)
     try:
-        return bool(partition_mask(condition, typed_frame(texts, schema))[0])
+        return bool(partition_mask(condition, typed_frame(texts, schema, time_zone=time_zone))[0])
     except NotEvaluable as error:
         raise InvalidArgumentError(str(error), hint="Compare partition columns with constants.") from error
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pydelta.errors import InvalidArgumentError
-from pydelta.ops.command_line import named_values, storage_options
+from pydelta.ops.command_line import TimeZone, named_values, storage_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,12 +53,13 @@ def _add_delete_and_update(app: typer.Typer) -> None:
         path: _Path,
         where: _Where = None,
         every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        time_zone: TimeZone = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
         """Delete the rows for which a condition is true."""
         _refuse_everything(where, every, "delete")
-        result = _open(path, option).delete(where)
+        result = _open(path, option, time_zone).delete(where)
         _say(as_json, "Deleted", result.version, {
             "rows deleted": result.num_deleted_rows,
             "rows copied": result.num_copied_rows,
@@ -73,13 +74,14 @@ def _add_delete_and_update(app: typer.Typer) -> None:
         ] = None,
         where: _Where = None,
         every: Annotated[bool, typer.Option("--all", help="Every row, where no condition is given.")] = False,
+        time_zone: TimeZone = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
         """Set columns of the rows for which a condition is true."""
         _refuse_everything(where, every, "change")
         values = named_values(assignments, what="An assignment", hint=_HINT)
-        result = _open(path, option).update(values, where)
+        result = _open(path, option, time_zone).update(values, where)
         _say(as_json, "Updated", result.version, {
             "rows updated": result.num_updated_rows,
             "rows copied": result.num_copied_rows,
@@ -135,6 +137,7 @@ def _add_optimize(app: typer.Typer) -> None:
         ] = None,
         full: Annotated[bool, typer.Option("--full", help="Of a clustered table, order all files anew.")] = False,
         purge: Annotated[bool, typer.Option("--purge", help="Only take out rows that deletion vectors hide.")] = False,
+        time_zone: TimeZone = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
@@ -143,7 +146,7 @@ def _add_optimize(app: typer.Typer) -> None:
             raise InvalidArgumentError(
                 "--purge goes with neither --zorder-by nor --full.", hint="Run one after the other."
             )
-        table = _open(path, option)
+        table = _open(path, option, time_zone)
         result = table.purge(where).rewritten if purge else table.optimize(where, zorder_by=zorder_by or (), full=full)
         _say(as_json, "Purged" if purge else "Optimized", result.version, {
             "files removed": len(result.removed),
@@ -153,10 +156,10 @@ def _add_optimize(app: typer.Typer) -> None:
         })  # fmt: skip
 
 
-def _open(path: str, options: _Many) -> LocalTable:
+def _open(path: str, options: _Many, time_zone: str | None = None) -> LocalTable:
     from pydelta.arrow.table import open_table
 
-    return open_table(path, options=storage_options(options))
+    return open_table(path, options=storage_options(options), time_zone=time_zone)
 
 
 def _refuse_everything(where: str | None, every: bool, what: str) -> None:

@@ -36,7 +36,7 @@ import typer
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
 from pydelta.ops.certify import add_certify
 from pydelta.ops.changing import add_changes
-from pydelta.ops.command_line import make_app, named_values, run_app, storage_options
+from pydelta.ops.command_line import TimeZone, make_app, named_values, run_app, storage_options
 from pydelta.ops.history import show_history
 from pydelta.ops.maintenance import add_maintenance
 from pydelta.ops.output import moment, print_json, print_table
@@ -156,6 +156,7 @@ def files(
     where: Annotated[
         str | None, typer.Option("--where", "-w", help="Only files that may hold a row for which this is true.")
     ] = None,
+    time_zone: TimeZone = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most this many files.")] = None,
     version: _Version = None,
     timestamp: _Timestamp = None,
@@ -169,7 +170,8 @@ def files(
     if where is None:
         found = snapshot.files.core
     else:
-        found = snapshot.files.select(None, [parse_predicate(where, snapshot.schema)])
+        condition = parse_predicate(where, snapshot.schema, time_zone=time_zone)
+        found = snapshot.files.select(None, [condition], time_zone=time_zone or "UTC")
     shown = found if limit is None else found.head(limit)
     spec = snapshot.files.spec
     names = dict(zip(spec.physical_names, spec.partition_columns, strict=True))
@@ -233,6 +235,7 @@ def cleanup(path: _Path, as_json: _Json = False, option: _Option = None) -> None
 def generate(
     path: _Path,
     where: Annotated[str | None, typer.Option("--where", help="Publish only these partitions.")] = None,
+    time_zone: TimeZone = None,
     full: Annotated[bool, typer.Option("--full", help="Write every manifest again.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare what is published with the log.")] = False,
     as_json: _Json = False,
@@ -242,7 +245,7 @@ def generate(
     from pydelta.manifests import ManifestOptions, publish, verify_manifests
 
     log = _log(path, option)
-    result = publish(log, ManifestOptions(where=where, full=full))
+    result = publish(log, ManifestOptions(where=where, time_zone=time_zone, full=full))
     report = verify_manifests(log) if verify else None
     if as_json:
         found = _camel(result)
@@ -279,6 +282,7 @@ def vacuum(
         typer.Option("--inventory", metavar="LOCATION", help="A Delta table, Parquet or CSV that lists the files."),
     ] = None,
     where: Annotated[str | None, typer.Option("--where", help="Only these partitions.")] = None,
+    time_zone: TimeZone = None,
     check: Annotated[
         bool, typer.Option("--retention-check/--no-retention-check", help="Refuse less than the table's retention.")
     ] = True,
@@ -299,6 +303,7 @@ def vacuum(
             mode="lite" if lite else "full",
             inventory=_inventory(inventory, log.options) if inventory is not None else None,
             where=where,
+            time_zone=time_zone,
             enforce_retention=check,
         )
         result = run(log, request, progress=progress, options=VacuumOptions(deletes_per_second=rate))

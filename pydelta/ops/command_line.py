@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.ops.standard_output import sparing_output
 
-__all__ = ["make_app", "named_values", "run_app", "storage_options"]
+__all__ = ["TimeZone", "make_app", "named_values", "run_app", "storage_options"]
+
+TimeZone = Annotated[
+    str | None,
+    typer.Option(
+        "--time-zone",
+        metavar="ZONE",
+        help="Zone of times that name none, such as Europe/Berlin or UTC; without it they are refused.",
+    ),
+]
 
 
 def make_app(name: str, text: str) -> typer.Typer:

@@ -8,6 +8,7 @@
     what is not understood is Unknown and rules nothing out
 """
 
+from pydelta.predicate.binding import value_of_text
 from pydelta.predicate.expressions import (
     FALSE,
     TRUE,
@@ -31,7 +32,7 @@ from pydelta.predicate.expressions import (
     split_conjuncts,
 )
 from pydelta.predicate.masks import NotEvaluable, partition_mask, skipping_mask, skipping_masks
-from pydelta.predicate.parsing import parse_predicate
+from pydelta.predicate.parsing import parse_predicate, parse_value
 
 __all__ = [
     "FALSE",
@@ -54,9 +55,11 @@ __all__ = [
     "has_unknown",
     "is_partition_only",
     "parse_predicate",
+    "parse_value",
     "partition_mask",
     "rename_columns",
     "skipping_mask",
     "skipping_masks",
     "split_conjuncts",
+    "value_of_text",
 ]

@@ -1,298 +1,287 @@
 """Parse SQL text into a condition bound to a table's schema, without Spark: for command line and path predicates.
 
-Covers comparisons, AND, OR, NOT, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%', IS [NOT] NULL over columns and
-constants.
+Covers comparisons, AND, OR, NOT, IS [NOT] DISTINCT FROM, [NOT] IN, [NOT] BETWEEN, [NOT] LIKE 'prefix%' [ESCAPE],
+IS [NOT] NULL, TRUE or FALSE over columns and constants, with the precedence that they have in Spark.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import difflib
-from decimal import Decimal
-from functools import lru_cache
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedInput, UnexpectedToken, VisitError
+from pydelta.errors import ParseError
+from pydelta.predicate.binding import Binder, Joined
+from pydelta.predicate.expressions import And, Column, Expr, Literal, Not, Or
+from pydelta.predicate.lexing import NotRead, Token, tokens
+from pydelta.protocol.types import StructType
 
-from pydelta.conditions import Condition
-from pydelta.errors import BindError, DeltaError, InvalidArgumentError, LogCorruptedError, ParseError
-from pydelta.predicate.expressions import (
-    And,
-    Column,
-    Compare,
-    Expr,
-    In,
-    IsNotNull,
-    IsNull,
-    Literal,
-    Not,
-    Or,
-    StartsWith,
+__all__ = ["parse_predicate", "parse_value"]
+
+_COMPARISONS: Final = frozenset(("=", "==", "<=>", "<>", "!=", "<", "<=", ">", ">=", "!>", "!<"))
+_TYPED: Final = frozenset(("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X"))
+_DEEPEST: Final = 100
+_HINT: Final = (
+    "Compare columns with constants: day >= '2024-01-01' AND kind IN ('a', 'b'). Functions, casts and arithmetic take "
+    "a session of Spark."
 )
-from pydelta.protocol.partitions import parse_partition_value
-from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType
-
-__all__ = ["parse_predicate"]
-
-_GRAMMAR: Final = r"""
-?start: or_
-?or_: and_ | or_ "OR"i and_
-?and_: not_ | and_ "AND"i not_
-?not_: "NOT"i not_ -> negate | test
-?test: operand
-     | operand COMPARISON operand -> compare
-     | operand "IS"i "NULL"i -> is_null
-     | operand "IS"i "NOT"i "NULL"i -> is_not_null
-     | operand "IN"i "(" constant ("," constant)* ")" -> in_
-     | operand "NOT"i "IN"i "(" constant ("," constant)* ")" -> not_in
-     | operand "BETWEEN"i operand "AND"i operand -> between
-     | operand "NOT"i "BETWEEN"i operand "AND"i operand -> not_between
-     | operand "LIKE"i STRING -> like
-     | operand "NOT"i "LIKE"i STRING -> not_like
-?operand: constant | column | "(" or_ ")"
-?constant: STRING -> string
-     | SIGNED -> number
-     | "TRUE"i -> true
-     | "FALSE"i -> false
-     | "NULL"i -> null
-     | _DATE STRING -> date
-     | _TIMESTAMP STRING -> timestamp
-column: NAME ("." NAME)*
-COMPARISON: "<=>" | "<=" | ">=" | "!=" | "<>" | "==" | "=" | "<" | ">"
-_DATE.2: /DATE(?=\s*['"])/i
-_TIMESTAMP.2: /TIMESTAMP(?=\s*['"])/i
-STRING: /'(?:[^'\\]|\\.|'')*'/ | /"(?:[^"\\]|\\.)*"/
-SIGNED.2: /[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/
-NAME: /`(?:[^`]|``)+`/ | /(?!(?:AND|OR|NOT|IN|IS|NULL|BETWEEN|LIKE|TRUE|FALSE)\b)[^\W\d]\w*/i
-%import common.WS
-%ignore WS
-"""
+_Step = Generator[Any, Any, Any]
 
 
-_SPELLINGS: Final = {
-    "date": "Write dates as 2024-05-01.",
-    "timestamp": "Write times as 2024-05-01 12:00:00.",
-    "timestamp_ntz": "Write times as 2024-05-01 12:00:00.",
-}
-_MOST_CHARACTERS: Final = 400  # the smallest double, written out, has fewer
-_OTHER: Final = "Compare the column with a constant of its own type."
-
-
-@lru_cache(maxsize=1)
-def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer="contextual", maybe_placeholders=False)
-
-
-def parse_predicate(text: str, schema: StructType) -> Expr:
+def parse_predicate(text: str, schema: StructType, *, time_zone: str | None = None) -> Expr:
     """Parse a condition and bind its columns.
 
     Args:
-        text: As after WHERE.
+        text: As after WHERE, in the SQL of Spark with its default settings.
         schema: The columns there are. Constants are converted to the type of the column they meet.
+        time_zone: Of times that name none; None refuses them where they have to be moments.
 
     Raises:
         ParseError: It does not parse; line, column and a caret show where.
-        BindError: It names a column that is not there (with the nearest one and all there are), or compares a column
-            with a constant that is not a value of its type, or is a value where a condition is meant.
+        BindError: It names a column that is not there (with the nearest one and all there are), compares a column
+            with a constant in a way that is not surely that of Spark, or is a value where a condition is meant.
         InvalidArgumentError: A LIKE pattern other than a prefix.
     """
-    try:
-        tree = _parser().parse(text)
-    except UnexpectedInput as error:
-        lines = text.replace("\r\n", "\n").split("\n")  # as the parser counts them
-        line, column = max(error.line, 1), max(error.column, 1)
-        if isinstance(error, UnexpectedToken) and error.token.type == "$END":  # it stops too early: point behind it
-            line, column = len(lines), len(lines[-1].rstrip()) + 1
-        shown = lines[line - 1]
-        raise ParseError(
+    binder = Binder(schema, time_zone)
+    return _built(binder.condition(_Parser(text, binder).run()))
+
+
+def parse_value(text: str, schema: StructType, *, time_zone: str | None = None) -> Column | Literal | None:
+    """Parse a constant or the name of a column; None for anything more. See ``parse_predicate``."""
+    found = _Parser(text, Binder(schema, time_zone)).run(value=True)
+    return found if isinstance(found, (Column, Literal)) else None
+
+
+def _built(expr: Any) -> Expr:
+    """The tree of a condition; long chains of AND and OR become balanced."""
+    return _node(expr, 0)
+
+
+def _node(expr: Any, depth: int) -> Expr:
+    if depth > _DEEPEST:
+        raise ParseError("The condition is nested too deeply.", hint="Write long lists of alternatives with IN (...).")
+    if isinstance(expr, Joined):
+        return _balanced(expr.kind, [_node(part, depth + 1) for part in expr.parts])
+    if isinstance(expr, Not):
+        return Not(_node(expr.child, depth + 1))
+    found: Expr = expr
+    return found
+
+
+def _balanced(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
+    """``a AND b AND c AND d`` as ``(a AND b) AND (c AND d)``."""
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [kind(*level[at : at + 2]) for at in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(level) - len(level) % 2 :]
+    return level[0]
+
+
+class _Parser:
+    """Reads one text. Its methods are generators that ``run`` drives, so that no nesting is too deep to read."""
+
+    def __init__(self, text: str, binder: Binder) -> None:
+        self._text = text
+        self._binder = binder
+        try:
+            self._tokens = tokens(text)
+        except NotRead as error:
+            raise self._error(error.position, error.reason) from None
+        self._at = 0
+
+    def run(self, *, value: bool = False) -> Any:
+        """Parse the whole text.
+
+        Args:
+            value: It is a value; None is what is found where it is more than a constant or a column.
+        """
+        stack, found = [self._alone() if value else self._whole()], None
+        while stack:
+            try:
+                stack.append(stack[-1].send(found))
+                found = None
+            except StopIteration as done:
+                stack.pop()
+                found = done.value
+        return found
+
+    # --- tokens --------------------------------------------------------------------------------------------
+
+    def _error(self, position: int, reason: str | None = None) -> ParseError:
+        """The error at a place, which it shows."""
+        lines = self._text[:position].replace("\r\n", "\n").split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+        shown = self._text.replace("\r\n", "\n").split("\n")[line - 1]
+        return ParseError(
             f"The condition does not parse at line {line}, column {column}:\n  {shown}\n  {' ' * (column - 1)}^",
             line=line,
             column=column,
-            hint="Compare columns with constants: day >= '2024-01-01' AND kind IN ('a', 'b').",
-        ) from None
-    try:
-        binder = _Binder(schema)
-        bound = binder.condition(binder.transform(tree))
-    except VisitError as error:
-        if isinstance(error.orig_exc, DeltaError):
-            raise error.orig_exc from None
-        raise
-    except RecursionError:
-        raise ParseError(
-            "The condition is nested too deeply.", hint="Write long lists of alternatives with IN (...)."
-        ) from None
-    return bound
+            hint=reason or _HINT,
+        )
 
+    def _next(self, *expected: str) -> Token:
+        """The next token, when it is one of these operators or words."""
+        token = self._tokens[self._at]
+        if expected and (token.kind not in ("operator", "word") or token.text not in expected):
+            raise self._error(token.start)
+        self._at += 1
+        return token
 
-def _unquote(token: str) -> str:
-    body = token[1:-1]
-    if token[0] == "'":
-        body = body.replace("''", "'")
-    out, escaped = [], False
-    for char in body:
-        if escaped:
-            out.append({"n": "\n", "t": "\t", "0": "\0"}.get(char, char))
-            escaped = False
-        elif char == "\\":
-            escaped = True
+    def _take(self, *texts: str) -> bool:
+        """Whether these operators or words come next; they are behind us then."""
+        ahead = self._tokens[self._at : self._at + len(texts)]
+        if [item.text for item in ahead if item.kind in ("operator", "word")] != list(texts):
+            return False
+        self._at += len(texts)
+        return True
+
+    # --- grammar -------------------------------------------------------------------------------------------
+
+    def _whole(self) -> _Step:
+        found = yield self._boolean()
+        token = self._tokens[self._at]
+        if token.kind != "end":
+            raise self._error(token.start)
+        return found
+
+    def _alone(self) -> _Step:
+        found = yield self._primary()
+        return found if self._tokens[self._at].kind == "end" else None
+
+    def _boolean(self) -> _Step:
+        alternatives = []
+        while True:
+            conjuncts = []
+            while True:
+                conjuncts.append((yield self._negated()))
+                if not self._take("AND"):
+                    break
+            alternatives.append(self._joined(And, conjuncts))
+            if not self._take("OR"):
+                return self._joined(Or, alternatives)
+
+    def _joined(self, kind: type[And] | type[Or], parts: list[Any]) -> Any:
+        if len(parts) == 1:
+            return parts[0]
+        first, *others = map(self._binder.condition, parts)
+        found = first.parts if isinstance(first, Joined) and first.kind is kind else [first]
+        for part in others:
+            found += part.parts if isinstance(part, Joined) and part.kind is kind else [part]
+        return Joined(kind, found)
+
+    def _negated(self) -> _Step:
+        negations = 0
+        while self._take("NOT") or self._take("!"):
+            negations += 1
+        found = yield self._predicated()
+        if not negations:
+            return found
+        child = self._binder.condition(found)
+        return child if negations % 2 == 0 else self._opposite(child)
+
+    def _opposite(self, child: Any) -> Any:
+        return child.child if isinstance(child, Not) else Not(child)
+
+    def _predicated(self) -> _Step:
+        left, binder = (yield self._value()), self._binder
+        if self._take("IS"):
+            negated = self._take("NOT")
+            if self._take("DISTINCT", "FROM"):
+                same = binder.compare("<=>", left, (yield self._value()))
+                return same if negated else self._opposite(same)
+            found = binder.is_(self._next("NULL", "TRUE", "FALSE", "UNKNOWN").text, left)
+            return self._opposite(found) if negated else found
+        negated = self._take("NOT")
+        if self._take("IN"):
+            found = binder.in_(left, (yield self._list()))
+        elif self._take("BETWEEN"):
+            low = yield self._value()
+            self._next("AND")
+            high = yield self._value()
+            found = Joined(And, [binder.compare(">=", left, low), binder.compare("<=", left, high)])
+        elif self._take("LIKE"):
+            pattern = yield self._value()
+            found = binder.like(left, pattern, self._escape())
+        elif negated:
+            raise self._error(self._tokens[self._at].start)
         else:
-            out.append(char)
-    return "".join(out)
+            return left
+        return self._opposite(found) if negated else found
 
+    def _escape(self) -> str:
+        if not self._take("ESCAPE"):
+            return "\\"
+        token = self._next()
+        text = self._binder.string("", token.text).value if token.kind == "string" else ""
+        if len(text) != 1:
+            raise self._error(token.start, "The escape character is a text of one character.")
+        return str(text)
 
-@v_args(inline=True)
-class _Binder(Transformer[Token, Expr]):
-    """Tree of the grammar -> expressions; constants take the type of the column beside them."""
+    def _list(self) -> _Step:
+        self._next("(")
+        values: list[Any] = []
+        while True:
+            self._constants(values)
+            values.append((yield self._boolean()))
+            if self._next(",", ")").text == ")":
+                return values
 
-    def __init__(self, schema: StructType) -> None:
-        super().__init__()
-        self._schema = schema
-        self._types: dict[tuple[str, ...], DataType] = {}
+    def _constants(self, values: list[Any]) -> None:
+        """Read plain constants that a comma follows, as many as there are."""
+        found, at, read = self._tokens, self._at, {"number": self._binder.number, "string": self._binder.string}
+        while (reader := read.get(found[at].kind)) and found[at + 1].text == "," and found[at + 1].kind == "operator":
+            values.append(reader("", found[at].text))
+            at += 2
+        self._at = at
 
-    def column(self, *names: Token) -> Expr:
-        path: list[str] = []
-        current: DataType = self._schema
-        for token in names:
-            name = token[1:-1].replace("``", "`") if token.startswith("`") else str(token)
-            field = current.field(name) if isinstance(current, StructType) else None
-            if field is None:
-                known = current.names if isinstance(current, StructType) else ()
-                close = difflib.get_close_matches(name, known, n=1)
-                raise BindError(
-                    f"There is no column {'.'.join([*path, name])!r}.",
-                    hint=(f"Did you mean {close[0]!r}? " if close else "")
-                    + (
-                        f"The {'fields' if path else 'columns'} are: {', '.join(known)}."
-                        if known
-                        else f"{'.'.join(path)!r} is {current} and has no fields."
-                    ),
-                    condition=Condition.of(
-                        "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=".".join([*path, name]), proposal=known
-                    ),
-                )
-            path.append(field.name)
-            current = field.data_type
-        self._types[tuple(path)] = current
-        return Column(tuple(path))
+    def _value(self) -> _Step:
+        left = yield self._primary()
+        while (token := self._tokens[self._at]).kind == "operator" and token.text in _COMPARISONS:
+            self._at += 1
+            right = yield self._primary()
+            left = self._binder.compare(token.text, left, right)
+        return left
 
-    def string(self, token: Token) -> Expr:
-        return Literal(_unquote(token), "string")
+    def _primary(self) -> _Step:
+        token = self._next()
+        if token.kind == "operator" and token.text == "(":
+            found = yield self._boolean()
+            self._next(")")
+            return found
+        if token.kind == "operator" and token.text in ("-", "+"):
+            number = self._next()
+            if number.kind != "number":
+                raise self._error(number.start)
+            return self._constant(number, token.text.replace("+", ""))
+        if token.kind in ("string", "number"):
+            return self._constant(token, "")
+        if token.kind == "word" and token.text in ("TRUE", "FALSE", "NULL"):
+            return self._binder.word(token.text)
+        if token.kind != "name":
+            raise self._error(token.start)
+        return self._named(token)
 
-    def number(self, token: Token) -> Expr:
-        text = str(token)
-        if len(text) > _MOST_CHARACTERS:
-            raise BindError(
-                f"The number {text[:20]}… has {len(text)} characters.",
-                hint="Numbers of tables have at most 38 digits.",
-            )
-        if text.lstrip("+-").isdigit():
-            return Literal(int(text), "long")
-        return Literal(float(text), "double") if "e" in text.lower() else Literal(Decimal(text), "decimal")
+    def _named(self, token: Token) -> Expr:
+        """A column, or a literal of the type that the name says."""
+        unquoted = self._text.startswith(token.text, token.start)
+        following = self._tokens[self._at]
+        if following.kind == "string" and unquoted and token.text.upper() in _TYPED:
+            self._at += 1
+            return self._binder.typed(token.text.upper(), following.text)
+        names = [token.text]
+        while self._take("."):
+            part = self._next()
+            if part.kind != "name":
+                raise self._error(part.start)
+            names.append(part.text)
+        following = self._tokens[self._at]
+        if following.kind == "operator" and following.text == "(":
+            raise self._error(token.start)  # a function
+        return self._binder.column(names)
 
-    def true(self) -> Expr:
-        return Literal(True, "boolean")
-
-    def false(self) -> Expr:
-        return Literal(False, "boolean")
-
-    def null(self) -> Expr:
-        return Literal(None)
-
-    def date(self, token: Token) -> Expr:
-        return self._parsed(_unquote(token), PrimitiveType("date"))
-
-    def timestamp(self, token: Token) -> Expr:
-        return self._parsed(_unquote(token), PrimitiveType("timestamp"))
-
-    def _parsed(self, text: str, data_type: DataType) -> Literal:
-        try:
-            return Literal(parse_partition_value(text, data_type), str(data_type))
-        except LogCorruptedError:
-            raise BindError(
-                f"{text!r} is not a valid {data_type}.", hint=_SPELLINGS.get(str(data_type), _OTHER)
-            ) from None
-
-    def compare(self, left: Expr, operator: Token, right: Expr) -> Expr:
-        left, right = self._typed(left, right), self._typed(right, left)
-        symbol = {"==": "=", "<>": "!="}.get(str(operator), str(operator))
-        return Not(Compare("=", left, right)) if symbol == "!=" else Compare(symbol, left, right)
-
-    def is_null(self, child: Expr) -> Expr:
-        return IsNull(child)
-
-    def is_not_null(self, child: Expr) -> Expr:
-        return IsNotNull(child)
-
-    def in_(self, child: Expr, *values: Expr) -> Expr:
-        return In(child, tuple(self._constant(self._typed(value, child)) for value in values))
-
-    def not_in(self, child: Expr, *values: Expr) -> Expr:
-        return Not(self.in_(child, *values))
-
-    def between(self, child: Expr, low: Expr, high: Expr) -> Expr:
-        return And(Compare(">=", child, self._typed(low, child)), Compare("<=", child, self._typed(high, child)))
-
-    def like(self, child: Expr, token: Token) -> Expr:
-        pattern = _unquote(token)
-        prefix = pattern.removesuffix("%")
-        if "%" in prefix or "_" in prefix:
-            raise InvalidArgumentError(
-                f"LIKE {pattern!r} is not supported here.",
-                hint="Without Spark, only patterns such as 'abc%' are supported.",
-            )
-        return StartsWith(child, prefix) if pattern.endswith("%") else Compare("=", child, Literal(prefix, "string"))
-
-    def not_between(self, child: Expr, low: Expr, high: Expr) -> Expr:
-        return Not(self.between(child, low, high))
-
-    def not_like(self, child: Expr, token: Token) -> Expr:
-        return Not(self.like(child, token))
-
-    def negate(self, child: Expr) -> Expr:
-        return Not(self.condition(child))
-
-    def and_(self, left: Expr, right: Expr) -> Expr:
-        return And(self.condition(left), self.condition(right))
-
-    def or_(self, left: Expr, right: Expr) -> Expr:
-        return Or(self.condition(left), self.condition(right))
-
-    def condition(self, expr: Expr) -> Expr:
-        """The expression, when it is true, false or null."""
-        value = isinstance(expr, Column) and self._types[expr.path] != PrimitiveType("boolean")
-        if value or (isinstance(expr, Literal) and not (expr.value is None or isinstance(expr.value, bool))):
-            raise BindError(f"{expr} is not a condition.", hint=f"Compare it with something, as in {expr} = ….")
-        return expr
-
-    @staticmethod
-    def _constant(expr: Expr) -> Any:
-        assert isinstance(expr, Literal)
-        return expr.value
-
-    def _typed(self, side: Expr, other: Expr) -> Expr:
-        """A constant in the type of the column that it is compared with."""
-        if not (isinstance(side, Literal) and isinstance(other, Column)) or side.value is None:
-            return side
-        data_type, value = self._types[other.path], side.value
-        name = data_type.name if isinstance(data_type, PrimitiveType) else "decimal"
-        numeric = isinstance(data_type, DecimalType) or name in (
-            "byte", "short", "integer", "long", "float", "double",
-        )  # fmt: skip
-        if isinstance(value, str) and name != "string":
-            return self._parsed(value, data_type)
-        fits = {
-            "string": isinstance(value, str),
-            "boolean": isinstance(value, bool),
-            "date": isinstance(value, dt.date) and not isinstance(value, dt.datetime),
-            "timestamp": isinstance(value, dt.datetime),
-            "timestamp_ntz": isinstance(value, dt.datetime),
-        }.get(name, numeric and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool))
-        if not fits:
-            raise BindError(
-                f"The column {'.'.join(other.path)!r} is {data_type}, and {side} is not.",
-                hint="Compare it with a constant of its own type.",
-            )
-        if name == "timestamp_ntz" and value.tzinfo is not None:
-            return Literal(value.replace(tzinfo=None), name)
-        return Literal(value, str(data_type))
+    def _constant(self, token: Token, sign: str) -> Literal:
+        if token.kind == "number":
+            return self._binder.number(sign, token.text)
+        found = self._binder.string("", token.text)
+        while self._tokens[self._at].kind == "string":
+            found = self._binder.string(found.value, self._next().text)
+        return found

@@ -24,6 +24,7 @@ __all__ = [
     "HIVE_NULL",
     "hive_escape",
     "hive_unescape",
+    "names_zone",
     "parse_partition_value",
     "partition_dir",
     "serialize_partition_value",
@@ -123,23 +124,67 @@ def _float_text(value: float) -> str:
     return _NOT_FINITE.get(text, text)
 
 
+_SPACE: Final = "".join(map(chr, range(0x21))) + "\x7f"
+"""What Spark takes off both ends of a text before it casts it."""
+_FLOAT: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FLOATS: Final = {
+    "nan": "nan",
+    **{sign + name: sign + "inf" for sign in ("", "+", "-") for name in ("inf", "infinity")},
+}
+_BOOLEANS: Final = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
+_DAY: Final = r"\+?([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+_DATE: Final = re.compile(rf"{_DAY}(?:[T ].*)?)?)?", re.DOTALL)
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4,6})-(\d{1,2})-(\d{1,2})(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d{2}:?\d{2})?)?"
+    rf"{_DAY}(?:[T ]([0-9]{{1,2}}):([0-9]{{1,2}})(?::([0-9]{{1,2}})(?:\.([0-9]{{1,9}}))?"
+    r"(?: ?(Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?))?)?)?)?)?"
 )
+_FARTHEST: Final = dt.timedelta(hours=18)
+
+
+def names_zone(text: str) -> bool:
+    """Tell whether a time, as text, names the zone that it is in."""
+    match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
+    return match is not None and match[8] is not None
 
 
 def _parse_timestamp(text: str, zone: dt.tzinfo | None) -> dt.datetime:
-    match = _TIMESTAMP.fullmatch(text.strip())
+    match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
     if match is None:
         raise ValueError("no timestamp")
-    year, month, day, hour, minute, second, fraction, offset = match.groups()
-    micros = int(f"{fraction or '':0<6.6}")
-    value = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros)
-    if offset is None:
-        return value if zone is None else value.replace(tzinfo=zone).astimezone(_UTC)
+    *parts, fraction, offset = match.groups()
+    year, month, day, hour, minute, second = (int(part or first) for part, first in zip(parts, "111000", strict=True))
+    value = dt.datetime(year, month, day, hour, minute, second, int(f"{fraction or '':0<6.6}"))
     if zone is None:
         return value
-    return value.replace(tzinfo=dt.datetime.strptime(offset, "%z").tzinfo).astimezone(_UTC)
+    return value.replace(tzinfo=zone if offset is None else _offset(offset)).astimezone(_UTC)
+
+
+def _offset(text: str) -> dt.tzinfo:
+    if text[0] not in "+-":
+        return _UTC
+    hours, minutes = int(text[1:3]), int(text[3:].lstrip(":") or 0)
+    distance = dt.timedelta(hours=hours, minutes=minutes)
+    if minutes > 59 or distance > _FARTHEST:
+        raise ValueError("no zone")
+    return dt.timezone(distance if text[0] == "+" else -distance)
+
+
+def _parse_date(text: str) -> dt.date:
+    match = _DATE.fullmatch(text.strip(_SPACE))
+    if match is None:
+        raise ValueError("no date")
+    year, month, day = (int(part or 1) for part in match.groups())
+    return dt.date(year, month, day)
+
+
+def _parse_float(text: str) -> float:
+    plain = text.strip(_SPACE)
+    match = _FLOAT.fullmatch(plain)
+    return float(match[1] if match else _FLOATS[plain.lower()])
 
 
 def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: str = "UTC") -> Any:
@@ -167,11 +212,11 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
         if name in _BITS:
             return _fitting_integer(text, _BITS[name])
         if name in ("float", "double"):
-            return float(text)
+            return _parse_float(text)
         if name == "boolean":
-            return {"true": True, "false": False}[text.lower()]
+            return _BOOLEANS[text.strip(_SPACE).lower()]
         if name == "date":
-            return dt.date(*(int(part) for part in text.split("T")[0].split(" ")[0].split("-")))
+            return _parse_date(text)
         if name in ("timestamp", "timestamp_ntz"):
             return _parse_timestamp(text, zone)
         if name == "binary":
@@ -185,9 +230,10 @@ def parse_partition_value(text: str | None, data_type: DataType, *, time_zone: s
 
 
 def _fitting_integer(text: str, bits: int) -> int:
-    if _INTEGER.fullmatch(text.strip()) is None:  # int() would take underscores and the digits of other scripts
+    plain = text.strip(_SPACE)
+    if _INTEGER.fullmatch(plain) is None:  # int() would take underscores and the digits of other scripts
         raise ValueError("not a whole number")
-    value = int(text)
+    value = int(plain)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError("beyond the type")
     return value
@@ -195,10 +241,13 @@ def _fitting_integer(text: str, bits: int) -> int:
 
 def _fitting_decimal(text: str, data_type: DecimalType) -> Decimal:
     """The value, when the type holds it as it is: whoever reads a rounded one would look in another partition."""
-    value = Decimal(text)
+    plain = text.strip(_SPACE)
+    if _DECIMAL.fullmatch(plain) is None:
+        raise ValueError("not a number")
+    value = Decimal(plain)
     digits = "".join(map(str, value.as_tuple().digits))
     kept = digits.rstrip("0")
-    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)  # ValueError for what is not a number
+    exponent = int(value.as_tuple().exponent) + len(digits) - len(kept)
     if kept and (-exponent > data_type.scale or len(kept) + exponent > data_type.precision - data_type.scale):
         raise ValueError("beyond the type")
     return value

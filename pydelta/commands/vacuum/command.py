@@ -77,6 +77,7 @@ class VacuumRequest:
             were never committed; ``inventory`` reads a list.
         inventory: For ``inventory``; giving one chooses that mode. A stale one makes it delete less, never more.
         where: Condition over partition columns: only files in directories of these partitions.
+        time_zone: Of times in ``where`` that name none; None refuses them.
         enforce_retention: Refuse a retention below the table's; the session's setting can turn that off too.
     """
 
@@ -85,6 +86,7 @@ class VacuumRequest:
     mode: VacuumMode = "full"
     inventory: Inventory | None = None
     where: Expr | str | None = None
+    time_zone: str | None = None
     enforce_retention: bool = True
 
 
@@ -141,7 +143,7 @@ def vacuum(
             snapshot=snapshot,
             mode=mode,
             inventory=request.inventory,
-            where=_condition(request.where, snapshot),
+            where=_condition(request, snapshot),
             cutoff_ms=now - retention_ms,
             retention_ms=retention_ms,
             specified_ms=None if request.retention_hours is None else retention_ms,
@@ -189,14 +191,17 @@ def _retention_ms(hours: float | None, snapshot: Snapshot, *, enforced: bool) ->
     return chosen
 
 
-def _condition(where: Expr | str | None, snapshot: Snapshot) -> Expr | None:
+def _condition(request: VacuumRequest, snapshot: Snapshot) -> Expr | None:
+    where = request.where
     if where is None:
         return None
     if not snapshot.partition_columns:
         raise InvalidArgumentError(
             "The table has no partition columns, so there are no partitions to choose.", hint="Leave the WHERE out."
         )
-    condition = parse_predicate(where, snapshot.schema) if isinstance(where, str) else where
+    condition = where
+    if isinstance(where, str):
+        condition = parse_predicate(where, snapshot.schema, time_zone=request.time_zone)
     if not is_partition_only(condition, snapshot.partition_columns):
         raise BindError(
             f"The condition {where} reads a column that is not a partition column.",

@@ -120,7 +120,7 @@ class _Run:
                         "DELTA_MODE_NOT_SUPPORTED", mode=statement.mode, supportedModes="symlink_format_manifest"
                     ),
                 )
-            publish(log, ManifestOptions(where=statement.where))
+            publish(log, ManifestOptions(where=statement.where, time_zone=self._nodes.jvm.time_zone()))
         return self._nodes.jvm.nothing()
 
     def _restore(self, statement: st.Restore) -> DataFrame:
@@ -222,6 +222,7 @@ class _Run:
                 dry_run=statement.dry_run,
                 mode="lite" if statement.mode == "LITE" else "full",
                 where=statement.where,
+                time_zone=self._nodes.jvm.time_zone(),
             )
             result = run_vacuum(self._spark, log, request, inventory=listed)
         return vacuum_frame(self._spark, result)

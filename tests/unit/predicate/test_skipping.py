@@ -30,6 +30,7 @@ from pydelta.predicate import (
     skipping_masks,
     split_conjuncts,
 )
+from pydelta.predicate.expressions import walk
 from pydelta.predicate.masks import NotEvaluable, partition_mask
 from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import ArrayType, DecimalType, PrimitiveType, StructField, StructType
@@ -67,8 +68,8 @@ LEAVES = [((f.name,), f.data_type) for f in SCHEMA if f.name != "o"] + [(("o", "
         ("d = '2024-01-06'", False), ("i <=> NULL", False), ("i = NULL", False), ("d <=> NULL", True),
         ("x = 3.0", False), ("x > 100.0", True), ("x < 1.0", False),
         ("s = 'bb'", True), ("s < 'bb'", False), ("s LIKE 'c%'", True), ("s LIKE 'e%'", False), ("s LIKE 'a%'", False),
-        ("t < TIMESTAMP '2024-01-05 10:00:00.123'", False), ("t > TIMESTAMP '2024-01-05 11:00:00.4565'", True),
-        ("t > TIMESTAMP '2024-01-05 11:00:00.458'", False),
+        ("t < TIMESTAMP '2024-01-05 10:00:00.123Z'", False), ("t > TIMESTAMP '2024-01-05 11:00:00.4565Z'", True),
+        ("t > TIMESTAMP '2024-01-05 11:00:00.458Z'", False),
         ("n = 1.50", True), ("n < 1.49", False), ("n > 9", True), ("n > 9.50", False), ("n >= 9.51", False),
         ("NOT n <= 9.5", False), ("n >= 9.5", True),
         ("o.k = 99", False), ("o.k = 150", True), ("`with.dot` = 9", False), ("`with.dot` = 7", True),
@@ -183,7 +184,7 @@ def test_a_condition_that_does_not_parse_shows_where(text, line, column):
         ("i = 'x'", ["'x'", "integer"]),
         ("s = 5", ["'s'", "string"]),
         ("d = 'no date'", ["no date", "2024-05-01"]),
-        ("d = TIMESTAMP '2024-01-05 00:00:00'", ["'d'", "date"]),
+        ("d = TIMESTAMP '2024-01-05 00:00:00Z'", ["'d'", "date"]),
         ("o.z = 1", ["fields are: k"]),
         ("i.z = 1", ["'i' is integer", "no fields"]),
         ("i", ["i is not a condition"]),
@@ -324,8 +325,16 @@ def test_a_condition_of_any_depth_is_no_crash():
     assert columns(rename_columns(deep, {("i",): ("col-1",)})) == {("col-1",)}
     with pytest.raises(NotEvaluable, match="deeply"):
         partition_mask(deep, pl.DataFrame({"i": [1]}))
+    wide = parse_predicate(" OR ".join(f"i = {number}" for number in range(20_000)), SCHEMA)
+    assert len(list(walk(wide))) == 4 * 20_000 - 1
+    assert skipping_mask(wide, parse_stats_columns(pl.Series([STATS]), LEAVES)).to_list() == [True]
+    left = "(" * 5_000 + "i = 0" + "".join(f" OR i = {number})" for number in range(5_000))
+    assert len(str(parse_predicate(left, SCHEMA))) > 5_000
+    assert parse_predicate("(" * 5_000 + "NOT " * 5_000 + "i = 1" + ")" * 5_000, SCHEMA) == parse_predicate(
+        "i = 1", SCHEMA
+    )
     with pytest.raises(ParseError, match="deeply"):
-        parse_predicate(" OR ".join(f"i = {number}" for number in range(5_000)), SCHEMA)
+        parse_predicate("i = 1 AND (i = 2 OR (" * 100 + "i = 3" + "))" * 100, SCHEMA)
 
 
 def test_renaming_keeps_the_shape_and_the_sides_of_every_kind_of_part():

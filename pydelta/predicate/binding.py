@@ -1,0 +1,324 @@
+"""Bind what was parsed to columns: each constant in the type in which Spark compares it with its column.
+
+A comparison is taken only where it comes out the same in Spark for every row. Where Spark would cast the column, round,
+or ask a session for its zone, it is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from pydelta.conditions import Condition
+from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, UnsupportedFeatureError
+from pydelta.predicate.expressions import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+)
+from pydelta.predicate.lexing import number_of, text_of
+from pydelta.protocol.partitions import names_zone, parse_partition_value
+from pydelta.protocol.sized_texts import LENGTH
+from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructField, StructType
+
+__all__ = ["Binder", "Joined", "value_of_text"]
+
+_SPELLINGS: Final = {
+    "date": "Write dates as 2024-05-01.",
+    "timestamp": "Write times as 2024-05-01 12:00:00+02:00.",
+    "timestamp_ntz": "Write times as 2024-05-01 12:00:00.",
+}
+_OTHER: Final = "Compare the column with a constant of its own type; casts take a session of Spark."
+_WHOLE: Final = ("byte", "short", "integer", "long")
+_EXACT_DOUBLE: Final = 1 << 53
+_LONG_DIGITS: Final = 20
+_COLLATIONS: Final = "__COLLATIONS"
+_PADDED: Final = re.compile(r"(?<!var)char\(", re.IGNORECASE)
+_SYMBOLS: Final = {"==": "=", "!>": "<=", "!<": ">="}
+
+
+@dataclass(slots=True)
+class Joined:
+    """Conditions joined by AND or by OR, as many as there are."""
+
+    kind: type[And] | type[Or]
+    parts: list[Any]
+
+
+def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
+    """Cast text to a type as Spark does.
+
+    Raises:
+        BindError: It is not a value of the type, or what it is depends on a zone that is not given.
+    """
+    name = str(data_type)
+    zoned = names_zone(text) if name.startswith("timestamp") else False
+    if name == "timestamp" and not zoned and time_zone is None:
+        raise BindError(
+            f"{text!r} names no time zone, and there is no session to take one from.",
+            hint="Write it with its zone, as in 2024-05-01 12:00:00+02:00 or …Z, or give the zone: --time-zone "
+            "Europe/Berlin, pydelta.open(…, time_zone='Europe/Berlin').",
+        )
+    try:
+        if text.strip() == "" and name not in ("string", "binary"):
+            raise ValueError("nothing")
+        if name == "timestamp_ntz" and zoned:
+            raise ValueError("a zone where there is none")
+        if name in ("string", "binary"):
+            return text if name == "string" else text.encode()
+        return parse_partition_value(text, data_type, time_zone=time_zone or "UTC")
+    except (LogCorruptedError, ValueError):
+        raise BindError(f"{text!r} is not a valid {data_type}.", hint=_SPELLINGS.get(name, _OTHER)) from None
+
+
+class Binder:
+    """Makes expressions over the columns of a schema; see ``parse_predicate``."""
+
+    def __init__(self, schema: StructType, time_zone: str | None) -> None:
+        self._schema = schema
+        self._zone = time_zone
+        self._fields: dict[tuple[str, ...], StructField] = {}
+
+    # --- columns and constants -----------------------------------------------------------------------------
+
+    def column(self, names: Sequence[str]) -> Column:
+        """Resolve a column, or a field in it, by names that ignore case."""
+        path: list[str] = []
+        current: DataType = self._schema
+        for name in names:
+            field = current.field(name) if isinstance(current, StructType) else None
+            if field is None:
+                raise _no_column(path, name, current)
+            path.append(field.name)
+            current = field.data_type
+            self._fields[tuple(path)] = field
+        return Column(tuple(path))
+
+    def word(self, word: str) -> Literal:
+        """Read TRUE, FALSE or NULL."""
+        return Literal(None) if word == "NULL" else Literal(word == "TRUE", "boolean")
+
+    def number(self, sign: str, text: str) -> Literal:
+        """Read a number."""
+        try:
+            return Literal(*number_of(sign, text))
+        except ValueError as error:
+            shown = text if len(text) <= 40 else f"{text[:20]}…"
+            raise BindError(
+                f"The number {sign}{shown} {error}.", hint="Numbers of tables have at most 38 digits."
+            ) from None
+
+    def string(self, before: str, literal: str) -> Literal:
+        """Read a string literal that may follow others."""
+        try:
+            return Literal(before + text_of(literal), "string")
+        except ValueError:
+            raise BindError(
+                "A text holds half of a character.", hint="Write characters beyond 16 bits as \\U0001F600."
+            ) from None
+
+    def typed(self, name: str, literal: str) -> Literal:
+        """Read a literal such as DATE '2024-05-01'."""
+        text = str(self.string("", literal).value)
+        if name == "X":
+            if re.fullmatch("[0-9a-fA-F]*", text) is None:
+                raise BindError(f"X{text!r} is not a binary literal.", hint="Write bytes as X'1F0A'.")
+            return Literal(bytes.fromhex("0" * (len(text) % 2) + text), "binary")
+        kind = {"TIMESTAMP_LTZ": "timestamp"}.get(name, name.lower())
+        return Literal(value_of_text(text, PrimitiveType(kind), self._zone), kind)
+
+    # --- conditions ----------------------------------------------------------------------------------------
+
+    def condition(self, expr: Any) -> Any:
+        """Return an expression that is true, false or null as it is."""
+        value = isinstance(expr, Column) and self._fields[expr.path].data_type != PrimitiveType("boolean")
+        if value or (isinstance(expr, Literal) and not (expr.value is None or isinstance(expr.value, bool))):
+            raise BindError(f"{expr} is not a condition.", hint=f"Compare it with something, as in {expr} = ….")
+        return expr
+
+    def compare(self, operator: str, left: Any, right: Any) -> Any:
+        """Compare two columns, or a column with a constant."""
+        if operator in ("!=", "<>"):
+            found = self.compare("=", left, right)
+            return found if isinstance(found, Literal) else Not(found)
+        symbol = _SYMBOLS.get(operator, operator)
+        if isinstance(left, Literal) and isinstance(right, Literal):
+            return _constant(symbol, left, right)
+        if isinstance(left, Column) and isinstance(right, Column):
+            self._alike(left, right)
+            return Compare(symbol, left, right)
+        if isinstance(left, Literal) and isinstance(right, Column):
+            return Compare(symbol, self._beside(right, left), right)
+        if isinstance(left, Column) and isinstance(right, Literal):
+            return Compare(symbol, left, self._beside(left, right))
+        raise _not_here("a comparison with a condition")
+
+    def in_(self, child: Any, values: Sequence[Any]) -> Expr:
+        """Look a column up among constants."""
+        if not isinstance(child, Column) or not all(isinstance(value, Literal) for value in values):
+            raise _not_here("IN of anything but a column and constants")
+        kinds = {value.type for value in values}
+        if len(kinds - {None}) > 1 and not kinds <= {None, *_WHOLE, "decimal", "double"}:
+            raise _not_here("IN with constants of several types")
+        convert = self._conversion(child)
+        return In(child, tuple(None if value.value is None else convert(value).value for value in values))
+
+    def is_(self, what: str, child: Any) -> Expr:
+        """Ask whether a column is null, or what truth value it has."""
+        if not isinstance(child, Column):
+            raise _not_here("IS of anything but a column")
+        if what == "NULL":
+            return IsNull(child)
+        self.condition(child)
+        return IsNull(child) if what == "UNKNOWN" else Compare("<=>", child, self.word(what))
+
+    def like(self, child: Any, pattern: Any, escape: str) -> Expr:
+        """Match a pattern that is a text, or a text and what may follow it."""
+        if not isinstance(child, Column) or not isinstance(pattern, Literal) or pattern.type != "string":
+            raise _not_here("LIKE of anything but a column and a text")
+        self._conversion(child)
+        if self._fields[child.path].data_type != PrimitiveType("string"):
+            raise _not_here(f"LIKE of a column that is {self._fields[child.path].data_type}")
+        prefix, rest = _prefix(pattern.value, escape)
+        if rest is None:
+            return Compare("=", child, Literal(prefix, "string"))
+        if rest.strip("%"):
+            raise InvalidArgumentError(
+                f"LIKE {pattern.value!r} is not supported here.",
+                hint="Without Spark, only patterns such as 'abc%' are supported.",
+            )
+        return StartsWith(child, prefix)
+
+    # --- types ---------------------------------------------------------------------------------------------
+
+    def _alike(self, left: Column, right: Column) -> None:
+        """Refuse columns that Spark compares in a type of neither."""
+        one, other = self._fields[left.path].data_type, self._fields[right.path].data_type
+        whole = all(isinstance(item, PrimitiveType) and item.name in _WHOLE for item in (one, other))
+        if one != other and not whole:
+            raise _not_here(f"a comparison of {one} with {other}")
+        self._conversion(left)
+        self._conversion(right)
+
+    def _beside(self, column: Column, constant: Literal) -> Literal:
+        """A constant in the type in which it is compared with a column."""
+        return constant if constant.value is None else self._conversion(column)(constant)
+
+    def _conversion(self, column: Column) -> Any:
+        """What turns a constant into the type in which it is compared with a column."""
+        field = self._fields[column.path]
+        on_path = [self._fields[column.path[: size + 1]].metadata for size in range(len(column.path))]
+        if any(_COLLATIONS in item or _PADDED.search(str(item.get(LENGTH, ""))) for item in on_path):
+            raise _not_here(f"a comparison of {column}, whose texts Spark does not compare by their bytes")
+        data_type = field.data_type
+        name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
+
+        def convert(constant: Literal) -> Literal:
+            value, kind = constant.value, constant.type
+            if kind == name and kind not in ("decimal", "float"):
+                return constant
+            if kind == "string" and name in _FROM_TEXT:
+                shown = "double" if name == "float" else name  # single precision is compared in double
+                return Literal(value_of_text(value, data_type, self._zone), shown)
+            found = None
+            if kind == "string" and name == "decimal":
+                raise _not_here(f"a comparison of {data_type} with {constant}")
+            if kind in (*_WHOLE, "decimal", "double", "float"):
+                found = _number(value, str(kind), data_type, name)
+                if found is None and (name in _WHOLE or name == "decimal"):
+                    raise _not_here(f"a comparison of {data_type} with {constant}")
+            if found is None:
+                raise BindError(
+                    f"The column {'.'.join(column.path)!r} is {data_type}, and {constant} is not.",
+                    hint=_SPELLINGS.get(name, _OTHER),
+                )
+            return found
+
+        return convert
+
+
+_FROM_TEXT: Final = frozenset(
+    ("boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "binary")
+)
+
+
+def _number(value: Any, kind: str, data_type: DataType, name: str) -> Literal | None:
+    """A number as it is compared with a column; None where Spark might round one of them."""
+    if name in ("float", "double"):
+        return Literal(float(value), "double")
+    if isinstance(data_type, DecimalType):
+        return None if kind in ("float", "double") else Literal(Decimal(value), str(data_type))
+    if name not in _WHOLE or kind == "float":
+        return None
+    if kind == "double":
+        return Literal(int(value), "long") if value.is_integer() and abs(value) < _EXACT_DOUBLE else None
+    if isinstance(value, Decimal):
+        scale = -int(value.as_tuple().exponent)
+        whole = max(_LONG_DIGITS, len(value.as_tuple().digits) - scale)
+        return Literal(int(value), "long") if value == int(value) and scale + whole <= 38 else None
+    return Literal(value, "long")
+
+
+def _constant(symbol: str, left: Literal, right: Literal) -> Literal:
+    """A comparison of two constants, as far as it needs no cast."""
+    if symbol != "<=>" and (left.value is None or right.value is None):
+        return Literal(None)
+    whole = left.type in _WHOLE and right.type in _WHOLE
+    if symbol not in ("=", "<=>") or not (whole or left.type == right.type == "string"):
+        raise _not_here("a comparison of two constants")
+    return Literal(left.value == right.value, "boolean")
+
+
+def _prefix(pattern: str, escape: str) -> tuple[str, str | None]:
+    """The text that a pattern begins with, and the rest of it from its first wildcard; None without one."""
+    found, position = list[str](), 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == escape:
+            position += 1
+            char = pattern[position : position + 1]
+            if not char or char not in ("%", "_", escape):
+                raise InvalidArgumentError(
+                    f"In LIKE {pattern!r}, {escape!r} stands before neither %, _ nor itself.",
+                    hint="Write the escape character twice, or name another one with ESCAPE.",
+                )
+        elif char in ("%", "_"):
+            return "".join(found), pattern[position:]
+        found.append(char)
+        position += 1
+    return "".join(found), None
+
+
+def _not_here(what: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Only Spark is sure to compute this right: {what}.",
+        features=("a command without Spark",),
+        hint="Run it in a session: DeltaTable.forPath(spark, path), or pydelta sql.",
+    )
+
+
+def _no_column(path: Sequence[str], name: str, current: DataType) -> BindError:
+    known = current.names if isinstance(current, StructType) else ()
+    close = difflib.get_close_matches(name, known, n=1)
+    full = ".".join([*path, name])
+    return BindError(
+        f"There is no column {full!r}.",
+        hint=(f"Did you mean {close[0]!r}? " if close else "")
+        + (
+            f"The {'fields' if path else 'columns'} are: {', '.join(known)}."
+            if known
+            else f"{'.'.join(path)!r} is {current} and has no fields."
+        ),
+        condition=Condition.of("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=full, proposal=known),
+    )
