@@ -77,13 +77,15 @@ def parse_bool(text: str, *, name: str) -> bool:
     return value == "true"
 
 
+def _whole(text: str) -> int | None:
+    """A whole number as the format spells it; Python's own spellings, such as 1_000, are none."""
+    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else None
+
+
 def parse_positive_int(text: str, *, name: str) -> int:
     """Read a whole number above zero."""
-    try:
-        value = int(text.strip())
-    except ValueError:
-        value = 0
-    if value <= 0:
+    value = _whole(text)
+    if value is None or value <= 0:
         raise InvalidArgumentError(
             f"{name} is {text!r}.",
             hint="Set it to a whole number above zero.",
@@ -92,16 +94,16 @@ def parse_positive_int(text: str, *, name: str) -> int:
     return value
 
 
-def parse_integer(text: str, *, name: str) -> int:
-    """Read a whole number."""
-    try:
-        return int(text.strip())
-    except ValueError:
+def parse_integer(text: str, *, name: str, least: int | None = None) -> int:
+    """Read a whole number, not below ``least``."""
+    value = _whole(text)
+    if value is None or (least is not None and value < least):
         raise InvalidArgumentError(
             f"{name} is {text!r}.",
-            hint="Set it to a whole number.",
+            hint="Set it to a whole number" + ("." if least is None else f" from {least} on."),
             condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=text),
-        ) from None
+        )
+    return value
 
 
 _SHORT_UNITS: Final = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour"}

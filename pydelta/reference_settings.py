@@ -228,7 +228,7 @@ coordinatedCommits.commitFilesIterator.backfillGapFix.enabled | - | Likewise.
 coordinatedCommits.getCommits.threadPoolSize | - | Likewise.
 coordinatedCommits.ignoreMissingCoordinatorImplementation | - | Likewise.
 createDataFrame.dropNullColumns | - | Whether void columns are left out of reads.
-createEmptySchemaTable.enabled | - | Whether a table may have no columns; here it needs one.
+createEmptySchemaTable.enabled | - | Whether a table may have no columns; here always.
 delete.allowExistsSubquery | - | Whether a DELETE's condition may hold EXISTS.
 delete.deletionVectors.persistent | only true | Whether DELETE writes deletion vectors where the table enables them.
 deletionVectors.disableTightBoundOnFileCreationForDevOnly | - | For the reference's own tests.

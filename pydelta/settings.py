@@ -7,6 +7,7 @@ Precedence for a setting: call option > session (``spark.pydelta.*``, then the `
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -96,7 +97,9 @@ _PROPERTY_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
 _KNOWN_WITHOUT_FIELD: Final = frozenset(
     {
         "delta.autoOptimize",
+        "delta.checkpointRetentionDuration",
         "delta.columnMapping.hasDroppedOrRenamed",
+        "delta.dataSkippingStringPrefixLength",
         "delta.dropFeatureTruncateHistory.retentionDuration",
         "delta.enableFullRetentionRollback",
         "delta.enableIcebergCompatV1",
@@ -116,6 +119,31 @@ _KNOWN_WITHOUT_FIELD: Final = frozenset(
         "delta.writePartitionColumnsToParquet",
     }
 )
+_CHECKED_WHEN_SET: Final[Mapping[str, Callable[..., Any]]] = {
+    **dict.fromkeys(
+        (
+            "delta.autoOptimize",
+            "delta.enableFullRetentionRollback",
+            "delta.enableIcebergCompatV1",
+            "delta.enableIcebergCompatV2",
+            "delta.enableIcebergCompatV3",
+            "delta.enableVariantShredding",
+        ),
+        parse_bool,
+    ),
+    **dict.fromkeys(
+        (
+            "delta.checkpointRetentionDuration",
+            "delta.dropFeatureTruncateHistory.retentionDuration",
+            "delta.sampleRetentionDuration",
+        ),
+        parse_interval_ms,
+    ),
+    "delta.dataSkippingNumIndexedCols": functools.partial(parse_integer, least=-1),
+    "delta.dataSkippingStringPrefixLength": functools.partial(parse_integer, least=0),
+    "delta.randomPrefixLength": parse_positive_int,
+}
+"""What is looked at when a property is set, and not when a table that has it is read."""
 _KNOWN_PREFIXES: Final = ("delta.constraints.", "delta.feature.", "delta.rowTracking.", "delta.clustering.")
 _PROPERTY_NAMES: Final = {name.lower(): name for name in (*_PROPERTY_PARSERS, *_KNOWN_WITHOUT_FIELD, *policy_names())}
 """As they are written in lower case -> as the format spells them."""
@@ -197,6 +225,14 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     properties = canonical_properties(given)
     check_property_names(properties)
     refuse_kept_properties(properties)
+    if "delta.feature.clustering" in properties:
+        raise InvalidArgumentError(
+            "The table feature clustering cannot be set by a property.",
+            hint="Write CLUSTER BY (columns) in the definition.",
+            condition=Condition.of(
+                "DELTA_CREATE_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED", tableFeature="clustering"
+            ),
+        )
     return properties
 
 
@@ -236,7 +272,19 @@ def check_property_names(configuration: Mapping[str, str], there: Mapping[str, s
                 condition=Condition.of("DELTA_INVALID_PROPERTY_VALUE", property=name, value=configuration[name]),
             )
     MaintenancePolicy.parse(configuration)
+    for name, check in _CHECKED_WHEN_SET.items():
+        if name in configuration:
+            check(configuration[name], name=name)
     made = TableProperties.parse({**(there or {}), **configuration})
+    if made.enable_row_tracking and made.row_tracking_suspended:
+        both = ("delta.enableRowTracking", "delta.rowTrackingSuspended")
+        raise InvalidArgumentError(
+            f"{both[0]} and {both[1]} cannot both be true.",
+            hint="Set one of them to false.",
+            condition=Condition.of(
+                "DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION", property1=both[0], property2=both[1]
+            ),
+        )
     if not configuration.keys().isdisjoint(_RETENTIONS) and made.log_retention_ms < made.deleted_file_retention_ms:
         log, files = _RETENTIONS
         raise InvalidArgumentError(

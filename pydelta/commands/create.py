@@ -26,7 +26,13 @@ from pydelta.commands.write.plan import (
     refuse_collations,
 )
 from pydelta.conditions import Condition
-from pydelta.errors import TableAlreadyExistsError, TableNotFoundError, UnsafeOperationError, error_context
+from pydelta.errors import (
+    SchemaError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsafeOperationError,
+    error_context,
+)
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
@@ -111,6 +117,12 @@ def plan_create(
         raise TableAlreadyExistsError(
             f"There is a Delta table at {snapshot.table_uri}, at version {snapshot.version}.",
             hint="Use createIfNotExists or createOrReplace, or choose another location.",
+        )
+    if mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE) and not definition.schema.fields:
+        raise SchemaError(
+            "A table cannot be replaced by one without columns.",
+            hint="Give the columns, or write AS SELECT; DELETE FROM removes rows alone.",
+            condition=Condition.of("DELTA_SCHEMA_NOT_PROVIDED"),
         )
     if not exists and mode is CreateMode.REPLACE:
         raise TableNotFoundError(

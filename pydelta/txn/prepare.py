@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError, LogCorruptedError, UnsafeOperationError
+from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError, UnsafeOperationError
 from pydelta.log.replay import column_mapping_mode
 from pydelta.log.runs import joined, key_columns, objects_of, runs_of
 from pydelta.protocol.actions import (
@@ -28,11 +28,15 @@ from pydelta.protocol.actions import (
 )
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.schema import parse_schema, physical_partition_columns
+from pydelta.protocol.schema_edits import field_at, name_of, parse_path, resolve
+from pydelta.protocol.stats import has_bounds, indexed_leaves
+from pydelta.protocol.types import StructType
+from pydelta.settings import TableProperties
 from pydelta.txn.conflicts import Isolation
 from pydelta.txn.enablement import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from pydelta.txn.staged import ROW_TRACKING_DOMAIN, Operation, Staged, WinningCommit, changes_rows
 
-__all__ = ["Base", "Intention", "check_staged", "render"]
+__all__ = ["Base", "Intention", "check_staged", "check_stats_columns", "render"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,3 +309,48 @@ def _commit_info(intention: Intention, *, now_ms: int, stamp: int | None) -> Com
         fields["tags"] = dict(intention.tags)
     fields |= {"engineInfo": intention.engine_info, "txnId": intention.txn_id}
     return CommitInfo(fields)
+
+
+def check_stats_columns(metadata: Metadata) -> None:
+    """Check that ``delta.dataSkippingStatsColumns`` names columns that can have statistics, each once.
+
+    What lies within a struct is never refused for its type: the struct may be named as a whole.
+
+    Raises:
+        BindError: The table has no such column.
+        InvalidArgumentError: A partition column, a type that files have no bounds of, or a column named twice.
+    """
+    named = TableProperties.parse(metadata.configuration).data_skipping_stats_columns
+    if named is None:
+        return
+    schema = parse_schema(metadata.schema_string)
+    partitions = {name.lower() for name in metadata.partition_columns}
+    seen: set[tuple[str, ...]] = set()
+    for text in named:
+        path = parse_path(text)
+        if len(path) == 1 and path[0].lower() in partitions:
+            condition = Condition.of("DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_PARTITIONED_COLUMN", column=text)
+            raise _no_statistics(f"{text} is a partition column", condition)
+        try:
+            path = resolve(schema, path)
+        except BindError as error:
+            error.called(Condition.of("DELTA_COLUMN_NOT_FOUND_IN_SCHEMA", columnName=text, tableSchema=schema.tree()))
+            raise
+        field = field_at(schema, path)
+        leaves = [(*path[:-1], *leaf) for leaf, _ in indexed_leaves(StructType((field,)), num_indexed=-1)]
+        if len(path) == 1 and not isinstance(field.data_type, StructType) and not has_bounds(field.data_type):
+            condition = Condition.of("DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE", column=text, type=field.data_type)
+            raise _no_statistics(f"{text} is of type {field.data_type}", condition)
+        twice = [name_of(leaf) for leaf in leaves if leaf in seen]
+        if twice:
+            condition = Condition.of("DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS", columns=",".join(twice))
+            raise _no_statistics(f"{', '.join(twice)} is named twice", condition)
+        seen.update(leaves)
+
+
+def _no_statistics(what: str, condition: Condition) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"delta.dataSkippingStatsColumns: {what}.",
+        hint="Name columns whose values have an order, or structs of them, each once and no partition column.",
+        condition=condition,
+    )

@@ -55,7 +55,7 @@ from pydelta.txn.hooks import Hook, HookContext, HookFailure, run_hooks
 from pydelta.txn.landed import landed
 from pydelta.txn.matching import matcher_for
 from pydelta.txn.phases import POST_COMMIT, PREPARE, READ, SILENT, Observer
-from pydelta.txn.prepare import Base, Intention, check_staged, row_id_high_water_mark
+from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, row_id_high_water_mark
 from pydelta.txn.reads import KEY_SCHEMA, ReadPredicate, ReadSet, match_any_file
 from pydelta.txn.staged import Operation, Staged
 
@@ -280,8 +280,14 @@ class OptimisticTransaction:
         return True
 
     def update_metadata(self, metadata: Metadata) -> None:
-        """Let the commit change the table's metadata. What is equal to the table's is left out of the commit."""
+        """Let the commit change the table's metadata. What is equal to the table's is left out of the commit.
+
+        Raises:
+            BindError, InvalidArgumentError: Columns that cannot have statistics; see ``check_stats_columns``.
+        """
         self._require_open()
+        if metadata != self.snapshot.metadata:
+            check_stats_columns(metadata)
         self._metadata = None if metadata == self.snapshot.metadata else metadata
 
     def update_protocol(self, protocol: Protocol) -> None:

@@ -10,6 +10,7 @@ from pydelta.settings import (
     TableProperties,
     canonical_properties,
     check_property_names,
+    checked_properties,
     parse_bytes,
     parse_interval_ms,
 )
@@ -176,3 +177,29 @@ def test_more_is_done_in_the_driver_where_its_cores_are_all_there_are(session, m
     own = {"PYDELTA_LOCAL_MAX_BYTES": "2m"}
     asked = "spark.pydelta.local.maxBytes" in session
     assert Settings.resolve(session, env=own).local_max_bytes == (1 if asked else 2) << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("delta.dataSkippingNumIndexedCols", "-2", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.dataSkippingNumIndexedCols", "1_0", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.checkpointInterval", "1_0", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.dataSkippingStringPrefixLength", "-1", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.randomPrefixLength", "0", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.enableVariantShredding", "yes", "DELTA_INVALID_PROPERTY_VALUE"),
+        ("delta.sampleRetentionDuration", "1 month", "DELTA_INVALID_INTERVAL"),
+        ("delta.rowTrackingSuspended", "true", "DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION"),
+        ("delta.feature.clustering", "supported", "DELTA_CREATE_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED"),
+    ],
+)
+def test_a_value_of_a_property_that_cannot_be_right_is_refused_when_a_table_is_made(name, value, code):
+    given = {name: value} | ({"delta.enableRowTracking": "true"} if "Suspended" in name else {})
+    with pytest.raises(InvalidArgumentError) as refused:
+        checked_properties(given)
+    assert (refused.value.code, bool(refused.value.hint)) == (code, True)
+
+
+def test_a_table_that_has_such_a_value_is_read_all_the_same():
+    assert TableProperties.parse({"delta.dataSkippingNumIndexedCols": "-2"}).data_skipping_num_indexed_cols == -2
+    assert checked_properties({"delta.dataSkippingNumIndexedCols": "-1", "delta.dataSkippingStringPrefixLength": "0"})

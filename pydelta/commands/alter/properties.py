@@ -65,6 +65,14 @@ def set_properties(snapshot: Snapshot, change: SetProperties) -> Plan:
     metadata, given = _metadata(snapshot), canonical_properties(change.properties)
     for name in given:
         _refuse_constraint(name)
+        if name == f"{_FEATURE}clustering":
+            raise InvalidArgumentError(
+                "The table feature clustering cannot be set by a property.",
+                hint="Write ALTER TABLE … CLUSTER BY (columns).",
+                condition=Condition.of(
+                    "DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED", tableFeature="clustering"
+                ),
+            )
     refuse_kept_properties(given, metadata.configuration)
     check_property_names(given, metadata.configuration)
     operation = Operation(name="SET TBLPROPERTIES", parameters={"properties": encode_json(given)})

@@ -47,6 +47,7 @@ from pydelta.protocol.schema import StructField, StructType, parse_schema, physi
 from pydelta.settings import Settings
 from pydelta.storage.discarding import discard
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn.prepare import check_stats_columns
 
 __all__ = [
     "ReadingSource",
@@ -220,6 +221,8 @@ class _Write:
     def run(self) -> WriteResult:
         snapshot, plan = self.txn.snapshot, self.plan
         exists = snapshot.version >= 0
+        if plan.metadata is not None:
+            check_stats_columns(plan.metadata)
         redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
         clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None

@@ -198,6 +198,13 @@ def plan_write(snapshot: Snapshot, data: StructType, options: WriteOptions, sett
 
 
 def _plan(kind: WriteKind, snapshot: Snapshot, metadata: Metadata | None, options: WriteOptions) -> WritePlan:
+    if metadata is not None and not options.data_change:
+        what = "create the table" if snapshot.version < 0 else "change the table's schema or partitioning"
+        raise InvalidArgumentError(
+            f"The option dataChange is false, so the write must not {what}.",
+            hint="Leave dataChange out: it is for writes that only rearrange the rows of a table.",
+            condition=Condition.of("DELTA_DATA_CHANGE_FALSE", op=what),
+        )
     final = metadata or snapshot.metadata
     assert final is not None
     operation, parameters = _describe(snapshot, final, options)

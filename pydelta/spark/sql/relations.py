@@ -320,6 +320,12 @@ class RelationResolver:
         names = [f"argument{place}" for place in range(len(items))]
         values = self._jvm.one_row([item.alias(at) for item, at in zip(items, names, strict=True)]).first()
         assert values is not None
+        if any(value is None for value in values[1:]):
+            raise InvalidArgumentError(
+                f"{function} was given NULL for where to begin or to end.",
+                hint="Give a version or a timestamp, or leave the end out.",
+                condition=Condition.of("DELTA_CDC_READ_NULL_RANGE_BOUNDARY"),
+            )
         options = {"readChangeFeed": "true"}
         for word, value in zip(("starting", "ending"), values[1:], strict=False):
             kind = "Version" if isinstance(value, int) else "Timestamp"

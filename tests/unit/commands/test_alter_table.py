@@ -265,12 +265,12 @@ def test_what_is_so_already_makes_no_version() -> None:
 
 
 def test_rename_keeps_the_physical_name_and_what_goes_by_it() -> None:
-    log = mapped(dataSkippingStatsColumns="id,at.x,`part`")
+    log = mapped(dataSkippingStatsColumns="id,at.x,`Name`")
     before = log.update()
     snapshot = done(log, RenameColumn(path=("AT",), name="place of it")).snapshot
     assert snapshot.schema.field("place of it").metadata == before.schema.field("at").metadata  # type: ignore[union-attr]
     assert snapshot.metadata is not None
-    assert snapshot.metadata.configuration["delta.dataSkippingStatsColumns"] == "id,`place of it`.x,part"
+    assert snapshot.metadata.configuration["delta.dataSkippingStatsColumns"] == "id,`place of it`.x,Name"
     assert last_operation(log) == ("RENAME COLUMN", {"oldColumnPath": "at", "newColumnPath": "place of it"})
     snapshot = done(log, RenameColumn(path=("part",), name="Bucket")).snapshot
     assert snapshot.partition_columns == ("Bucket",)
@@ -455,6 +455,8 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     (ReplaceColumns(columns=(new("id", LONG), new("who", STRING))), SchemaError, "leaves out Name, .* and adds who"),
     (SetProperties(properties={"delta.apendOnly": "true"}), UnknownSettingError, "Did you mean 'delta.appendOnly'"),
     (SetProperties(properties={"delta.appendOnly": "ja"}), InvalidArgumentError, "true or false"),
+    (SetProperties(properties={"delta.feature.clustering": "supported"}), InvalidArgumentError, "CLUSTER BY"),
+    (SetProperties(properties={"delta.dataSkippingStatsColumns": "part"}), InvalidArgumentError, "partition column"),
     (SetProperties(properties={"delta.constraints.c": "id > 0"}), InvalidArgumentError, "ADD CONSTRAINT c"),
     (SetProperties(properties={"delta.columnMapping.mode": "id"}), UnsupportedFeatureError, "from 'name' to 'id'"),
     (

@@ -537,3 +537,24 @@ def test_a_wider_column_is_widened_by_the_data_only_where_the_table_allows_it(lo
     txn.commit([], Operation(name="ADD CONSTRAINT"))
     with pytest.raises(UnsafeOperationError, match="CHECK constraint c"):
         plan(log, wide, merging)
+
+
+def test_a_write_that_only_rearranges_rows_makes_no_table_and_changes_no_schema(log):
+    wider = StructType((*SCHEMA.fields, StructField("extra", PrimitiveType("long"))))
+    made = options(dataChange="false")
+    with pytest.raises(InvalidArgumentError, match="create the table") as new:
+        plan(log, how=made)
+    write(log, Rows("a"))
+    with pytest.raises(InvalidArgumentError, match="change the table's schema") as changed:
+        plan(log, data=wider, how=options(dataChange="false", mergeSchema="true"))
+    assert {new.value.code, changed.value.code} == {"DELTA_DATA_CHANGE_FALSE"}
+    assert plan(log, how=made).metadata is None
+
+
+@pytest.mark.parametrize("mode", [CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE])
+def test_a_table_is_not_replaced_by_one_without_columns_and_keeps_its_rows(log, mode):
+    write(log, Rows("a"))
+    with pytest.raises(SchemaError) as refused:
+        create_table(log, TableDefinition(schema=StructType(())), mode=mode, settings=Settings())
+    assert refused.value.code == "DELTA_SCHEMA_NOT_PROVIDED"
+    assert log.update().version == 0 and live(log) == ["a"]

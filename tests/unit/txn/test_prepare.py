@@ -23,7 +23,7 @@ from pydelta.protocol.actions import (
     encode_commit,
 )
 from pydelta.txn import Isolation, Operation, Staged, WinningCommit
-from pydelta.txn.prepare import Base, Intention, check_staged, render, row_id_high_water_mark
+from pydelta.txn.prepare import Base, Intention, check_staged, check_stats_columns, render, row_id_high_water_mark
 
 NOW = 1_700_000_000_000
 
@@ -271,3 +271,47 @@ def test_partition_keys_are_physical_only_where_the_protocol_supports_column_map
     check_staged(Staged.of([add("a", {"P": "1"})]), metadata=MAPPED, protocol=old, append_only=False)
     with pytest.raises(errors.InvalidArgumentError, match="col-P"):
         check_staged(Staged.of([add("a", {"P": "1"})]), metadata=MAPPED, protocol=MAPPING, append_only=False)
+
+
+def with_stats_columns(text: str) -> Metadata:
+    nested = {"type": "struct", "fields": [{"name": "x", "type": "boolean", "nullable": True, "metadata": {}}]}
+    types = {
+        "id": "integer",
+        "day": "date",
+        "flag": "boolean",
+        "bytes": "binary",
+        "s": nested,
+        "a.b": "string",
+        "p": "long",
+    }
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return Metadata(
+        id="t",
+        schema_string=json.dumps({"type": "struct", "fields": fields}),
+        partition_columns=("p",),
+        configuration={"delta.dataSkippingStatsColumns": text},
+    )
+
+
+@pytest.mark.parametrize("text", ["id", "ID, day", "s", "s.x", "`a.b`", "id,s,`a.b`"])
+def test_columns_that_can_have_statistics_may_be_named(text: str) -> None:
+    check_stats_columns(with_stats_columns(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("nope", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        ("s.y", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        ("a.b", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        ("id,P", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_PARTITIONED_COLUMN"),
+        ("flag", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE"),
+        ("bytes", "DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE"),
+        ("id,day,id", "DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS"),
+        ("s,s.x", "DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS"),
+    ],
+)
+def test_columns_that_cannot_have_statistics_are_refused_by_the_references_condition(text: str, condition: str) -> None:
+    with pytest.raises(errors.DeltaError) as caught:
+        check_stats_columns(with_stats_columns(text))
+    assert (caught.value.code, bool(caught.value.hint)) == (condition, True)
