@@ -32,6 +32,7 @@ from pydelta.arrow.local_merge import clauses_of
 from pydelta.arrow.tasks.arrow import file_array, optional
 from pydelta.arrow.tasks.old_files import NeedsSpark, OldFile, hidden_rows, old_file, read_batches, rows_among
 from pydelta.arrow.tasks.write_files import run_task
+from pydelta.arrow.text_source import TextFile, TextSource
 from pydelta.arrow.threads import read_files
 from pydelta.commands.change.candidates import existing_table
 from pydelta.commands.change.delete import DeleteResult, delete
@@ -144,7 +145,7 @@ class LocalTable:
             except (NotHere, NeedsSpark) as reason:
                 raise only_spark(reason, snapshot) from None
 
-    def append(self, rows: pa.Table | pl.DataFrame) -> WriteResult:
+    def append(self, rows: pa.Table | pl.DataFrame | TextFile) -> WriteResult:
         """Add rows in one version. Columns are matched by name, ignoring case; one that is missing is null.
 
         Raises:
@@ -153,11 +154,15 @@ class LocalTable:
             UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
             StorageError: The store refused; no version was made.
         """
-        given = _arrow_table(rows)
+        given = _given(rows, self._log)
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update())
             _refuse_rules(snapshot)
-            source = ArrowRows(self._log, snapshot, given)
+            source = (
+                TextSource(self._log, snapshot, given)
+                if isinstance(given, TextFile)
+                else ArrowRows(self._log, snapshot, given)
+            )
             return write_table(
                 self._log,
                 source,
@@ -193,7 +198,7 @@ class LocalTable:
 
     def merge(
         self,
-        rows: pa.Table | pl.DataFrame,
+        rows: pa.Table | pl.DataFrame | TextFile,
         on: str | Sequence[str],
         *,
         matched: str | None = "update",
@@ -218,10 +223,11 @@ class LocalTable:
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
             engine = self._engine
-            given = _arrow_table(rows)
+            given = _given(rows, self._log)
 
             def begin(snapshot: Snapshot) -> Merging:
-                source = ArrowRows(self._log, snapshot, given)
+                found = given.table(snapshot) if isinstance(given, TextFile) else given
+                source = ArrowRows(self._log, snapshot, found)
                 keys = [column_of(snapshot, name).name for name in ([on] if isinstance(on, str) else on)]
                 if not keys or not set(keys) <= set(source.schema.names):
                     raise InvalidArgumentError(
@@ -271,7 +277,10 @@ class LocalTable:
         return vacuum(self._log, VacuumRequest(retention_hours=retention_hours, dry_run=dry_run))
 
 
-def _arrow_table(rows: pa.Table | pl.DataFrame) -> pa.Table:
+def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog) -> pa.Table | TextFile:
+    if isinstance(rows, TextFile):
+        rows.check_table(log.uri)
+        return rows
     if isinstance(rows, pl.DataFrame):
         return _of_polars(rows)
     if not isinstance(rows, pa.Table):

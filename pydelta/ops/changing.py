@@ -26,12 +26,22 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pydelta.arrow.table import LocalTable
+    from pydelta.arrow.text_source import TextFile
 
 __all__ = ["add_changes"]
 
 _Many = list[str] | None
 _Path = Annotated[str, typer.Argument(help="Location of the table: a local path, s3a://, gs://, abfss://, hdfs://.")]
 _Rows = Annotated[str, typer.Argument(metavar="FILE", help="Rows: .parquet, .arrow, .csv (with a header) or .ndjson.")]
+_Format = Annotated[
+    str | None, typer.Option("--format", help="parquet, arrow, csv or ndjson, whatever the file's name.")
+]
+_BadRecords = Annotated[
+    str | None,
+    typer.Option(
+        "--bad-records", metavar="PATH", help="A table that takes the rows of .csv and .ndjson that do not fit."
+    ),
+]
 _Where = Annotated[str | None, typer.Option("--where", "-w", help="Only rows for which this is true.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Options = Annotated[
@@ -91,10 +101,19 @@ def _add_delete_and_update(app: typer.Typer) -> None:
 
 def _add_append_and_merge(app: typer.Typer) -> None:
     @app.command()
-    def append(path: _Path, rows: _Rows, as_json: _Json = False, option: _Options = None) -> None:
+    def append(
+        path: _Path,
+        rows: _Rows,
+        form: _Format = None,
+        bad_records: _BadRecords = None,
+        as_json: _Json = False,
+        option: _Options = None,
+    ) -> None:
         """Add the rows of a file in one version; columns are matched by name."""
-        result = _open(path, option).append(_read(rows))
-        _say(as_json, "Appended", result.version, {"rows added": result.num_rows, "files added": result.num_files})
+        given = _rows_of(rows, form, bad_records, option)
+        result = _open(path, option).append(given)
+        counts = {"rows added": result.num_rows, "files added": result.num_files}
+        _say(as_json, "Appended", result.version, {**counts, **_aside(given)})
 
     @app.command()
     def merge(
@@ -106,13 +125,16 @@ def _add_append_and_merge(app: typer.Typer) -> None:
         not_matched_by_source: Annotated[
             str, typer.Option("--not-matched-by-source", help="keep, or delete rows that match none of the file's.")
         ] = "keep",
+        form: _Format = None,
+        bad_records: _BadRecords = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
         """Merge the rows of a file into the table, in one version."""
         nothing = {"keep", "skip"}
+        given = _rows_of(rows, form, bad_records, option)
         result = _open(path, option).merge(
-            _read(rows),
+            given,
             on,
             matched=None if matched in nothing else matched,
             not_matched=None if not_matched in nothing else not_matched,
@@ -124,6 +146,7 @@ def _add_append_and_merge(app: typer.Typer) -> None:
             "rows inserted": result.num_inserted_rows,
             "rows copied": result.num_copied_rows,
             "files touched": result.num_touched_files,
+            **_aside(given),
         })  # fmt: skip
 
 
@@ -170,27 +193,41 @@ def _refuse_everything(where: str | None, every: bool, what: str) -> None:
         raise InvalidArgumentError("--where and --all exclude each other.", hint="Give one of them.")
 
 
-def _read(file: str) -> pl.DataFrame:
-    """The rows of a file, by its ending."""
+def _rows_of(file: str, form: str | None, bad_records: str | None, options: _Many) -> pl.DataFrame | TextFile:
+    """The rows of a file, by the format given or by its ending; text is read by the table's schema."""
     import polars as pl
 
+    from pydelta.arrow.text_source import TextFile
+
     readers: Mapping[str, Any] = {
-        ".parquet": lambda: pl.read_parquet(file, hive_partitioning=False),
-        ".arrow": lambda: pl.read_ipc(file),
-        ".csv": lambda: pl.read_csv(file, try_parse_dates=True),
-        ".ndjson": lambda: pl.read_ndjson(file),
+        "parquet": lambda: pl.read_parquet(file, hive_partitioning=False, glob=False),
+        "arrow": lambda: pl.read_ipc(file),
+        "csv": None,
+        "ndjson": None,
     }
-    reader = next((reader for ending, reader in readers.items() if file.lower().endswith(ending)), None)
-    if reader is None:
+    named = form or file.lower().rpartition(".")[2]
+    if named not in readers:
         raise InvalidArgumentError(
-            f"{file} is not a file of rows that this command reads.", hint=f"Give one of {', '.join(readers)}."
+            f"{file} is not a file of rows that this command reads.",
+            hint=f"Give one of .{', .'.join(readers)}, or say what it is with --format.",
         )
+    if named in ("csv", "ndjson"):
+        return TextFile(file, named, bad_records=bad_records, options=storage_options(options))
+    if bad_records is not None:
+        raise InvalidArgumentError("--bad-records is for .csv and .ndjson.", hint="Leave it out: values have types.")
     try:
-        rows: pl.DataFrame = reader()
+        rows: pl.DataFrame = readers[named]()
     except (OSError, pl.exceptions.PolarsError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidArgumentError(f"The rows of {file} cannot be read: {text}", hint="Check the file.") from error
     return rows
+
+
+def _aside(rows: pl.DataFrame | TextFile) -> dict[str, int]:
+    """How many rows were set aside, if any were."""
+    from pydelta.arrow.text_source import TextFile
+
+    return {"rows set aside": rows.set_aside} if isinstance(rows, TextFile) and rows.set_aside else {}
 
 
 def _say(as_json: bool, done: str, version: int | None, counts: Mapping[str, int | None]) -> None:
