@@ -103,6 +103,7 @@ class LocalTable:
 
     def __init__(self, log: DeltaLog, *, time_zone: str | None = None) -> None:
         self._log = log
+        self._time_zone = time_zone
         self._engine = ArrowEngine(log, time_zone=time_zone)
 
     def __repr__(self) -> str:
@@ -154,7 +155,7 @@ class LocalTable:
             UnsupportedFeatureError: The table has rules that only Spark checks; they are named.
             StorageError: The store refused; no version was made.
         """
-        given = _given(rows, self._log)
+        given = _given(rows, self._log, self._time_zone)
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update())
             _refuse_rules(snapshot)
@@ -223,7 +224,7 @@ class LocalTable:
         with error_context(table=self._log.uri):
             clauses = clauses_of(matched, not_matched, not_matched_by_source)
             engine = self._engine
-            given = _given(rows, self._log)
+            given = _given(rows, self._log, self._time_zone)
 
             def begin(snapshot: Snapshot) -> Merging:
                 found = given.table(snapshot) if isinstance(given, TextFile) else given
@@ -277,9 +278,9 @@ class LocalTable:
         return vacuum(self._log, VacuumRequest(retention_hours=retention_hours, dry_run=dry_run))
 
 
-def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog) -> pa.Table | TextFile:
+def _given(rows: pa.Table | pl.DataFrame | TextFile, log: DeltaLog, zone: str | None) -> pa.Table | TextFile:
     if isinstance(rows, TextFile):
-        rows.check_table(log.uri)
+        rows.for_table(log.uri, lambda other, bad: LocalTable(other).append(bad), zone)
         return rows
     if isinstance(rows, pl.DataFrame):
         return _of_polars(rows)

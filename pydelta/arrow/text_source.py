@@ -109,13 +109,21 @@ class TextFile:
         self._bad_log = None if bad_records is None else DeltaLog.for_table(bad_records, options=options)
         self.set_aside = 0
         self._found: tuple[StructType, pa.Table] | None = None
+        self._append: Callable[[DeltaLog, pa.Table], object] | None = None
+        self._zone: str | None = None
 
-    def check_table(self, table: str) -> None:
-        """Refuse a table of bad records that is the table itself.
+    def for_table(self, table: str, append: Callable[[DeltaLog, pa.Table], object], zone: str | None) -> None:
+        """Say whose rows they are to be.
+
+        Args:
+            table: Location of the table.
+            append: Adds rows to a table, for those that do not fit.
+            zone: Of times that name none; None refuses them.
 
         Raises:
-            InvalidArgumentError: It is.
+            InvalidArgumentError: The table of bad records is the table itself.
         """
+        self._append, self._zone = append, zone
         if self._bad_log is not None and normalize_uri(self._bad_log.uri) == normalize_uri(table):
             raise InvalidArgumentError(
                 "--bad-records is the table itself.", hint="Give bad records a table of their own."
@@ -137,7 +145,7 @@ class TextFile:
     def _reader(
         self, schema: StructType, partitions: Sequence[str], *, notes_names: bool = False
     ) -> Iterator[CsvRows | JsonRows]:
-        rules = TextRules(base64=self._form != "csv", partitions=frozenset(partitions))
+        rules = TextRules(base64=self._form != "csv", zone=self._zone, partitions=frozenset(partitions))
         with ExitStack() as stack:
             try:
                 stream = stack.enter_context(open(self.path, "rb"))
@@ -172,15 +180,13 @@ class TextFile:
                 self._set_aside(spool.name, count)
 
     def _set_aside(self, spool: str, count: int) -> None:
-        from pydelta.arrow.table import LocalTable
-
-        assert self._bad_log is not None
+        assert self._bad_log is not None and self._append is not None, "a row is set aside for a table"
         log = self._bad_log
         with error_context(table=log.uri), pa.memory_map(spool) as mapped:
             if not log.table_exists():
                 definition = TableDefinition(schema=BAD_ROWS)
                 create_table(log, definition, mode=CreateMode.CREATE_IF_NOT_EXISTS, settings=log.settings)
-            LocalTable(log).append(pa.ipc.open_file(mapped).read_all())
+            self._append(log, pa.ipc.open_file(mapped).read_all())
         self.set_aside = count
 
 

@@ -106,12 +106,13 @@ def _add_append_and_merge(app: typer.Typer) -> None:
         rows: _Rows,
         form: _Format = None,
         bad_records: _BadRecords = None,
+        time_zone: TimeZone = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
         """Add the rows of a file in one version; columns are matched by name."""
         given = _rows_of(rows, form, bad_records, option)
-        result = _open(path, option).append(given)
+        result = _open(path, option, time_zone).append(given)
         counts = {"rows added": result.num_rows, "files added": result.num_files}
         _say(as_json, "Appended", result.version, {**counts, **_aside(given)})
 
@@ -127,13 +128,14 @@ def _add_append_and_merge(app: typer.Typer) -> None:
         ] = "keep",
         form: _Format = None,
         bad_records: _BadRecords = None,
+        time_zone: TimeZone = None,
         as_json: _Json = False,
         option: _Options = None,
     ) -> None:
         """Merge the rows of a file into the table, in one version."""
         nothing = {"keep", "skip"}
         given = _rows_of(rows, form, bad_records, option)
-        result = _open(path, option).merge(
+        result = _open(path, option, time_zone).merge(
             given,
             on,
             matched=None if matched in nothing else matched,

@@ -140,3 +140,15 @@ def test_a_name_that_looks_like_a_pattern_is_one_file(capsys, table, tmp_path):
     path = file(tmp_path, "[a].csv", "id\n3\n")
     assert run(capsys, "append", table, path)[0] == 0
     assert rows(table, "id") == [(1,), (3,)]
+
+
+def test_a_time_without_a_zone_takes_the_one_that_is_given(capsys, tmp_path):
+    path = str(tmp_path / "times")
+    TableBuilder(open_store(path), columns={"at": "timestamp"}).commit()
+    rows_file = file(tmp_path, "f.csv", "at\n2024-07-01 12:00:00\n")
+    code, _, err = run(capsys, "append", path, rows_file)
+    assert (code, "line 2, column at" in err) == (1, True)
+    assert run(capsys, "append", path, rows_file, "--time-zone", "Europe/Berlin")[0] == 0
+    (found,) = pydelta.open(path).scan()["at"].to_pylist()
+    assert found.isoformat() == "2024-07-01T10:00:00+00:00"
+    DeltaLog.clear_cache()
