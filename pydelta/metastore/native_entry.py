@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydelta.metastore.hive_types import hive_type_or_none
 from pydelta.protocol.actions import Metadata
-from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, plain_type
 
 __all__ = [
     "ID_KEY",
@@ -151,6 +151,7 @@ def _shown_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown_type(data_type: DataType) -> DataType:
+    data_type = plain_type(data_type)
     if isinstance(data_type, StructType):
         return StructType(tuple(_shown(item) for item in data_type.fields))
     if isinstance(data_type, ArrayType):

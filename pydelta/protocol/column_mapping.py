@@ -145,6 +145,8 @@ class _Counter:
 
 def _in_parts(data_type: DataType, change: Callable[[StructType], StructType]) -> DataType:
     """The type with its outermost structs changed."""
+    if data_type.user is not None:
+        return data_type
     if isinstance(data_type, StructType):
         return change(data_type)
     if isinstance(data_type, ArrayType):
@@ -203,6 +205,8 @@ def _inherited(new: StructType, old: StructType) -> StructType:
 
 
 def _inherited_type(new: DataType, old: DataType) -> DataType:
+    if new.user is not None:
+        return new
     if isinstance(new, StructType) and isinstance(old, StructType):
         return _inherited(new, old)
     if isinstance(new, ArrayType) and isinstance(old, ArrayType):

@@ -254,6 +254,8 @@ def _widened(old: DataType, new: DataType, path: tuple[str, ...]) -> Iterator[di
 
 
 def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool, problems: list[str]) -> DataType:
+    if table.user is not None and table == data:
+        return table
     if isinstance(table, StructType) and isinstance(data, StructType):
         return _merge_struct(table, data, f"{name}.", allow_widening, problems)
     if isinstance(table, ArrayType) and isinstance(data, ArrayType):
@@ -286,6 +288,8 @@ def _changes_kind(old: DataType, new: DataType) -> bool:
 
 def with_nullable_parts(data_type: DataType) -> DataType:
     """Make all parts of a type nullable, as a new column's must be: older files have none of it."""
+    if data_type.user is not None:
+        return data_type
     if isinstance(data_type, StructType):
         return StructType(
             tuple(

@@ -87,6 +87,8 @@ def _physical_field(field: StructField, mode: str) -> StructField:
 
 
 def _physical_type(data_type: DataType, mode: str) -> DataType:
+    if data_type.user is not None:
+        return data_type
     if isinstance(data_type, StructType):
         return logical_to_physical(data_type, mode)
     if isinstance(data_type, ArrayType):
@@ -154,7 +156,7 @@ def _validate(data_type: DataType, prefix: str, column_mapping: bool) -> None:
 def leaf_paths(schema: StructType) -> Iterator[tuple[tuple[str, ...], DataType]]:
     """List the columns that can have statistics, depth first: structs are entered, arrays and maps are leaves."""
     for field in schema.fields:
-        if isinstance(field.data_type, StructType):
+        if isinstance(field.data_type, StructType) and field.data_type.user is None:
             for path, leaf in leaf_paths(field.data_type):
                 yield (field.name, *path), leaf
         else:
@@ -173,7 +175,8 @@ def without_void(schema: StructType) -> StructType:
             continue
         _refuse_void_parts(field.data_type, field.name)
         inner = field.data_type
-        fields.append(field.replace(data_type=without_void(inner)) if isinstance(inner, StructType) else field)
+        entered = isinstance(inner, StructType) and inner.user is None
+        fields.append(field.replace(data_type=without_void(inner)) if entered else field)
     if schema.fields and not fields:
         raise SchemaError(
             "Every column is of type void, but a data file needs at least one other column.",

@@ -204,6 +204,8 @@ def map_fields(schema: StructType, change: Callable[[StructField], StructField])
     """Apply ``change`` to every field of the schema, at every depth; parts before the whole."""
 
     def of_type(data_type: DataType) -> DataType:
+        if data_type.user is not None:
+            return data_type
         if isinstance(data_type, StructType):
             return map_fields(data_type, change)
         if isinstance(data_type, ArrayType):
@@ -217,6 +219,11 @@ def map_fields(schema: StructType, change: Callable[[StructField], StructField])
 
 def _edit(data_type: DataType, path: Path, change: Callable[[DataType], DataType]) -> DataType:
     """The type with what is at ``path`` in it changed; the path is resolved."""
+    if path and data_type.user is not None:
+        raise SchemaError(
+            f"{path[-1]!r} is inside a value of a user-defined type, which has no columns to change.",
+            hint="Change the column as a whole.",
+        )
     if not path:
         return change(data_type)
     part, rest = path[0], path[1:]
@@ -237,7 +244,7 @@ def _edit(data_type: DataType, path: Path, change: Callable[[DataType], DataType
 
 def _edit_struct(schema: StructType, parent: Path, change: Callable[[StructType], StructType]) -> StructType:
     def of_struct(data_type: DataType) -> DataType:
-        if not isinstance(data_type, StructType):
+        if not isinstance(data_type, StructType) or data_type.user is not None:
             raise SchemaError(
                 f"{name_of(parent)} is {data_type}, which has no fields of its own.",
                 hint="Only structs have fields; those in an array or map are below element, key or value.",
@@ -388,6 +395,8 @@ def _become(
     old: DataType, new: DataType, path: Path, relative: Path, widening: bool, changes: list[dict[str, Any]]
 ) -> DataType:
     """``new``, with the names and metadata of ``old`` where they have fields in common."""
+    if old.user is not None and old == new:
+        return old
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _become_struct(old, new, path, widening)
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):

@@ -118,7 +118,7 @@ def leaves_with_stats(
 
 def _leaves(schema: StructType, prefix: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str, ...], DataType]]:
     for field in schema.fields:
-        if isinstance(field.data_type, StructType):
+        if isinstance(field.data_type, StructType) and field.data_type.user is None:
             yield from _leaves(field.data_type, (*prefix, field.name))
         else:
             yield (*prefix, field.name), field.data_type

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +22,10 @@ __all__ = [
     "PrimitiveType",
     "StructField",
     "StructType",
+    "has_user_type",
     "parse_schema",
     "parse_type",
+    "plain_type",
 ]
 
 PRIMITIVES: Final = frozenset(
@@ -47,6 +49,17 @@ PRIMITIVES: Final = frozenset(
 _ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 
 
+User: TypeAlias = Mapping[str, Any] | None
+"""What the log says of a user-defined type beside the type of its values (``class``, ``pyClass`` …); None for none.
+
+Such a type compares as the type of its values, and no change of a schema goes inside it.
+"""
+
+
+def _with_user(user: User, values: Any) -> Any:
+    return values if user is None else {**user, "sqlType": values}
+
+
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
     """A type without parts, by its name in the log: ``long``, ``string``, ``timestamp_ntz`` …
@@ -55,6 +68,7 @@ class PrimitiveType:
     """
 
     name: str
+    user: User = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.name
@@ -66,7 +80,7 @@ class PrimitiveType:
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
-        return self.name
+        return _with_user(self.user, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +89,14 @@ class DecimalType:
 
     precision: int
     scale: int
+    user: User = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})"
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
-        return str(self)
+        return _with_user(self.user, str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +105,15 @@ class ArrayType:
 
     element_type: DataType
     contains_null: bool = True
+    user: User = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"array<{self.element_type}>"
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
-        return {"type": "array", "elementType": self.element_type.to_dict(), "containsNull": self.contains_null}
+        values = {"type": "array", "elementType": self.element_type.to_dict(), "containsNull": self.contains_null}
+        return _with_user(self.user, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +123,20 @@ class MapType:
     key_type: DataType
     value_type: DataType
     value_contains_null: bool = True
+    user: User = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"map<{self.key_type},{self.value_type}>"
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
-        return {
+        values = {
             "type": "map",
             "keyType": self.key_type.to_dict(),
             "valueType": self.value_type.to_dict(),
             "valueContainsNull": self.value_contains_null,
         }
+        return _with_user(self.user, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +170,7 @@ class StructType:
     """Named fields in order. Names are unique ignoring case."""
 
     fields: tuple[StructField, ...] = ()
+    user: User = field(default=None, compare=False, repr=False)
     _by_name: dict[str, StructField] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Each field by its name and by the name in lower case, once one is asked for: a table may have thousands."""
 
@@ -179,7 +199,7 @@ class StructType:
 
     def to_dict(self) -> Any:
         """Return the JSON value."""
-        return {"type": "struct", "fields": [item.to_dict() for item in self.fields]}
+        return _with_user(self.user, {"type": "struct", "fields": [item.to_dict() for item in self.fields]})
 
     def to_json(self) -> str:
         """Return compact JSON text, as ``schemaString`` holds it."""
@@ -235,8 +255,39 @@ def parse_type(value: Any) -> DataType:
                 parse_type(value["keyType"]), parse_type(value["valueType"]), bool(value.get("valueContainsNull", True))
             )
         if kind == "udt" and "sqlType" in value:
-            return parse_type(value["sqlType"])
+            user = {key: item for key, item in value.items() if key != "sqlType"}
+            return replace(parse_type(value["sqlType"]), user=user)
     raise SchemaError(f"{value!r} is not a type of a table schema.")
+
+
+def has_user_type(data_type: DataType) -> bool:
+    """Return whether a type is user-defined, or has such a part."""
+    if isinstance(data_type, StructType):
+        parts: tuple[DataType, ...] = tuple(item.data_type for item in data_type.fields)
+    elif isinstance(data_type, MapType):
+        parts = (data_type.key_type, data_type.value_type)
+    else:
+        parts = (data_type.element_type,) if isinstance(data_type, ArrayType) else ()
+    return data_type.user is not None or any(map(has_user_type, parts))
+
+
+def plain_type(data_type: DataType, known: Callable[[Mapping[str, Any]], bool] = lambda user: False) -> DataType:
+    """Return a type with the types of their values in place of user-defined types.
+
+    Args:
+        data_type: The type.
+        known: Which of them stay; by default none, since to make one runs code that a table's log names.
+    """
+    if data_type.user is not None:
+        return data_type if known(data_type.user) else plain_type(replace(data_type, user=None), known)
+    if isinstance(data_type, StructType):
+        return StructType(tuple(item.replace(data_type=plain_type(item.data_type, known)) for item in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=plain_type(data_type.element_type, known))
+    if isinstance(data_type, MapType):
+        key, value = plain_type(data_type.key_type, known), plain_type(data_type.value_type, known)
+        return replace(data_type, key_type=key, value_type=value)
+    return data_type
 
 
 def _decimal(text: str, precision: int, scale: int) -> DecimalType:

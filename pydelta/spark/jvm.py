@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -30,6 +31,7 @@ __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 _ATTRIBUTE: Final = "_pydelta_jvm"
 _CACHED_SNAPSHOTS: Final = 8
 _CACHED_SHAPES: Final = 64
+_USER_TYPE: Final = "org.apache.spark.sql.types.UserDefinedType"
 _RECENT_ROWS_BYTES: Final = 32 * 1024 * 1024
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "hadoop.security.", "google.cloud.")
 _SECRET_KEYS: Final = ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")
@@ -159,6 +161,16 @@ class Jvm:
     @cached_property
     def _struct_from_json(self) -> Any:
         return self.data_type.fromJson
+
+    def is_user_type(self, name: object) -> bool:
+        """Return whether the JVM has a class of this name that is a type of a user's."""
+        if not isinstance(name, str):
+            return False
+        try:
+            found = self.view.org.apache.spark.util.Utils.classForName(name, False, False)
+        except Py4JError:
+            return False
+        return bool(self._class_named(_USER_TYPE).isAssignableFrom(found))
 
     def string_array(self, items: Sequence[str]) -> Any:
         """Make a ``String[]`` in one call."""

@@ -13,6 +13,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import ParseError
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.protocol.sized_texts import sized_schema
+from pydelta.protocol.types import plain_type
 from pydelta.spark.errors import condition_of
 
 __all__ = ["from_spark", "make_field", "schema_of", "to_spark_schema"]
@@ -28,8 +29,10 @@ def from_spark(schema: spark_types.StructType) -> StructType:
 
 
 def to_spark_schema(schema: StructType) -> spark_types.StructType:
-    """Turn the log's schema into PySpark's, metadata kept."""
-    return spark_types.StructType.fromJson(schema_dict(schema))
+    """Turn the log's schema into PySpark's, metadata kept; of a user-defined type it has the type of the values."""
+    plain = plain_type(schema)
+    assert isinstance(plain, StructType), "a schema is a struct"
+    return spark_types.StructType.fromJson(schema_dict(plain))
 
 
 def schema_dict(schema: StructType) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydelta.metastore.hive_types import hive_type_or_none
 from pydelta.metastore.native_entry import NativeEntry
-from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
+from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, plain_type
 from pydelta.spark.catalog.objects import copy_of, text_map
 from pydelta.spark.jvm import Jvm
 
@@ -76,7 +76,7 @@ def _hive_fields(schema: StructType) -> list[dict[str, Any]]:
     fields = []
     for field in schema.fields:
         comment = {"comment": str(field.metadata["comment"])} if field.metadata.get("comment") else {}
-        kind = _as_hive(field.data_type).to_dict()
+        kind = _as_hive(plain_type(field.data_type)).to_dict()
         fields.append({"name": field.name.lower(), "type": kind, "nullable": True, "metadata": comment})
     return fields
 

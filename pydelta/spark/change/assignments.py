@@ -33,7 +33,7 @@ from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.change.binding import BoundExpression, Moment, bind_typed_values, bind_values
 from pydelta.spark.errors import condition_of
 from pydelta.spark.write.assignment import StoreAssignment
-from pydelta.spark.write.columns import ddl
+from pydelta.spark.write.columns import as_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ class BoundAssignments:
         found = {}
         for field in schema.fields:
             own = [(item.path[1:], item.value) for item in self.items if item.path[0] == field.name]
-            before = old.get(field.name, F.lit(None).cast(ddl(field.data_type)))
+            before = old.get(field.name, as_type(F.lit(None), field.data_type))
             found[field.name] = _assigned(before, field.data_type, own)
         return found
 

@@ -27,7 +27,7 @@ from pydelta.spark.change.binding import Moment
 from pydelta.spark.change.merge_bind import BoundMerge, qualified
 from pydelta.spark.change.update import recomputed
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN
-from pydelta.spark.write.columns import Brought, Generated, absent, cast_parts, conform, ddl, name
+from pydelta.spark.write.columns import Brought, Generated, absent, as_type, cast_parts, conform, name
 from pydelta.spark.write.identity import GivenValues, with_identities
 from pydelta.spark.write.observed import observing
 from pydelta.spark.write.writer import CHANGE_COLUMN
@@ -230,4 +230,4 @@ def _is_old_image() -> Column:
 
 def _blank(field: StructField) -> Column:
     """What a new row has in a column before anything is computed."""
-    return F.lit(None).cast(ddl(field.data_type)) if _GENERATION in field.metadata else absent(field)
+    return as_type(F.lit(None), field.data_type) if _GENERATION in field.metadata else absent(field)

@@ -36,7 +36,7 @@ from pydelta.protocol.evolution import can_widen
 from pydelta.protocol.names import quoted
 from pydelta.protocol.row_sets import RowSet
 from pydelta.protocol.schema import logical_to_physical, physical_name, physical_partition_columns
-from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type
+from pydelta.protocol.types import ArrayType, DataType, MapType, StructField, StructType, parse_type, plain_type
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import SnapshotVectors, bitmap_columns, in_bitmap, make_bitmap, vector_scan
 from pydelta.spark.scan.index import (
@@ -299,7 +299,7 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
     _refuse_unknown_widening(snapshot, snapshot.schema)
-    physical = _readable(logical_to_physical(snapshot.schema, mode), keep_ids=mode == "id")
+    physical = _readable(jvm, logical_to_physical(snapshot.schema, mode), keep_ids=mode == "id")
     logical_names = {name.lower() for name in snapshot.partition_columns}
     by_name = {
         logical.name.lower(): field for logical, field in zip(_kept(snapshot.schema), physical.fields, strict=True)
@@ -406,13 +406,17 @@ def _kept(schema: StructType) -> tuple[StructField, ...]:
     return tuple(field for field in schema.fields if str(field.data_type) != "void")
 
 
-def _readable(schema: StructType, *, keep_ids: bool) -> StructType:
+def _readable(jvm: Jvm, schema: StructType, *, keep_ids: bool) -> StructType:
     """The schema without top-level void columns, which no Parquet file holds, and without the log's own metadata.
 
     Field ids stay only where columns are found by them: Spark refuses files without ids for a schema that has some.
+    User-defined types stay where the JVM has their class; one of Python alone would be unpickled from the log.
     """
     dropped = _DROPPED_METADATA if keep_ids else (*_DROPPED_METADATA, _FIELD_ID)
-    return StructType(tuple(_clean(field, dropped) for field in _kept(schema)))
+    cleaned = StructType(tuple(_clean(field, dropped) for field in _kept(schema)))
+    plain = plain_type(cleaned, lambda user: jvm.is_user_type(user.get("class")))
+    assert isinstance(plain, StructType), "a schema is a struct"
+    return plain
 
 
 def _clean(field: StructField, dropped: tuple[str, ...]) -> StructField:
@@ -421,6 +425,8 @@ def _clean(field: StructField, dropped: tuple[str, ...]) -> StructField:
 
 
 def _clean_type(data_type: DataType, dropped: tuple[str, ...]) -> DataType:
+    if data_type.user is not None:
+        return data_type
     if isinstance(data_type, StructType):
         return StructType(tuple(_clean(field, dropped) for field in data_type.fields))
     if isinstance(data_type, ArrayType):

@@ -25,7 +25,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import CastOverflowError, SchemaMismatchError
 from pydelta.protocol.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructType
 from pydelta.spark.jvm import Jvm, scala_object
-from pydelta.spark.write.columns import ddl, same_type
+from pydelta.spark.write.columns import as_type, ddl, same_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,13 +168,13 @@ class StoreAssignment:
         if same_type(source, target):
             return value
         if source == _VOID:
-            return F.lit(None).cast(ddl(target))
+            return as_type(F.lit(None), target)
         if isinstance(source, StructType) and isinstance(target, StructType):
             _check_fields(source, target, path, fill=fill)
             parts = []
             for field in target.fields:
                 item = source.field(field.name)
-                part = F.lit(None).cast(ddl(field.data_type))
+                part = as_type(F.lit(None), field.data_type)
                 if item is not None:
                     own = f"{path}.{field.name}"
                     part = self.by_name(value.getField(item.name), item.data_type, field.data_type, own, fill=fill)

@@ -17,11 +17,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import DataType as SparkType
 
 from pydelta.commands.write.options import StatementCondition
@@ -38,9 +39,12 @@ from pydelta.protocol.schema import (
     StructType,
     parse_type,
 )
+from pydelta.protocol.schema_edits import map_fields
 from pydelta.protocol.sized_texts import LENGTH, SIZED, has_limits
+from pydelta.protocol.types import has_user_type, plain_type
 from pydelta.spark.errors import condition_of
 from pydelta.spark.java_names import column_named
+from pydelta.spark.jvm import Jvm
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.table_expressions import table_expression
 
@@ -51,6 +55,7 @@ __all__ = [
     "Brought",
     "Generated",
     "absent",
+    "as_type",
     "cast_parts",
     "conform",
     "ddl",
@@ -228,7 +233,7 @@ def absent(field: StructField) -> Column:
     """Tell what a row has in a column that was not given: its default, or null."""
     default = field.metadata.get(_DEFAULT)
     value = F.lit(None) if default is None else table_expression(str(default), "default")
-    return value.cast(ddl(field.data_type))
+    return as_type(value, field.data_type)
 
 
 def _generate(
@@ -299,6 +304,8 @@ def _not_null(column: Column, field: StructField, path: str) -> Iterator[tuple[s
 
 
 def _parts_not_null(column: Column, data_type: DataType, path: str) -> Iterator[tuple[str, Column]]:
+    if data_type.user is not None:  # what is inside is for its class to say, and not for expressions
+        return
     if isinstance(data_type, StructType):
         for item in data_type.fields:
             yield from _not_null(column.getField(item.name), item, f"{path}.{item.name}")
@@ -329,7 +336,7 @@ def _guarded(df: DataFrame, schema: StructType, checks: Sequence[_Check], extra:
     guarded = name(carrier.name)
     for check in reversed(checks):
         failed = raised(F.lit(f"{check.message}{_ROW}"), F.coalesce(row, F.lit("?")), condition=check.condition)
-        failed = failed.cast(ddl(carrier.data_type))
+        failed = as_type(failed, carrier.data_type)
         guarded = F.when(F.coalesce(check.holds, F.lit(False)), guarded).otherwise(failed)
     columns = [(guarded if field is carrier else name(field.name)).alias(field.name) for field in schema.fields]
     return _select(df, [*columns, *extra], schema)
@@ -417,7 +424,7 @@ def cast_parts(column: Column, source: DataType, target: DataType) -> Column:
         for item in target.fields:
             given = source.field(item.name)
             part = (
-                F.lit(None).cast(ddl(item.data_type))
+                as_type(F.lit(None), item.data_type)
                 if given is None
                 else cast_parts(column.getField(given.name), given.data_type, item.data_type)
             )
@@ -447,6 +454,17 @@ def same_type(left: DataType, right: DataType) -> bool:
     if isinstance(left, MapType) and isinstance(right, MapType):
         return same_type(left.key_type, right.key_type) and same_type(left.value_type, right.value_type)
     return left == right
+
+
+def as_type(column: Column, data_type: DataType) -> Column:
+    """Cast a column to a type, to a user-defined one where the JVM has its class."""
+    if not has_user_type(data_type):
+        return column.cast(ddl(data_type))
+    jvm = Jvm.of(SparkSession.active())
+    known = plain_type(data_type, lambda user: jvm.is_user_type(user.get("class")))
+    bare = map_fields(StructType((StructField("c", known),)), lambda field: field.replace(metadata={})).fields[0]
+    native: Any = column
+    return ClassicColumn(native._jc.cast(jvm.data_type.fromJson(json.dumps(bare.data_type.to_dict()))))
 
 
 def ddl(data_type: DataType) -> str:
