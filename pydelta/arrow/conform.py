@@ -13,6 +13,7 @@ What a column holds afterwards is what Spark stores of the same values, or nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
@@ -113,11 +114,15 @@ def _plain(array: pa.Array, path: str) -> pa.Array:
                 raise _mismatch(path, f"the extension type {source.extension_name}", "types of Arrow itself only")
             array = array.storage
         elif pa.types.is_dictionary(source):
-            array = _checked(lambda old=array: _takeable(old.dictionary).take(old.indices), path, str(source))
+            array = _checked(partial(_of_dictionary, array), path, str(source))
         elif pa.types.is_run_end_encoded(source):
-            array = _checked(lambda old=array: pc.run_end_decode(old), path, str(source))
+            array = _checked(partial(pc.run_end_decode, array), path, str(source))
         else:
             return array
+
+
+def _of_dictionary(array: pa.DictionaryArray) -> pa.Array:
+    return _takeable(array.dictionary).take(array.indices)
 
 
 def _takeable(values: pa.Array) -> pa.Array:

@@ -307,7 +307,7 @@ def _of_polars(rows: pl.DataFrame) -> pa.Table:
     return rows.to_arrow()
 
 
-def _has_objects(kind: pl.DataType) -> bool:
+def _has_objects(kind: Any) -> bool:
     if isinstance(kind, pl.Struct):
         return any(_has_objects(field.dtype) for field in kind.fields)
     return _has_objects(kind.inner) if isinstance(kind, (pl.List, pl.Array)) else kind == pl.Object

@@ -175,8 +175,9 @@ def without_void(schema: StructType) -> StructType:
             continue
         _refuse_void_parts(field.data_type, field.name)
         inner = field.data_type
-        entered = isinstance(inner, StructType) and inner.user is None
-        fields.append(field.replace(data_type=without_void(inner)) if entered else field)
+        if isinstance(inner, StructType) and inner.user is None:
+            field = field.replace(data_type=without_void(inner))
+        fields.append(field)
     if schema.fields and not fields:
         raise SchemaError(
             "Every column is of type void, but a data file needs at least one other column.",
