@@ -342,6 +342,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "storage.probe": ("probe_store", parse_bool),
     "storage.hadoopCheck": ("hadoop_check", parse_bool),
     "read.metadataQuery": ("metadata_query", parse_bool),
+    "read.pinned": ("read_pinned", parse_bool),
     "stream.schemaLocationAnywhere": ("stream_schema_anywhere", parse_bool),
     "schema.autoMerge": ("schema_auto_merge", parse_bool),
     "write.partitionOverwriteMode": ("partition_overwrite_mode", choice("static", "dynamic")),
@@ -401,6 +402,7 @@ class Settings:
         probe_store: Race-test put-if-absent at a process's first commit to a bucket.
         hadoop_check: Refuse a table in a store that Spark itself could not read, before anything is written.
         metadata_query: Answer ``count(*)``, ``min`` and ``max`` from statistics where those are exact.
+        read_pinned: Keep a DataFrame at the version that was the newest when it was made.
         stream_schema_anywhere: Let a stream keep its schemas outside of its checkpoint.
         target_file_size_bytes: Size at which the writer starts a new file.
         max_open_files: Parquet writers that one task keeps open at once.
@@ -444,6 +446,7 @@ class Settings:
     probe_store: bool = True
     hadoop_check: bool = True
     metadata_query: bool = True
+    read_pinned: bool = False
     stream_schema_anywhere: bool = False
     schema_auto_merge: bool = False
     partition_overwrite_mode: str = "static"

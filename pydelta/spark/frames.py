@@ -27,7 +27,9 @@ from pydelta.commands.restore import RestoreResult
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
+from pydelta.spark.jvm import Jvm
 from pydelta.spark.local_rows import local_frame
+from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ _DETAIL_TYPES: Mapping[str, DataType] = {
 
 def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
     """Return the newest version as a DataFrame."""
+    follow_newest(Jvm.of(spark))
     return scan_dataframe(spark, log.update(), pinned=False)
 
 

@@ -275,6 +275,10 @@ class Jvm:
         """Tell whether a query is inside the expression."""
         return any(map(is_query, json.loads(str(expression.toJSON()))))
 
+    def reads_subquery(self, plan: Any) -> bool:
+        """Return whether a query is inside an expression of a plan."""
+        return bool(plan.containsPattern(self.view.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+
     def conjunction(self, expressions: Sequence[Any]) -> Any:
         """Join Catalyst expressions with ``AND``."""
         result = expressions[0]

@@ -36,7 +36,7 @@ from pydelta.errors import (
     UnsupportedFeatureError,
     error_context,
 )
-from pydelta.log import DeltaLog
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.log.runs import joined, num_bytes, removes_of
 from pydelta.predicate import And, Column, Compare, Expr, IsNull, Literal, Or
 from pydelta.protocol.actions import Action, AddCDCFile, AddFile, DomainMetadata, Metadata
@@ -77,6 +77,7 @@ class WriteTarget:
         settings: The session's settings.
         record_inserts: Write the rows a second time, into change files, because others of the commit are there.
         condition: The predicate as it was bound to find the rows that go: the check of the new ones sees its clock.
+        snapshot: The version that the write is checked against, which rows that come from the table are read at.
     """
 
     table_uri: str
@@ -86,6 +87,7 @@ class WriteTarget:
     settings: Settings
     record_inserts: bool = False
     condition: BoundCondition | None = None
+    snapshot: Snapshot | None = None
 
 
 class RowSource(Protocol):
@@ -309,6 +311,7 @@ class _Write:
                 settings=self.settings,
                 record_inserts=record_inserts,
                 condition=condition,
+                snapshot=self.txn.snapshot,
             )
         )
 

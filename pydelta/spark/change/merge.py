@@ -47,6 +47,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.own_settings import exact_filters
+from pydelta.spark.scan.newest import fixed
 from pydelta.spark.scan.refresh import reads_table
 from pydelta.spark.scan.scan import FILE_ROW_COLUMN, ROW_INDEX_COLUMN, Extra, scan_dataframe
 from pydelta.spark.types import from_spark
@@ -127,6 +128,8 @@ class SparkMerge:
         self._alias = statement.alias or _TARGET_ALIAS
         kept = self._kept = statement.kept
         moment = kept.moment = kept.moment or Moment(spark)
+        if kept.source is None:
+            source = fixed(spark, source, snapshot)
         self._plan = source._jdf.queryExecution().analyzed()
         sides, self.schema, self._bound = _bound(spark, snapshot, source, statement, moment)
         self._table, self._source_alias = sides.table, sides.source_alias

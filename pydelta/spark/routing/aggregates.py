@@ -29,6 +29,7 @@ from pydelta.spark.logs import log_for_path, settings_of, user_errors
 from pydelta.spark.scan.caches import reads_cache
 from pydelta.spark.scan.deleted_rows import is_vector_scan
 from pydelta.spark.scan.index import DeltaFileIndex
+from pydelta.spark.scan.newest import moved
 from pydelta.spark.scan.refresh import ANSWERED, PlanFunction, indexes_in, transform
 from pydelta.spark.session.patches import is_enabled, patch
 
@@ -113,7 +114,7 @@ def _count(original: Callable[..., int]) -> Callable[..., int]:
         spark = self.sparkSession
         if is_enabled(spark) and not reads_cache(self):
             with user_errors():
-                counted = count_rows(spark, self._jdf.queryExecution().analyzed())
+                counted = count_rows(spark, moved(spark, self._jdf.queryExecution().analyzed()))
             if counted is not None:
                 return counted
         return original(self)
@@ -128,7 +129,7 @@ def _agg(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
         if not is_enabled(spark) or reads_cache(self):
             return frame
         with user_errors():
-            plan = answer(spark, frame._jdf.queryExecution().analyzed())
+            plan = answer(spark, moved(spark, frame._jdf.queryExecution().analyzed()))
         return frame if plan is None else Jvm.of(spark).frame(plan)
 
     return agg

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors.exceptions import captured
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.sql_formatter import SQLStringFormatter
@@ -14,7 +15,7 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.catalog.targets import log_for_name
-from pydelta.spark.errors import raised_in
+from pydelta.spark.errors import raised_in, to_spark
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing import aggregates as metadata_aggregates
@@ -22,6 +23,7 @@ from pydelta.spark.routing import catalog_api as routing_catalog
 from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.newest import raised_while_planning
 from pydelta.spark.scan.reads import read_path
 from pydelta.spark.session.inside import inside_with_jvm
 from pydelta.spark.session.patches import is_enabled, patch
@@ -47,6 +49,7 @@ def install(enable: Callable[[SparkSession], SparkSession]) -> None:
     patch(SparkSession, "sql", _sql)
     patch(DataFrameReader, "load", _load)
     patch(DataFrameReader, "table", _reader_table)
+    patch(captured, "convert_exception", _converted)
     routing_catalog.install()
     metadata_aggregates.install()
 
@@ -116,6 +119,16 @@ def _statement(spark: SparkSession, text: str, args: Any, original: Callable[...
         with user_errors():
             _raise_ours(error)
         raise
+
+
+def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the error that ended the planning of a query back as the engine raised it."""
+
+    def convert_exception(error: Any) -> Any:
+        ours = raised_while_planning(str(error.getMessage()))
+        return original(error) if ours is None else to_spark(ours)
+
+    return convert_exception
 
 
 def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:

@@ -12,6 +12,8 @@ A name is resolved anew by each statement, a DataFrame keeps the plan that it wa
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +23,20 @@ from pydelta.errors import DeltaError
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.refresh import indexes_in, with_newest
-from pydelta.spark.scan.scan import Reading, physical_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pydelta.log import Snapshot
+    from pydelta.spark.scan.index import DeltaFileIndex
 
-__all__ = ["drop_halves", "forget_cached", "reads_cache", "refresh_caches"]
+__all__ = [
+    "cached_versions", "drop_halves", "forget_cached", "plans_stay", "reads_cache", "refresh_caches", "uses_cache",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 _ATTRIBUTE = "_pydelta_two_keys"
+_AS_THEY_ARE = "pydelta.plansAsTheyAre"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,8 +131,7 @@ class _Entries:
         field.setAccessible(True)
         return field
 
-    def used_by(self, frame: DataFrame) -> bool:
-        plan = frame._jdf.queryExecution().normalized()
+    def used_by(self, plan: Any) -> bool:
         used = self.manager.useCachedData(plan, *self._jvm.rest_of(self.manager, "useCachedData", 1))
         return not bool(used.fastEquals(plan))
 
@@ -155,16 +159,20 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
         return 0
     latest: list[Snapshot] = []
 
-    def newest(location: str) -> Snapshot | None:
-        if location.rstrip("/") != table_uri.rstrip("/"):
+    def newest(index: DeltaFileIndex) -> Snapshot | None:
+        if index.files.identity.location.rstrip("/") != table_uri.rstrip("/"):
             return None
         if not latest:
             latest.append(log_for_path(spark, table_uri).update())
         return latest[0]
 
-    def scan_of(snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
-        return physical_scan(spark, snapshot, Reading.whole(snapshot), ids=ids)
+    with _plans_stay(spark):
+        return _refreshed(spark, entries, table_uri, newest)
 
+
+def _refreshed(
+    spark: SparkSession, entries: _Entries, table_uri: str, newest: Callable[[DeltaFileIndex], Snapshot | None]
+) -> int:
     entries.settle()
     stale: list[tuple[_TwoKeys, Any, Any]] = []
     for keys in entries.by_keys():
@@ -172,7 +180,7 @@ def refresh_caches(spark: SparkSession, table_uri: str) -> int:
         if entry is None:
             continue
         try:
-            moved = with_newest(spark, keys.now, newest, scan_of=scan_of)
+            moved = with_newest(spark, keys.now, newest)
         except (DeltaError, Py4JError) as error:
             _log.warning("a cached plan over %s could not be rebuilt and is dropped: %s", table_uri, error)
             moved = None
@@ -192,13 +200,56 @@ def drop_halves(spark: SparkSession) -> None:
     """Let go of the other key of each entry of which one key was unpersisted."""
     entries = _Entries(spark)
     if entries.pairs:
-        entries.settle()
+        with _plans_stay(spark):
+            entries.settle()
+
+
+@contextmanager
+def _plans_stay(spark: SparkSession) -> Iterator[None]:
+    """Keep plans at their versions for the block, on this thread: Spark's cache knows its entries by these."""
+    spark.sparkContext.setLocalProperty(_AS_THEY_ARE, "true")
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_AS_THEY_ARE, None)  # type: ignore[arg-type] # None takes it away
+
+
+def plans_stay(spark: SparkSession) -> bool:
+    """Return whether the JVM's thread that calls plans something for the cache, at the versions that it knows."""
+    return spark.sparkContext.getLocalProperty(_AS_THEY_ARE) is not None
 
 
 def reads_cache(frame: DataFrame) -> bool:
-    """Tell whether a frame, or a part of what it reads, comes out of Spark's cache or will fill it."""
+    """Return whether a frame, or a part of what it reads, comes out of Spark's cache or will fill it."""
     entries = _Entries(frame.sparkSession)
-    return not entries.none and entries.used_by(frame)
+    if entries.none:
+        return False
+    again = Jvm.of(frame.sparkSession).frame(frame._jdf.queryExecution().analyzed())
+    return entries.used_by(again._jdf.queryExecution().normalized())
+
+
+def uses_cache(spark: SparkSession, plan: Any) -> bool:
+    """Return whether a part of an analysed plan is in Spark's cache, at the versions that the plan reads."""
+    return _Entries(spark).used_by(plan)
+
+
+def cached_versions(spark: SparkSession, scans: Sequence[DeltaFileIndex]) -> list[Mapping[DeltaFileIndex, Snapshot]]:
+    """Find the versions, the latest first, that Spark's cache holds of tables, as far as they follow those of scans.
+
+    Returns:
+        For each version, what each of the scans would read.
+    """
+    entries = _Entries(spark)
+    if entries.none:
+        return []
+    cached = [index for entry in entries.all() for index in indexes_in(entry.plan()) if not index.files.pinned]
+    found: dict[int, dict[DeltaFileIndex, Snapshot]] = {}
+    for held in cached:
+        for index in scans:
+            here, there = index.files.identity, held.files.identity
+            if (here.location, here.table_id) == (there.location, there.table_id) and here.version <= there.version:
+                found.setdefault(there.version, {})[index] = held.files.snapshot
+    return [found[version] for version in sorted(found, reverse=True)]
 
 
 def forget_cached(spark: SparkSession, table_uri: str) -> None:
@@ -207,7 +258,8 @@ def forget_cached(spark: SparkSession, table_uri: str) -> None:
     if entries.none:
         return
     root = table_uri.rstrip("/")
-    for plan in [entry.plan() for entry in entries.all()]:
-        if any(index.files.identity.location.rstrip("/") == root for index in indexes_in(plan)):
-            entries.drop([plan])
-    entries.settle()
+    with _plans_stay(spark):
+        for plan in [entry.plan() for entry in entries.all()]:
+            if any(index.files.identity.location.rstrip("/") == root for index in indexes_in(plan)):
+                entries.drop([plan])
+        entries.settle()

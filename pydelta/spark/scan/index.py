@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from pydelta.errors import LogCorruptedError, StorageError
-from pydelta.log import FileTable
+from pydelta.log import FileTable, Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.spark.jvm import Jvm
@@ -138,6 +138,8 @@ class ScanFiles:
         bitmaps: What gives each file a bitmap of its own: ``MATCH_COLUMNS`` or ``VECTOR_COLUMNS``, and their reader.
             With the latter, every file has a deletion vector.
         shared: A whole table's files, so that other scans of the version may use the same partition rows.
+        snapshot: The version.
+        fixed: A command reads the version in all of its jobs: no query moves it to the newest.
     """
 
     identity: IndexIdentity
@@ -149,6 +151,8 @@ class ScanFiles:
     prune: Pruner
     bitmaps: Mapping[tuple[str, ...], VectorReader] = field(default_factory=dict)
     shared: bool = False
+    snapshot: Snapshot
+    fixed: bool = False
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -342,6 +346,11 @@ class DeltaFileIndex:
         """Compare table id, location and version."""
         found = find_index(other)
         return found is not None and found.files.identity == self.files.identity
+
+    @property
+    def version_and_id(self) -> tuple[int, str]:
+        """Version and id of the table."""
+        return self.files.identity.version, self.files.identity.table_id
 
     def hashCode(self) -> int:
         """Compute a hash consistent with ``equals``, within Java's int."""

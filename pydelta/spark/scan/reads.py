@@ -9,6 +9,7 @@ from pydelta.errors import InvalidArgumentError, error_context
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.scan import scan_dataframe
 from pydelta.spark.scan.travel import open_snapshot, split_path_version, travel_from_options
@@ -54,4 +55,5 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
             return read_changes(spark, log_for_path(spark, Jvm.of(spark).qualify(path), storage), changes)
         path, partition = split_partition_folder(spark, path, storage)
         snapshot = open_snapshot(spark, path, travel, storage)
+        follow_newest(Jvm.of(spark))
         return rows_of_partition(scan_dataframe(spark, snapshot, pinned=travel is not None), snapshot, partition)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import is_vector_scan
 from pydelta.spark.scan.index import TABLE_SCAN, DeltaFileIndex, find_index
+from pydelta.spark.scan.scan import Reading, physical_scan
+from pydelta.spark.scan.schemas import changes_since, columns_as_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pydelta.log import Snapshot
 
-__all__ = ["ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "reads_table", "transform", "with_newest"]
+__all__ = [
+    "ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "reads_table", "scans_in", "transform", "with_newest",
+]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
 """Mark of a node that stands for an aggregate whose answer statistics gave; the aggregate is its value."""
@@ -128,20 +133,33 @@ def is_table_scan(jvm: Jvm, plan: Any) -> bool:
     return index is not None and index.files.shared and not index.files.identity.subset
 
 
+def scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
+    """Find the scans of an analysed plan that follow their tables, in subqueries too, and in what was answered."""
+    leaves = jvm.to_list(plan.collectLeaves())
+    names = [str(leaf.nodeName()) for leaf in leaves]
+    found = [_index_of(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
+    if "OneRowRelation" in names or jvm.reads_subquery(plan):
+
+        def look(node: Any, name: str) -> None:
+            answered = node.getTagValue(jvm.tag(ANSWERED)) if name == "Project" else None
+            if answered is not None and answered.isDefined():
+                transform(answered.get(), look)
+            found.append(_index_of(node, name))
+
+        transform(plan, look)
+    return [index for index in found if index is not None and not index.files.pinned and not index.files.fixed]
+
+
 def with_newest(
-    spark: SparkSession,
-    plan: Any,
-    newest: Callable[[str], Snapshot | None],
-    *,
-    scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame],
+    spark: SparkSession, plan: Any, newest: Callable[[DeltaFileIndex], Snapshot | None], *, fix: bool = False
 ) -> Any:
-    """Move each unpinned scan of an analysed plan to the newest version of its table.
+    """Move each unpinned scan of an analysed plan to another version of its table, the newest as a rule.
 
     Args:
         spark: The session.
         plan: Analysed plan.
-        newest: Root URI -> its newest snapshot; None to leave scans of that table as they are.
-        scan_of: Snapshot -> its ``physical_scan``, whose columns have the ids given where it applies vectors.
+        newest: Scan -> the version; None to leave it as it is.
+        fix: Let the scans stay at that version whatever is planned of them.
 
     Returns:
         The plan itself when nothing was stale; None when a table's columns changed, so that the plan, which was
@@ -150,46 +168,45 @@ def with_newest(
     jvm = Jvm.of(spark)
     changed = {"columns": False, "any": False}
 
-    def replace(node: Any, name: str) -> Any:
+    def newer(node: Any, name: str) -> Any:
         if name == "Project" and node.getTagValue(jvm.tag(ANSWERED)).isDefined():
+            if fix:  # it is of the version already
+                return jvm.project(node.projectList(), node.child())
             asked = node.getTagValue(jvm.tag(ANSWERED)).get()
-            now = transform(asked, replace)
+            now = transform(asked, newer)
             return None if now is asked or now.equals(asked) else now
         index = _index_of(node, name)
         if index is None and name == "Project" and is_vector_scan(jvm, node):
             index = next((item for item in indexes_in(node) if item.files.shared), None)
         elif index is not None and index.files.identity.subset:  # below the top of a scan with vectors, or a command's
             return None
-        if index is None or index.files.pinned:
+        if index is None or index.files.pinned or index.files.fixed:
             return None
-        snapshot = newest(index.files.identity.location)
-        identity = index.files.identity
-        if (
-            snapshot is None
-            or snapshot.metadata is None
-            or (snapshot.version, snapshot.metadata.id) == (identity.version, identity.table_id)
-        ):
+        snapshot = newest(index)
+        if snapshot is None or snapshot.metadata is None:
             return None
-        moved = _moved(jvm, node, name, snapshot, scan_of)
+        if (snapshot.version, snapshot.metadata.id) == index.version_and_id and not fix:
+            return None
+        moved = None if changes_since(index.files.snapshot, snapshot) else _moved(jvm, node, name, snapshot, index, fix)
         changed["columns" if moved is None else "any"] = True
         return moved
 
-    result = transform(plan, replace)
+    result = transform(plan, newer)
     if changed["columns"]:
         return None
     return result if changed["any"] else plan
 
 
-def _moved(
-    jvm: Jvm, node: Any, name: str, snapshot: Snapshot, scan_of: Callable[[Snapshot, dict[str, Any]], DataFrame]
-) -> Any | None:
-    """The scan of a snapshot in the place of an older one, with its columns; None when one is gone or of another type.
+def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileIndex, fix: bool) -> Any | None:
+    """The scan of a snapshot in the place of an older one, with its columns; None when it cannot give them.
 
     New columns do not show: what was built on the older scan does not know them.
     """
     output = {str(item.name()): item for item in jvm.to_list(node.output())}
     ids = {column: item.exprId() for column, item in output.items()}
-    scanned = scan_of(snapshot, ids)._jdf.queryExecution().analyzed()
+    schema = columns_as_of(index.files.snapshot, snapshot)
+    reading = replace(Reading.whole(snapshot), schema=schema, fixed=fix)
+    scanned = physical_scan(jvm.spark, snapshot, reading, ids=ids)._jdf.queryExecution().analyzed()
     if not _same_columns(jvm, scanned.output(), node.output()):
         return _narrowed(jvm, scanned, output)
     if is_vector_scan(jvm, scanned):
@@ -200,10 +217,8 @@ def _moved(
             columns["_metadata"] = jvm.to_list(scanned.metadataOutput())[0]
             scanned = scanned.withMetadataColumns()
         return jvm.project(jvm.seq([jvm.alias(columns[column], ids[column]) for column in output]), scanned)
-    relation = scanned.relation()
-    if not relation.partitionSchema().equals(node.relation().partitionSchema()):
-        return None
-    return node.copy(relation, node.output(), node.catalogTable(), node.isStreaming(), *jvm.rest_of(node, "copy", 4))
+    rest = jvm.rest_of(node, "copy", 4)
+    return node.copy(scanned.relation(), node.output(), node.catalogTable(), node.isStreaming(), *rest)
 
 
 def _narrowed(jvm: Jvm, scanned: Any, output: dict[str, Any]) -> Any | None:

@@ -113,6 +113,8 @@ class Reading:
         bitmaps: See ``ScanFiles``; beside those of deletion vectors.
         shared: See ``ScanFiles``.
         prune: Narrows by statistics; None for the snapshot's own files, which have theirs.
+        fixed: See ``ScanFiles``.
+        schema: Columns of the table to read, as an older version had them; None for all.
     """
 
     files: pl.DataFrame | FileTable
@@ -123,6 +125,8 @@ class Reading:
     bitmaps: Mapping[tuple[str, ...], VectorReader] = dataclasses.field(default_factory=dict)
     shared: bool = False
     prune: Pruner | None = None
+    fixed: bool = False
+    schema: StructType | None = None
 
     @classmethod
     def whole(cls, snapshot: Snapshot, *, pinned: bool = False) -> Reading:
@@ -299,13 +303,12 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
     mode = snapshot.column_mapping_mode
     assert snapshot.metadata is not None, "a table that does not exist has nothing to scan"
     _refuse_unknown_widening(snapshot, snapshot.schema)
-    physical = _readable(jvm, logical_to_physical(snapshot.schema, mode), keep_ids=mode == "id")
-    logical_names = {name.lower() for name in snapshot.partition_columns}
-    by_name = {
-        logical.name.lower(): field for logical, field in zip(_kept(snapshot.schema), physical.fields, strict=True)
-    }
-    partition_fields = tuple(by_name[name.lower()] for name in snapshot.partition_columns)
-    assert len(partition_fields) == len(logical_names)
+    schema = reading.schema or snapshot.schema
+    physical = _readable(jvm, logical_to_physical(schema, mode), keep_ids=mode == "id")
+    by_name = {logical.name.lower(): field for logical, field in zip(_kept(schema), physical.fields, strict=True)}
+    named = [name.lower() for name in snapshot.partition_columns]
+    assert reading.schema is not None or by_name.keys() >= set(named)
+    partition_fields = tuple(by_name[name] for name in named if name in by_name)
     beside = [(item.name, item.spark_type, True) for item in reading.hidden]
     for bits, *places in reading.bitmaps:  # every file of the scan has them
         beside += [(bits, "binary", False), *((name, "long", False) for name in places)]
@@ -326,6 +329,8 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
             prune=reading.prune or _pruner(jvm, snapshot, mode),
             bitmaps=reading.bitmaps,
             shared=reading.shared,
+            snapshot=snapshot,
+            fixed=reading.fixed,
         ),
         partition_schema,
     )

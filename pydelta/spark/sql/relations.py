@@ -28,15 +28,16 @@ from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.refresh import transform, with_newest
 from pydelta.spark.scan.row_metadata import names_metadata, scan_with_row_metadata
-from pydelta.spark.scan.scan import Reading, physical_scan, scan_dataframe
+from pydelta.spark.scan.scan import scan_dataframe
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 from pydelta.spark.stream.opening import open_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pydelta.log import Snapshot
 
@@ -192,6 +193,7 @@ class RelationResolver:
             note_difference(entry, snapshot)
         tracked = snapshot.properties.enable_row_tracking and names_metadata(self._jvm, self._plan)
         scan = scan_with_row_metadata if tracked else scan_dataframe
+        follow_newest(self._jvm)
         frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
         return frame._jdf.queryExecution().analyzed()
 
@@ -203,12 +205,13 @@ class RelationResolver:
 
     def _view(self, view: ViewEntry) -> Any | None:
         if view.plan is not None:
-            plan = with_newest(self._spark, view.plan, self._newest, scan_of=self._physical)
+            plan = with_newest(self._spark, view.plan, lambda index: self._newest(index.files.identity.location))
             if plan is None:
                 raise SchemaMismatchError(
                     f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
                     "have changed since.",
                     hint="Make the view again: spark.read.format('delta').load(path).createOrReplaceTempView(name).",
+                    condition=Condition.of("DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS", schemaDiff="", legacyFlagMessage=""),
                 )
             if plan is view.plan or plan.equals(view.plan):
                 return None
@@ -224,9 +227,6 @@ class RelationResolver:
         self.replaced += inner.replaced
         frame = self._jvm.frame(plan).toDF(*view.columns)
         return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
-
-    def _physical(self, snapshot: Snapshot, ids: dict[str, Any]) -> DataFrame:
-        return physical_scan(self._spark, snapshot, Reading.whole(snapshot), ids=ids)
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
         jvm, outer, self._plan = self._jvm, self._plan, plan

@@ -42,6 +42,7 @@ from pydelta.spark.errors import raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.kept import reading_kept
 from pydelta.spark.logs import SessionSettings
+from pydelta.spark.scan.newest import fixed
 from pydelta.spark.scan.refresh import indexes_in
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
@@ -109,6 +110,8 @@ class DataFrameSource:
 
     def matching(self, snapshot: Snapshot, options: WriteOptions) -> SparkMatching:
         """See ``MatchingSource.matching``."""
+        self._raw = fixed(self._spark, self._raw, snapshot)
+        self._df = self._raw if self._shape is None else self._shape(self._raw)
         found = SparkMatching(self._spark, snapshot, self._raw, self._df, options)
         if options.replace_using is not None:  # matched as they are written
             self._shape = None
@@ -118,6 +121,7 @@ class DataFrameSource:
 
     def write(self, target: WriteTarget) -> RewriteOutput:
         """See ``RowSource.write``."""
+        self._df = fixed(self._spark, self._df, target.snapshot)
         with reading_kept(target.table_uri, "the overwrite") if self._kept else nullcontext():
             return self._write(target)
 
