@@ -32,6 +32,7 @@ from pydelta.arrow.expressions import NotHere
 from pydelta.arrow.layout import output_of
 from pydelta.arrow.tasks.arrow import float_leaves
 from pydelta.arrow.tasks.compact import Bin, HandedBack, live_batches, run_bins
+from pydelta.arrow.tasks.dictionaries import negative_zeros
 from pydelta.arrow.tasks.old_files import NeedsSpark, hidden_rows, old_file
 from pydelta.arrow.tasks.write_files import FileRecord, TaskWriter, WriteTask, check_rows
 from pydelta.arrow.threads import cores, read_files, run_groups, with_small_groups
@@ -264,9 +265,11 @@ def _write_sorted(
     """Write rows in an order, as pieces of about the same number of rows."""
     whole = pa.Table.from_batches([rows])
     nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
-    write = replace(
-        with_small_groups(task), no_bounds=task.no_bounds | nan
-    )  # else a row group with NaN would split the file
+    write = replace(  # else a row group with NaN, or with -0.0, would split the file
+        with_small_groups(task),
+        no_bounds=task.no_bounds | nan,
+        no_dictionary=task.no_dictionary | negative_zeros(whole),
+    )
     ends = [len(order) * piece // pieces for piece in range(pieces + 1)]
     spans = [(start, end) for start, end in itertools.pairwise(ends) if end > start]
 

@@ -109,11 +109,16 @@ def _run_bin(item: Bin, task: WriteTask, *, partition_id: int, store: Store, poo
         except BaseException:
             writer.abort()
             raise
-        if len(records) <= 1 or writer.nan_columns <= write.no_bounds:
+        known = writer.nan_columns <= write.no_bounds and writer.zero_columns <= write.no_dictionary
+        if len(records) <= 1 or known:
             return BinDone(number=item.number, records=tuple(records))
-        # NaN came after the first row group and split the file. Known from the start, it does not.
+        # NaN, or -0.0, came after the first row group and split the file. Known from the start, it does not.
         writer.abort()
-        write = replace(write, no_bounds=write.no_bounds | writer.nan_columns)
+        write = replace(
+            write,
+            no_bounds=write.no_bounds | writer.nan_columns,
+            no_dictionary=write.no_dictionary | writer.zero_columns,
+        )
 
 
 def _batches(item: Bin, write: WriteTask, *, store: Store, pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:

@@ -7,16 +7,16 @@ into a set of objects to see whether a filter leaves anything. See ADR 0031.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pydelta.arrow.tasks.arrow import leaf_column, struct_leaves
+from pydelta.arrow.tasks.arrow import float_leaves, leaf_column, struct_leaves
 
-__all__ = ["DICTIONARY_BYTES", "estimated", "pays", "with_dictionary"]
+__all__ = ["DICTIONARY_BYTES", "estimated", "leaves", "negative_zeros", "pays", "with_dictionary"]
 
 DICTIONARY_BYTES: Final = 1000 * 1024
 """Just under Arrow's own limit of 1 MiB, at which 2**17 longs make the table of its dictionary grow by 22 MB."""
@@ -36,18 +36,33 @@ _NUMBERS_BYTES: Final = 512 * 1024
 """What a dictionary of numbers may have: a reader takes as long to put one of them into a set as to read twenty."""
 
 
-def with_dictionary(table: pa.Table) -> bool | list[str]:
+def with_dictionary(table: pa.Table, without: Collection[str] = ()) -> bool | list[str]:
     """Return what ``ParquetWriter`` takes as ``use_dictionary``: True, or the dotted names of the columns that repeat.
 
     Args:
         table: The first row group of the file. One of few rows says nothing.
+        without: Dotted names of columns that get none, whatever they hold.
     """
+    plain = {*without, *(_of_many_values(table) if table.num_rows >= _LEAST_ROWS else ())}
+    return [name for name in leaves(table.schema) if name not in plain] if plain else True
+
+
+def negative_zeros(table: pa.Table) -> set[str]:
+    """Find the dotted names of the columns that hold -0.0: Spark misses it in a dictionary where 0.0 is asked for."""
+    return {name for name, column in float_leaves(table) if any(map(_has_negative_zero, column.chunks))}
+
+
+def _has_negative_zero(array: pa.Array) -> bool:
+    bits, least = (pa.int64(), -(2**63)) if pa.types.is_float64(array.type) else (pa.int32(), -(2**31))
+    return bool(pc.any(pc.equal(array.view(bits), pa.scalar(least, bits))).as_py())
+
+
+def _of_many_values(table: pa.Table) -> set[str]:
+    """The columns that a dictionary does not make a good deal smaller, as a sample says."""
     rows = table.num_rows
-    if rows < _LEAST_ROWS:
-        return True
     # At random: rows at equal steps would all differ where values come in runs, and often where they come round.
     places = pa.array(np.unique(np.random.default_rng(_SEED).integers(0, rows, _SAMPLE_ROWS)))
-    plain = set()
+    plain: set[str] = set()
     for path, data_type in struct_leaves(table.schema):
         if _may_be_many(data_type):
             drawn = leaf_column(table.select([path[0]]).take(places), path).drop_null()
@@ -59,7 +74,7 @@ def with_dictionary(table: pa.Table) -> bool | list[str]:
                 limit=DICTIONARY_BYTES if _has_length(data_type) else _NUMBERS_BYTES,
             ):
                 plain.add(".".join(path))
-    return [name for name in _leaves(table.schema) if name not in plain] if plain else True
+    return plain
 
 
 def pays(*, rows: int, different: int, width: float, limit: int = DICTIONARY_BYTES) -> bool:
@@ -121,8 +136,8 @@ def _width(drawn: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> float:
     return float(data_type.bit_width) / 8
 
 
-def _leaves(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]:
-    """The dotted names of all columns of a file, those inside lists and maps among them."""
+def leaves(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]:
+    """Return the dotted names of all columns of a file, those inside lists and maps among them."""
     for number in range(len(fields)):
         field = fields.field(number)
         yield from _leaves_of(field.type, above + field.name)
@@ -130,7 +145,7 @@ def _leaves(fields: pa.Schema | pa.StructType, above: str = "") -> Iterator[str]
 
 def _leaves_of(data_type: pa.DataType, name: str) -> Iterator[str]:
     if pa.types.is_struct(data_type):
-        yield from _leaves(data_type, name + ".")
+        yield from leaves(data_type, name + ".")
     elif pa.types.is_map(data_type):
         yield from _leaves_of(data_type.key_type, name + ".key_value.key")
         yield from _leaves_of(data_type.item_type, name + ".key_value.value")

@@ -17,7 +17,7 @@ import logging
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pydelta.arrow.tasks.arrow import file_batch, float_leaves, leaf_names
-from pydelta.arrow.tasks.dictionaries import DICTIONARY_BYTES, with_dictionary
+from pydelta.arrow.tasks.dictionaries import DICTIONARY_BYTES, leaves, negative_zeros, with_dictionary
 from pydelta.arrow.tasks.split import PartitionColumn, split_by_partition
 from pydelta.arrow.tasks.stats import FileStatistics, IndexedLeaf
 from pydelta.errors import RowsDoNotAddUpError, SchemaError, first_line
@@ -106,6 +106,7 @@ class WriteTask:
         hidden_columns: How many of the last columns of ``file_schema`` are none of the table's (materialised row ids);
             the change data feed goes without them.
         no_bounds: Dotted names of float columns that get no bounds from the first row group on: some row holds NaN.
+        no_dictionary: Dotted names of float columns that get no dictionary: some row holds -0.0.
         folder: Folder under the root that the files go to; empty for the root.
         file_prefix: Beginning of the files' names.
     """
@@ -129,6 +130,7 @@ class WriteTask:
     change_data: bool = False
     hidden_columns: int = 0
     no_bounds: frozenset[str] = frozenset()
+    no_dictionary: frozenset[str] = frozenset()
     folder: str = ""
     file_prefix: str = "part"
 
@@ -258,6 +260,7 @@ class TaskWriter:
         self._records: list[FileRecord] = []
         self._previous: tuple[str | None, ...] | None = None
         self.nan_columns: set[str] = set()
+        self.zero_columns: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows as ``WriteTask`` describes them."""
@@ -343,13 +346,15 @@ class TaskWriter:
         with_nan = {path for path, leaf in float_leaves(table) if pc.any(pc.is_nan(leaf)).as_py()}
         self.nan_columns |= with_nan
         with_nan |= self._task.no_bounds
-        if sink.file is not None and with_nan - sink.file.without_statistics:
+        zeros = negative_zeros(table)
+        self.zero_columns |= zeros
+        if sink.file is not None and (with_nan - sink.file.without_statistics or sink.file.has_dictionary(zeros)):
             # Readers may take a footer's maximum as a bound on NaN too, so this column goes without one from here.
             self._close_file(sink)
             sink.rows_in_file = table.num_rows
         if sink.file is None:
             self._make_room()
-            sink.file = self._open_file(sink, with_nan, with_dictionary(table))
+            sink.file = self._open_file(sink, with_nan, with_dictionary(table, zeros | self._task.no_dictionary))
         self._sinks.move_to_end(sink.values)
         before = sink.file.written
         sink.file.write(table)
@@ -448,12 +453,17 @@ class _File:
         self._path = path
         self.without_statistics = frozenset(without_statistics)
         self._constants = _constants(task, partition_values)
+        self._dictionary = dictionary
         schema = pa.schema([*task.file_schema, *task.constants])
         self._sink = cast(Any, store.open_writer(path))
         self._statistics = FileStatistics(task.file_schema, task.indexed, int96=task.int96)
         statistics: bool | list[str] = True
+        constants = dict(zip(task.constants.names, self._constants, strict=True))
+        plain = {name for name, value in constants.items() if str(value.as_py()) == "-0.0"}
+        if plain and dictionary is True:
+            dictionary = [*leaves(task.file_schema)]
         if isinstance(dictionary, list):
-            dictionary = [*dictionary, *task.constants.names]
+            dictionary = [*dictionary, *(name for name in constants if name not in plain)]
         if without_statistics:
             statistics = [leaf for leaf in leaf_names(schema) if leaf not in without_statistics]
         try:
@@ -472,6 +482,10 @@ class _File:
         except BaseException:
             self._sink.abort()
             raise
+
+    def has_dictionary(self, columns: Collection[str]) -> bool:
+        """Return whether one of these columns is written with a dictionary."""
+        return bool(columns) and (self._dictionary is True or not set(columns).isdisjoint(self._dictionary or ()))
 
     @property
     def written(self) -> int:

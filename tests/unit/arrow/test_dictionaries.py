@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pydelta.arrow.tasks.dictionaries import estimated, pays, with_dictionary
+from pydelta.arrow.tasks.compact import Bin, OldFile, run_bins
+from pydelta.arrow.tasks.dictionaries import estimated, negative_zeros, pays, with_dictionary
 from pydelta.arrow.tasks.split import PartitionColumn
 from pydelta.arrow.tasks.write_files import WriteTask, run_task
 from pydelta.protocol.types import PrimitiveType
@@ -54,6 +55,37 @@ def test_one_whose_values_repeat_or_are_of_two_bytes_gets_one(values):
 def test_few_rows_say_nothing():
     assert column(pa.array(_IDS[: (1 << 14) - 1])) is True
     assert column(pa.array(_IDS[: 1 << 14])) == ["b"]
+
+
+def _with_dictionary(path):
+    columns = [pq.ParquetFile(path).metadata.row_group(0).column(index) for index in range(3)]
+    return [column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_column_that_holds_negative_zero_gets_none_whenever_it_comes(tmp_path, kind):
+    zeros = pa.array([1.0, -0.0, None], kind)
+    rows = pa.table(
+        {"a": zeros, "b": pa.array([0.0, -1.0, None], kind), "s": [{"z": value} for value in (0.0, 1.0, -0.0)]}
+    )
+    rows = rows.set_column(2, "s", rows["s"].cast(pa.struct([("z", kind)])))
+    assert with_dictionary(rows) is True
+    assert negative_zeros(rows) == {"a", "s.z"} and negative_zeros(rows.slice(2)) == {"s.z"}
+    task = WriteTask(table_uri=tmp_path.as_uri(), store_options={}, file_schema=rows.schema, row_group_bytes=1)
+    [record] = run_task(rows.to_batches(), task, partition_id=0)
+    assert _with_dictionary(tmp_path / record.path) == ["b"]
+    records = run_task([*rows.slice(0, 1).to_batches(), *rows.slice(1).to_batches()], task, partition_id=0)
+    assert [_with_dictionary(tmp_path / record.path) for record in records] == [["a", "b", "s.z"], ["b"]]
+    [bin_] = [
+        outcome.records
+        for outcome in run_bins(
+            [Bin(number=0, values=(), files=tuple(OldFile(path=item.path, size=item.size) for item in records))],
+            task,
+            partition_id=0,
+        )
+    ]
+    [record] = bin_
+    assert record.num_rows == 3 and _with_dictionary(tmp_path / record.path) == ["b"]
 
 
 @pytest.mark.parametrize(

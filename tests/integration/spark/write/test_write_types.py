@@ -85,6 +85,16 @@ def test_times_are_microseconds_where_nobody_set_how_they_are_stored(spark, tmp_
     assert sorted(years, key=str) == [9999, None], "INT96 would be another year to readers that use nanoseconds"
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_negative_zero_is_found_where_zero_is_asked_for(spark, tmp_path, kind):
+    path = str(tmp_path / "t")
+    rows = spark.range(1000).selectExpr("id", f"cast(if(id = 7, '-0.0', '5.0') as {kind}) d")
+    rows.coalesce(1).write.format("delta").save(path)
+    for condition in ("d = 0", "d >= 0 AND d < 1", "d <= 0", "d IN (0, 9)", "d = -0.0"):
+        found = spark.read.format("delta").load(path).where(condition).select("id").collect()
+        assert [row[0] for row in found] == [7], condition
+
+
 def test_milliseconds_are_honoured(spark, tmp_path):
     path = str(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
