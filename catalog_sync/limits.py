@@ -16,7 +16,7 @@ from catalog_sync.thrift.client import hive_name
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
 from pydelta.manifests import values_of_directory
-from pydelta.manifests.contents import hive_values
+from pydelta.manifests.contents import hive_values, refuse_null_name
 from pydelta.protocol.partitions import partition_dir
 
 __all__ = ["NAME_LENGTH", "check_partitions", "partition_directory"]
@@ -41,7 +41,9 @@ def check_partitions(snapshot: Snapshot, *, value_length: int) -> None:
 
     Raises:
         PartitionTooLongError: Names one, what is too long of it, and the limit.
+        SchemaError: A value is Hive's name for null.
     """
+    refuse_null_name(snapshot)
     found = list(_too_long(snapshot, value_length))
     if not found:
         return

@@ -17,7 +17,8 @@ from pydelta.conditions import Condition
 from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
 from pydelta.log import Snapshot
 from pydelta.log.columns import PV_PREFIX
-from pydelta.protocol.partitions import hive_unescape, parse_partition_value, partition_dir
+from pydelta.protocol.names import quoted
+from pydelta.protocol.partitions import HIVE_NULL, hive_unescape, parse_partition_value, partition_dir
 from pydelta.protocol.paths import plain_root, resolve_data_path
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructType
@@ -33,6 +34,7 @@ __all__ = [
     "manifest_lines",
     "manifest_path",
     "manifests_of",
+    "refuse_null_name",
     "refuse_vectors",
     "values_of_directory",
 ]
@@ -99,10 +101,11 @@ def manifests_of(
 
     Raises:
         UnsupportedFeatureError: A file has a deletion vector.
-        SchemaError: A location cannot be a line of text.
+        SchemaError: A location cannot be a line of text; two partition values would share one manifest.
         LogCorruptedError: A path that leads out of the table; a partition value that is none of its type.
     """
     refuse_vectors(snapshot, frame)
+    refuse_null_name(snapshot)
     keys = [PV_PREFIX + name for name in snapshot.files.spec.physical_names]
     located = frame.select(*keys, location=_locations(frame["path"], snapshot.table_uri, schemes))
     broken = located["location"].str.contains_any(["\n", "\r"])
@@ -123,8 +126,33 @@ def manifests_of(
     found: dict[str, Manifest] = {}
     for values, some in parts.items():
         directory = partition_dir(dict(zip(snapshot.partition_columns, values, strict=True)))
+        if directory in found:
+            raise SchemaError(
+                f"The partitions {found[directory].values} and {values} would share the manifest of {directory}.",
+                hint="Give the rows of one of them another value.",
+                table=snapshot.table_uri,
+            )
         found[directory] = _manifest(values, directory, pl.concat(some))
     return found
+
+
+def refuse_null_name(snapshot: Snapshot) -> None:
+    """Refuse Hive's name for null as a value: its partition would be that of null, and its rows would read as null.
+
+    Raises:
+        SchemaError: Names the column.
+    """
+    spec = snapshot.files.spec
+    for column, physical in zip(spec.partition_columns, spec.physical_names, strict=True):
+        if bool((snapshot.files.core[PV_PREFIX + physical] == HIVE_NULL).any()):
+            raise SchemaError(
+                f"The partition column {column!r} has the value {HIVE_NULL!r}, which is Hive's name for NULL: in "
+                "manifests and in a metastore the two would be one partition.",
+                hint=f"Give these rows another value, with UPDATE, or delete them: WHERE {quoted(column)} = "
+                f"'{HIVE_NULL}'. Or read the table through Trino's Delta connector.",
+                table=snapshot.table_uri,
+                version=snapshot.version,
+            )
 
 
 def _manifest(values: tuple[str | None, ...], directory: str, lines: pl.Series) -> Manifest:
@@ -184,7 +212,7 @@ def values_of_directory(directory: str) -> dict[str, str | None]:
     values: dict[str, str | None] = {}
     for part in directory.split("/") if directory else ():
         name, _, value = part.partition("=")
-        values[hive_unescape(name)] = None if value == "__HIVE_DEFAULT_PARTITION__" else hive_unescape(value)
+        values[hive_unescape(name)] = None if value == HIVE_NULL else hive_unescape(value)
     return values
 
 

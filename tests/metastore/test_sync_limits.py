@@ -15,6 +15,7 @@ from catalog_sync.sync import SyncOptions, sync_table
 from catalog_sync.thrift.client import partition_entry
 from catalog_sync.thrift.memory import MemoryMetastore
 from catalog_sync.twin import VERSION_KEY, twin_of
+from pydelta.errors import SchemaError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import DeletionVectorDescriptor, encode_commit, encode_json
 from pydelta.settings import Settings
@@ -96,6 +97,36 @@ def test_a_table_whose_rows_deletion_vectors_hide_is_blocked_as_well():
     found = sync_status(DeltaLog(log.store), metastore, TWIN, now_ms=0)
     assert found.state is SyncState.BLOCKED
     assert "deletion vectors" in found.problem
+
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+
+
+def test_a_value_that_is_hives_name_for_null_blocks_the_twin_and_the_version_of_before_stays():
+    log, metastore, others = new_log(), MemoryMetastore(), new_log()
+    create_table(log, [file("a"), file(None)])
+    sync_table(log, metastore, TWIN)
+    assert metastore.partition_names(TWIN.database, TWIN.name) == [f"p={NULL_NAME}", "p=a"]
+    shown = log.store.read(f"_symlink_format_manifest/p={NULL_NAME}/manifest")
+    append(NULL_NAME, [1]).run(log)
+    for options in (SyncOptions(), SyncOptions(dry_run=True), SyncOptions(atomic=True)):
+        with pytest.raises(SchemaError, match=f"'p' has the value '{NULL_NAME}'"):
+            sync_table(log, metastore, TWIN, options)
+    found = sync_status(log, metastore, TWIN, now_ms=0)
+    assert found.state is SyncState.BLOCKED
+    assert NULL_NAME in found.problem
+    append("a", [2]).run(log)  # a commit that touches another partition
+    with pytest.raises(SchemaError):
+        sync_table(log, metastore, TWIN)
+    assert log.store.read(f"_symlink_format_manifest/p={NULL_NAME}/manifest") == shown
+    assert metastore.table(TWIN.database, TWIN.name).parameters[VERSION_KEY] == "0"
+    create_table(others, [file("b")])
+    other = TableName(database="lake_symlink", name="others")
+    sync_table(others, metastore, other)
+    assert metastore.partition_names(other.database, other.name) == ["p=b"]
+    delete_partition(NULL_NAME).run(log)
+    sync_table(log, metastore, TWIN)
+    assert sync_status(log, metastore, TWIN, now_ms=0).state is SyncState.CURRENT
 
 
 def test_the_native_entry_follows_all_the_same():

@@ -6,8 +6,12 @@ import itertools
 import json
 import re
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from catalog_sync.thrift.client import hive_name
 from pydelta.errors import LogCorruptedError, SchemaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.log.columns import PV_PREFIX
@@ -30,6 +34,7 @@ from pydelta.protocol.actions import (
     RemoveFile,
     encode_commit,
 )
+from pydelta.protocol.partitions import HIVE_NULL
 from pydelta.protocol.types import parse_schema, parse_type
 from pydelta.storage.memory import MemoryStore
 
@@ -104,7 +109,7 @@ def test_locations_are_spelt_as_readers_take_them():
     root = found.table_uri
     relative = [f"{root}/x", f"{root}/a b", f"{root}/..hidden"]
     text = rendered(found)[""].text.decode()
-    absolute = ["s3://o/y", "s3://o/z", "gs://o/w", "file:///abs/v", "file:/abs/w", "s3://o/a://b"]
+    absolute = ["s3://o/y", "s3://o/z", "gs://o/w", "file:///abs/v", "file:///abs/w", "s3://o/a://b"]
     assert sorted(text.splitlines()) == sorted([*relative, *absolute])
     kept = rendered(found, schemes={"memory": "mem"})[""].text.decode()
     assert f"mem{root.removeprefix('memory')}/x\n" in kept
@@ -120,6 +125,27 @@ def test_a_name_that_breaks_lines_is_refused_and_the_first_is_named(escape):
     first = next(path for path in first if "%" in path)[0]
     with pytest.raises(SchemaError, match=f"/{first}.*line break"):
         rendered(found)
+
+
+@pytest.mark.parametrize("beside", [[], [None], [""], ["a"]])
+def test_hives_name_for_null_as_a_value_is_refused_by_name(beside):
+    table = metadata(field("p", "string"), X)
+    found = snapshot(table, add("x", p=HIVE_NULL), *(add(f"f{at}", p=value) for at, value in enumerate(beside)))
+    others = found.files.core.filter(pl.col(f"{PV_PREFIX}p").ne_missing(HIVE_NULL))
+    for frame in (found.files.core, others):
+        with pytest.raises(SchemaError, match=rf"'p' has the value '{HIVE_NULL}'") as caught:
+            manifests_of(found, frame)
+    assert f"`p` = '{HIVE_NULL}'" in caught.value.hint
+
+
+@given(st.sets(st.none() | st.text(alphabet="aA%2Fé/=:é ._\\\n\x7f\u2028", max_size=4), min_size=1, max_size=6))
+def test_each_value_has_a_folder_of_its_own_which_says_the_value(values):
+    table = metadata(field("p", "string"), X)
+    folders = rendered(snapshot(table, *(add(f"f{at}", p=value) for at, value in enumerate(values))))
+    distinct = {value or None for value in values}
+    assert {values_of_directory(directory)["p"] for directory in folders} == distinct
+    assert len({hive_name(directory) for directory in folders}) == len(distinct)
+    assert sum(manifest.num_files for manifest in folders.values()) == len(values)
 
 
 def test_files_with_vectors_are_refused_and_the_first_is_named():
