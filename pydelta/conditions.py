@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
-__all__ = ["CONDITIONS", "Condition", "sql_state"]
+__all__ = ["CONDITIONS", "Condition", "addressed", "sql_state"]
 
 _BY_STATE: Final = {
     "08003": "DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND",
@@ -155,6 +156,7 @@ _BY_STATE: Final = {
         PARSE_SYNTAX_ERROR
         PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO
     """,
+    "42602": "INVALID_SCHEMA_OR_RELATION_NAME",
     "42604": "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE",
     "42611": "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP",
     "42613": """
@@ -364,3 +366,18 @@ def _shown(value: object) -> str:
     if isinstance(value, str):
         return value
     return ", ".join(map(str, value)) if isinstance(value, list | tuple | set | frozenset) else str(value)
+
+
+def addressed(hint: str, table: str | None) -> str:
+    """Put a table's path in the place of the … of statements in a hint; without a table the hint as it is.
+
+    Example:
+        >>> addressed("Run REORG TABLE … APPLY (PURGE).", "file:///a%20b")
+        'Run REORG TABLE delta.`file:///a b` APPLY (PURGE).'
+    """
+    if table is None:
+        return hint
+    plain = (unquote(table) if table.startswith("file:") else table).replace("`", "``")
+    for statement in ("ALTER TABLE", "REORG TABLE"):
+        hint = hint.replace(f"{statement} …", f"{statement} delta.`{plain}`")
+    return hint

@@ -186,7 +186,7 @@ class _Reader:
     def _table(self, tree: Tree[Token]) -> st.TableName:
         path = next(_trees(tree, "path"), None)
         if path is not None:
-            return ("delta", unquote_string(str(path.children[0])))
+            return st.QuotedPath(("delta", unquote_string(str(path.children[0]))))
         return self._parts(next(_trees(tree, "table")))
 
     def _parts(self, tree: Tree[Token]) -> st.TableName:

@@ -15,6 +15,7 @@ __all__ = [
     "Fsck",
     "Generate",
     "Optimize",
+    "QuotedPath",
     "Reorg",
     "Restore",
     "Statement",
@@ -26,6 +27,12 @@ __all__ = [
 
 TableName: TypeAlias = tuple[str, ...]
 """Parts of a name; ``("delta", "/path")`` for a path."""
+
+
+class QuotedPath(tuple[str, str]):
+    """``("delta", path)`` of a path between single quotes: it is one without a slash in it, too."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

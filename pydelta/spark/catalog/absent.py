@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pydelta.conditions import Condition
+from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.lookup import ViewEntry, look_up
 from pydelta.spark.jvm import Jvm
 
@@ -25,6 +26,6 @@ def absent_name(spark: SparkSession, parts: tuple[str, ...], operation: str) -> 
     name = ".".join(parts)
     if isinstance(look_up(spark, parts), ViewEntry):
         return Condition.of("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
-    if Jvm.of(spark).session.catalog().tableExists(name):
+    if Jvm.of(spark).session.catalog().tableExists(quoted(*parts)):
         return Condition.of("DELTA_ONLY_OPERATION", operation=operation)
     return Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name)

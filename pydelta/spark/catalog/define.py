@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,10 +32,11 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.paths import LOG_DIR, parse_log_name
 from pydelta.settings import canonical_properties
 from pydelta.spark.catalog.entries import create_entry, name_of, session_identifier
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
-from pydelta.spark.catalog.objects import default_place
+from pydelta.spark.catalog.objects import check_new_name, default_place
 from pydelta.spark.change.rules import check_definition
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
@@ -96,12 +97,8 @@ def define_table(
                 raise _taken(parts)
             assert isinstance(entry, DeltaEntry)
             return log_for_path(spark, entry.location)
-        if mode is CreateMode.REPLACE and entry is None:
-            raise TableNotFoundError(
-                f"There is no table {name_of(parts)} to replace.",
-                hint="Say CREATE OR REPLACE (createOrReplace).",
-                condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name_of(parts)),
-            )
+        if entry is None:
+            _check_new(spark, parts, mode)
     elif location is None:
         raise InvalidArgumentError(
             "A new table needs a location or a name.",
@@ -110,6 +107,7 @@ def define_table(
         )
     place, managed = _place(spark, parts, entry if isinstance(entry, DeltaEntry) else None, location)
     log = log_for_path(spark, place)
+    made = None
     with error_context(table=log.uri), as_a_statement():
         before = log.update()
         definition = replace(definition, properties=canonical_properties(definition.properties))
@@ -123,10 +121,22 @@ def define_table(
             check_definition(spark, definition.schema, definition.properties)
             result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed)
             if result.committed is not None:
+                made = result.committed.snapshot if before.version < 0 else None
                 SparkEngine(spark).committed(result.committed.snapshot)
     if parts is not None:
-        enter(spark, parts, log.update(), managed=managed, replace=replaces)
+        enter(spark, parts, log.update(), managed=managed, replace=replaces, made=made)
     return log
+
+
+def _check_new(spark: SparkSession, parts: Sequence[str], mode: CreateMode) -> None:
+    if mode is CreateMode.REPLACE:
+        raise TableNotFoundError(
+            f"There is no table {name_of(parts)} to replace.",
+            hint="Say CREATE OR REPLACE (createOrReplace).",
+            condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=name_of(parts)),
+        )
+    jvm = Jvm.of(spark)
+    check_new_name(jvm, session_identifier(jvm, parts))
 
 
 def _holds(log: DeltaLog) -> bool:
@@ -180,18 +190,38 @@ def _taken(parts: Sequence[str]) -> TableAlreadyExistsError:
 
 
 def enter(
-    spark: SparkSession, parts: Sequence[str], snapshot: Snapshot, *, managed: bool | None, replace: bool = False
+    spark: SparkSession,
+    parts: Sequence[str],
+    snapshot: Snapshot,
+    *,
+    managed: bool | None,
+    replace: bool = False,
+    made: Snapshot | None = None,
 ) -> None:
     """Make the entry of a table that was just made, or let an older one follow.
 
+    Args:
+        spark: The session.
+        parts: The name.
+        snapshot: The table as it is now.
+        managed: As in ``create_entry``.
+        replace: As in ``create_entry``.
+        made: The table's first version, if the command has just made it and it holds no rows: where the catalog
+            refuses the entry, and says that there is none, the log is deleted again.
+
     Raises:
         TableAlreadyExistsError: The name was taken meanwhile, by a table at another place.
-        DeltaEnvironmentError: The catalog refused; it says what to do, since the table is there.
+        DeltaEnvironmentError: The catalog refused; it says what to do if the table is there.
     """
     try:
         create_entry(spark, parts, snapshot, managed=managed, replace=replace)
         now = look_up(spark, tuple(parts))
     except (Py4JError, PySparkException) as error:
+        if made is not None and _is_surely_without_entry(spark, parts) and _unmake(spark, made, managed=bool(managed)):
+            raise DeltaEnvironmentError(
+                f"The catalog refused the entry {name_of(parts)}, so no table was made: {_cause(error)}",
+                hint="Choose a name, columns and a place that the catalog takes.",
+            ) from error
         raise DeltaEnvironmentError(
             f"The table was made at {snapshot.table_uri}, and the catalog refused its entry {name_of(parts)}: "
             f"{_cause(error)}",
@@ -206,6 +236,31 @@ def enter(
             table=snapshot.table_uri,
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
+
+
+def _is_surely_without_entry(spark: SparkSession, parts: Sequence[str]) -> bool:
+    jvm = Jvm.of(spark)
+    try:
+        return not bool(jvm.catalog.tableExists(session_identifier(jvm, parts)))
+    except (Py4JError, PySparkException):  # it does not answer: the entry may be there
+        return False
+
+
+def _unmake(spark: SparkSession, made: Snapshot, *, managed: bool) -> bool:
+    """Delete a first version without rows that nobody has built on; of a managed table the folder too, once empty."""
+    log = log_for_path(spark, made.table_uri)
+    if made.version != 0 or made.files.core.height or log.update().version != 0:
+        return False
+    own = [info.path for info in log.store.list_from("", prefix=LOG_DIR)]
+    log.store.delete_many([path for path in own if parse_log_name(path.rpartition("/")[2]) is not None])
+    if managed:
+        jvm = Jvm.of(spark)
+        place = jvm.path(jvm.location_uri(normalize_uri(made.table_uri)))
+        files = place.getFileSystem(jvm.hadoop_conf())
+        with suppress(Py4JError, PySparkException):  # it is not empty
+            files.delete(jvm.path(f"{place.toString()}/{LOG_DIR}"), False)
+            files.delete(place, False)
+    return True
 
 
 def _is_taken(spark: SparkSession, parts: Sequence[str], entry: object, *, replaces: bool) -> bool:

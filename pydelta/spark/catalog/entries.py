@@ -38,6 +38,7 @@ from pydelta.spark.catalog.file_rights import check_may_delete
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, names_at, twin_refusal
 from pydelta.spark.catalog.objects import (
     catalog_object,
+    check_new_name,
     copy_of,
     default_place,
     hive_client,
@@ -129,13 +130,7 @@ def create_entry(
             table=snapshot.table_uri,
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(parts)),
         )
-    database = str(identifier.database().get())
-    if not catalog.databaseExists(database):
-        raise TableNotFoundError(
-            f"There is no database {database}.",
-            hint=f"Create it first: CREATE DATABASE {database}.",
-            condition=Condition.of("SCHEMA_NOT_FOUND", schemaName=database),
-        )
+    check_new_name(jvm, identifier)
     if managed is None:
         managed = _same_place(default_place(jvm, identifier), snapshot.table_uri)
     module = catalog_object(jvm, "CatalogTable")
@@ -341,6 +336,7 @@ def rename_table(spark: SparkSession, old: Sequence[str], new: Sequence[str]) ->
             hint="Choose another name.",
             condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name_of(new)),
         )
+    check_new_name(jvm, target)
     uri = normalize_uri(entry.location)
     moves = entry.managed and _same_place(default_place(jvm, source), uri)
     if moves and scheme_of(uri) not in _MOVABLE:

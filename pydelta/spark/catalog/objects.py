@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from pydelta.conditions import Condition
+from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.spark.jvm import Jvm
 
-__all__ = ["catalog_object", "copy_of", "default_place", "hive_client", "table_identifier", "text_map"]
+__all__ = [
+    "catalog_object",
+    "check_new_name",
+    "copy_of",
+    "default_place",
+    "hive_client",
+    "table_identifier",
+    "text_map",
+]
 
 _names: dict[str, list[str]] = {}
 
@@ -47,6 +58,33 @@ def table_identifier(jvm: Jvm, database: str, table: str) -> Any:
 def default_place(jvm: Jvm, identifier: Any) -> str:
     """Return the URI of the place that the catalog gives a table of this name."""
     return str(jvm.catalog.defaultTablePath(identifier).toString())
+
+
+def check_new_name(jvm: Jvm, identifier: Any) -> None:
+    """Refuse a name for which the catalog makes no entry, before anything is written for its table.
+
+    Args:
+        jvm: Of the session.
+        identifier: A ``TableIdentifier`` with its database.
+
+    Raises:
+        InvalidArgumentError: Spark's catalog takes letters, digits and underscores alone.
+        TableNotFoundError: There is no such database.
+    """
+    database, table = str(identifier.database().get()), str(identifier.table())
+    if re.fullmatch(r"[0-9A-Za-z_]+", table) is None:
+        raise InvalidArgumentError(
+            f"{table!r} is not a valid name of a table in the session's catalog.",
+            hint="Use letters, digits and underscores alone. A table at a path can have any name: "
+            "CREATE TABLE delta.`/path/of/the/table`.",
+            condition=Condition.of("INVALID_SCHEMA_OR_RELATION_NAME", name=f"`{table}`"),
+        )
+    if not jvm.catalog.databaseExists(database):
+        raise TableNotFoundError(
+            f"There is no database {database}.",
+            hint=f"Create it first: CREATE DATABASE {database}.",
+            condition=Condition.of("SCHEMA_NOT_FOUND", schemaName=database),
+        )
 
 
 def text_map(jvm: Jvm, scala_map: Any) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.log import DeltaLog
-from pydelta.spark.catalog.entries import create_entry, note_difference
+from pydelta.spark.catalog.entries import create_entry, note_difference, session_identifier
 from pydelta.spark.catalog.lookup import (
     DeltaEntry,
     ViewEntry,
@@ -18,6 +18,7 @@ from pydelta.spark.catalog.lookup import (
     parse_identifier,
     split_path_identifier,
 )
+from pydelta.spark.catalog.objects import check_new_name
 from pydelta.spark.catalog.view_targets import shown_table
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
@@ -63,7 +64,10 @@ def resolve_target(spark: SparkSession, name: str | None, location: str | None) 
                 ),
             )
         return None, path
-    return name, location or Jvm.of(spark).default_location(name)
+    jvm = Jvm.of(spark)
+    if location is None:
+        check_new_name(jvm, session_identifier(jvm, parse_identifier(spark, name)))
+    return name, location or jvm.default_location(name)
 
 
 def clone_target(spark: SparkSession, target: str) -> tuple[str | None, str]:

@@ -27,8 +27,10 @@ from pydelta.errors import (
 from pydelta.manifests import ManifestOptions, publish
 from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.absent import absent_name
-from pydelta.spark.catalog.entries import create_entry, follow
+from pydelta.spark.catalog.define import enter
+from pydelta.spark.catalog.entries import follow, session_identifier
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.catalog.objects import check_new_name
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import counts_frame, detail_frame, history_frame, optimize_frame, restore_frame
 from pydelta.spark.logs import log_for_path, settings_of
@@ -170,6 +172,7 @@ class _Run:
         if entry is not None:
             location = entry.location
         else:
+            check_new_name(self._nodes.jvm, session_identifier(self._nodes.jvm, statement.table))
             location = statement.location or self._nodes.jvm.default_location(full_name)
         log = log_for_path(self._spark, self._nodes.jvm.qualify(location))
         at = statement.at or st.Travel()
@@ -189,7 +192,7 @@ class _Run:
         SparkEngine(self._spark).committed(log.update())
         if not by_path:
             managed = entry.managed if entry is not None else statement.location is None
-            create_entry(self._spark, statement.table, log.update(), managed=managed, replace=True)
+            enter(self._spark, statement.table, log.update(), managed=managed, replace=True)
         names = (
             "source_table_size", "source_num_of_files", "num_removed_files", "num_copied_files", "removed_files_size",
             "copied_files_size",
@@ -251,7 +254,8 @@ class _Run:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _log(self, table: st.TableName, operation: str) -> DeltaLog:
-        entry = look_up(self._spark, table)
+        by_path = isinstance(table, st.QuotedPath)
+        entry = DeltaEntry(location=table[1], qualifier=table, by_path=True) if by_path else look_up(self._spark, table)
         if not isinstance(entry, DeltaEntry):
             what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
             raise TableNotFoundError(
@@ -262,13 +266,13 @@ class _Run:
             )
         log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
         if not log.table_exists():
-            history = operation == "DESCRIBE HISTORY"
+            only = operation == "DESCRIBE HISTORY" or (by_path and operation in ("OPTIMIZE", "VACUUM"))
             raise TableNotFoundError(
                 f"There is no Delta table at {log.uri}.",
                 hint="Check the path.",
                 table=log.uri,
                 condition=Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
-                if history
+                if only
                 else Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri),
             )
         return log

@@ -29,7 +29,9 @@ from pydelta.protocol.evolution import can_store, widens_in_writes
 from pydelta.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
 from pydelta.settings import Settings
 from pydelta.spark.catalog.define import as_a_statement, enter
+from pydelta.spark.catalog.entries import session_identifier
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier
+from pydelta.spark.catalog.objects import check_new_name
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import forget_version, log_for_path, settings_of
@@ -168,7 +170,9 @@ def save_as_table(spark: SparkSession, df: DataFrame, table: str, request: Write
                 hint="Use create or createOrReplace.",
                 condition=Condition.of("TABLE_OR_VIEW_NOT_FOUND", relationName=table),
             )
-        location, managed = path or Jvm.of(spark).default_location(table), path is None
+        jvm = Jvm.of(spark)
+        check_new_name(jvm, session_identifier(jvm, parse_identifier(spark, table)))
+        location, managed = path or jvm.default_location(table), path is None
         if mode is WriteMode.ERROR_IF_EXISTS:
             mode = WriteMode.CREATE
     wanted = replace(request, mode=mode, options=given)
