@@ -23,7 +23,6 @@ from pydelta.commands.write.plan import (
     check_columns,
     definition_parameters,
     new_metadata,
-    refuse_collations,
 )
 from pydelta.conditions import Condition
 from pydelta.errors import (
@@ -133,7 +132,6 @@ def plan_create(
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
     check_columns(definition.schema)
-    refuse_collations(definition.schema)
     definition = replace(definition, properties=checked_properties(definition.properties))
     metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
     clustering = plan_clustering(metadata, definition.cluster_by)

@@ -46,7 +46,10 @@ PRIMITIVES: Final = frozenset(
         "variant",
     }
 )
-_ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
+_ALIASES: Final = {
+    "null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte",
+    "string collate UTF8_BINARY": "string",  # the default collation, which Spark keeps where it was written out
+}  # fmt: skip
 
 
 User: TypeAlias = Mapping[str, Any] | None

@@ -29,6 +29,7 @@ from pydelta.spark.returned import release_late
 __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
 _ATTRIBUTE: Final = "_pydelta_jvm"
+_CURRENT_FOR_VIEWS: Final = "spark.sql.legacy.useCurrentConfigsForView"
 _CACHED_SNAPSHOTS: Final = 8
 _CACHED_SHAPES: Final = 64
 _USER_TYPE: Final = "org.apache.spark.sql.types.UserDefinedType"
@@ -109,6 +110,7 @@ class Jvm:
         self.java_system: Any = jvm.java.lang.System
         self.unseen_rows: Recent[str, Any] = Recent(_CACHED_SHAPES)
         self._bulk = Bulk(self)
+        self._defaults: dict[str, str | None] = {}
 
     @classmethod
     def of(cls, spark: SparkSession) -> Jvm:
@@ -349,6 +351,23 @@ class Jvm:
         """Turn a logical plan into a DataFrame; a command in it runs at once."""
         return DataFrame(self.dataset.ofRows(self.session, plan), self.spark)
 
+    def analysed_under(self, plan: Any, settings: Mapping[str, str]) -> Any:
+        """Resolve a plan under settings that may differ from the session's, as Spark does for the text of a view."""
+        current, session = self.session_conf(), self.session
+        others = {key: value for key, value in settings.items() if current.get(key, self._default_of(key)) != value}
+        if others and current.get(_CURRENT_FOR_VIEWS, "false").lower() != "true":
+            session = session.cloneSession()
+            for key, value in others.items():
+                session.sessionState().conf().setConfString(key, value)
+        return self.dataset.ofRows(session, plan).queryExecution().analyzed()
+
+    def _default_of(self, key: str) -> str | None:
+        """What a setting of SQL is where the session does not say; None where Spark does not know it."""
+        if key not in self._defaults:
+            entry = scala_object(self.view.org.apache.spark.sql.internal, "SQLConf").getConfigEntry(key)
+            self._defaults[key] = None if entry is None else str(entry.defaultValueString())
+        return self._defaults[key]
+
     def alias(self, attribute: Any, expression_id: Any | None = None) -> Any:
         """Return an attribute under its own name with another id: the one given, or a new one."""
         chosen = self._named.newExprId() if expression_id is None else expression_id
@@ -395,9 +414,30 @@ class Jvm:
         """Put the values of its parameters into a statement."""
         return scala_object(self.view.org.apache.spark.sql.catalyst.analysis, "BindParameters").apply(query)
 
-    def parse(self, text: str) -> Any:
-        """Return Spark's own parser."""
-        return self.state.sqlParser().parsePlan(text)
+    @cached_property
+    def has_paths(self) -> bool:
+        """Whether this Spark has ``SET PATH``."""
+        methods = self.state.catalogManager().getClass().getMethods()
+        return any(str(method.getName()) == "sessionPathEntries" for method in methods)
+
+    def parse(self, text: str, values: Sequence[Any] = (), names: Sequence[str] = ()) -> Any:
+        """Parse a statement, the values of its parameters in it: a marker may stand where no expression can.
+
+        Args:
+            text: The statement.
+            values: Catalyst expressions, for each ``?``, or with names for each ``:name``.
+            names: Of the values, in their order; none for those by position.
+        """
+        parser = self.state.sqlParser()
+        if not values:
+            return parser.parsePlan(text)
+        catalyst, literals = self.view.org.apache.spark.sql.catalyst, self.seq(values)
+        if names:
+            given = self.python_utils.toScalaMap(dict(zip(names, values, strict=True)))
+            plan = parser.parsePlanWithParameters(text, catalyst.parser.NamedParameterContext(given))
+            return self.bound(catalyst.analysis.NameParameterizedQuery(plan, self.seq(names), literals))
+        plan = parser.parsePlanWithParameters(text, catalyst.parser.PositionalParameterContext(literals))
+        return self.bound(catalyst.analysis.PosParameterizedQuery(plan, literals))
 
     def file_relation(self, index: Any, *, partition_schema: Any, data_schema: Any, options: Mapping[str, str]) -> Any:
         """Return a ``HadoopFsRelation`` that reads Parquet through a file index."""

@@ -20,6 +20,7 @@ import polars as pl
 from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_of_write
 from pydelta.commands.change.candidates import counted, find_rows, read_candidates, rows_by_statistics
 from pydelta.commands.change.reconcile import RowCounts, reconcile
+from pydelta.commands.create import refuse_foreign_files
 from pydelta.commands.engine import BoundCondition, Engine, RearrangingEngine, RewriteOutput
 from pydelta.commands.optimize.command import compact_after_write
 from pydelta.commands.write.matches import MatchingSource, Replaced, replace_matches
@@ -63,6 +64,7 @@ __all__ = [
 ]
 
 _MOST_PARTITIONS_NAMED: Final = 100
+_STATEMENTS: Final = (WriteMode.CREATE, WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ def write_table(
         The new version and what it holds; ``skipped`` when nothing was committed.
 
     Raises:
-        TableAlreadyExistsError, TableNotFoundError: As the mode says.
+        TableAlreadyExistsError, TableNotFoundError: As the mode says; or what makes a table finds other files there.
         SchemaError: The data does not fit the table; see ``plan_write``.
         ConstraintViolatedError: A row breaks NOT NULL, a CHECK constraint or the ``replaceWhere`` condition.
         UnsafeOperationError: Rows would go from an append-only table.
@@ -225,6 +227,8 @@ class _Write:
         exists = snapshot.version >= 0
         if plan.metadata is not None:
             check_stats_columns(plan.metadata)
+        if not exists and (self.options.by_save_as_table or self.options.mode in _STATEMENTS):
+            refuse_foreign_files(self.txn.log.store, snapshot.table_uri)
         redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
         clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None

@@ -284,8 +284,9 @@ def stored_schema(data: StructType) -> StructType:
 
 def _stored_field(field: StructField) -> StructField:
     kept = {key: value for key, value in field.metadata.items() if not key.startswith(("delta.", *_SESSION_METADATA))}
-    if (length := field.metadata.get("__CHAR_VARCHAR_TYPE_STRING")) is not None:
-        kept["__CHAR_VARCHAR_TYPE_STRING"] = length
+    for key in ("__CHAR_VARCHAR_TYPE_STRING", "__COLLATIONS"):
+        if (given := field.metadata.get(key)) is not None:
+            kept[key] = given
     return field.replace(metadata=kept)
 
 
@@ -346,6 +347,7 @@ def new_metadata(definition: TableDefinition, *, settings: Settings, replaced: M
     schema = definition.schema
     configuration = with_materialized_names({**settings.default_properties, **definition.properties})
     validate_names(schema, column_mapping=mode_of(configuration) != "none")
+    refuse_collations(schema)
     if TableProperties.parse(configuration).enable_change_data_feed:
         refuse_reserved_names(schema.fields)
     partitions = tuple(_partition_field(schema, column).name for column in definition.partition_columns)
@@ -459,6 +461,7 @@ def evolved_metadata(snapshot: Snapshot, data: StructType, *, casts: bool = Fals
     mapped = snapshot.column_mapping_mode != "none"
     validate_names(merged, column_mapping=mapped)
     check_columns(merged)
+    refuse_collations(merged, but=schema)
     if snapshot.properties.enable_change_data_feed:
         refuse_reserved_names(merged.fields)
     for item in schema.fields:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.conditions import Condition
 from pydelta.errors import ParseError, TableNotFoundError, UnsupportedFeatureError
+from pydelta.protocol.names import quoted
 from pydelta.spark.errors import condition_of
 from pydelta.spark.jvm import Jvm
 from pydelta.storage.uris import normalize_uri
@@ -25,6 +27,7 @@ __all__ = [
     "location_of_table",
     "look_up",
     "names_at",
+    "on_path",
     "parse_identifier",
     "split_path_identifier",
     "twin_refusal",
@@ -32,6 +35,7 @@ __all__ = [
 
 PROVIDER: Final = "delta"
 _SESSION_CATALOG: Final = "spark_catalog"
+_TEMPORARY_VIEWS: Final = ("system", "session")
 _SYMLINK_READER: Final = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
 _TWIN_OF: Final = "pydelta.table.location"
 _REMEMBERED: Final = 10_000
@@ -69,14 +73,22 @@ class ViewEntry:
         plan: Analysed plan.
         text: SQL of its query.
         columns: Its column names, in order.
+        query_columns: Names that its query gave them when the view was made; other names were given in a list.
         namespace: Namespace in which the names of ``text`` are resolved (without the catalog).
+        temporary: Names in ``text`` that are temporary views; any other is not, whatever has been made since.
+        path: On which names of one part in ``text`` are found, as the entry keeps it; None for the namespace.
+        relation: Makes Spark's own plan of the view, not yet resolved.
     """
 
     qualifier: tuple[str, ...]
     plan: Any = None
     text: str | None = None
     columns: tuple[str, ...] = ()
+    query_columns: tuple[str, ...] = ()
     namespace: tuple[str, ...] = ()
+    temporary: frozenset[tuple[str, ...]] = frozenset()
+    path: str | None = None
+    relation: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
 
 def parse_identifier(spark: SparkSession, name: str) -> tuple[str, ...]:
@@ -137,7 +149,7 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
         raw = catalog.getRawLocalOrGlobalTempView(jvm.seq(parts))
         if raw.isDefined():
             view = raw.get()
-            return _view(jvm, view.tableMeta(), view.plan(), parts)
+            return _view(jvm, view.tableMeta(), view.plan(), parts, lambda: catalog.getTempViewRelation(view))
     if len(parts) == 2 and parts[0].lower() == PROVIDER and ("/" in parts[1] or ":" in parts[1]):
         return DeltaEntry(location=parts[1], qualifier=parts, by_path=True)
     if len(parts) == 3:
@@ -154,7 +166,9 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
     table = catalog.getTableMetadata(identifier)
     full = (_SESSION_CATALOG, str(table.database()), str(table.identifier().table()))
     if str(table.tableType().name()) == "VIEW":
-        return _view(jvm, table, jvm.none, full)
+        return _view(
+            jvm, table, jvm.none, full, lambda: catalog.getRelation(table, *jvm.rest_of(catalog, "getRelation", 1))
+        )
     provider = table.provider()
     if provider.isDefined() and str(provider.get()).lower() == PROVIDER:
         managed = str(table.tableType().name()) == "MANAGED"
@@ -163,6 +177,41 @@ def look_up(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | ViewEnt
         return DeltaEntry(location=location, qualifier=full, managed=managed, table=table)
     twin = _twin_location(table)
     return DeltaEntry(location=twin, qualifier=full, twin=True, table=table) if twin is not None else None
+
+
+def on_path(spark: SparkSession, parts: tuple[str, ...], stored: str | None = None) -> tuple[str, ...] | None:
+    """Qualify a name of one part by the path that ``SET PATH`` gave the session, which Spark has since 4.3.
+
+    Args:
+        spark: The session.
+        parts: The name.
+        stored: The path that a view was made under, as its entry keeps it.
+
+    Returns:
+        The name as it is where there is no path, or it is a temporary view; None where nothing on the path has it.
+    """
+    jvm = Jvm.of(spark)
+    if len(parts) != 1 or not jvm.has_paths:
+        return parts
+    manager = jvm.state.catalogManager()
+    if stored is not None:
+        kept = jvm.view.org.apache.spark.sql.connector.catalog.CatalogManager.deserializePathEntries(stored)
+        if not kept.isDefined():
+            return parts
+        entries = kept.get()
+    elif manager.sessionPathEntries().isDefined():
+        namespace = jvm.seq(list(manager.currentNamespace()))
+        entries = manager.sqlResolutionPathEntries(str(manager.currentCatalog().name()), namespace)
+    else:
+        return parts
+    for entry in jvm.to_list(entries):
+        place = tuple(str(part) for part in jvm.to_list(entry))
+        if place == _TEMPORARY_VIEWS:
+            if jvm.catalog.getRawLocalOrGlobalTempView(jvm.seq(parts)).isDefined():
+                return parts
+        elif place[0] != _TEMPORARY_VIEWS[0] and jvm.session.catalog().tableExists(quoted(*place, *parts)):
+            return (*place, *parts)
+    return None
 
 
 def twin_refusal(name: str, entry: DeltaEntry) -> UnsupportedFeatureError:
@@ -202,18 +251,27 @@ def _twin_location(table: Any) -> str | None:
     return str(location.get())
 
 
-def _view(jvm: Jvm, table: Any, plan: Any, qualifier: tuple[str, ...]) -> ViewEntry:
+def _view(jvm: Jvm, table: Any, plan: Any, qualifier: tuple[str, ...], relation: Callable[[], Any]) -> ViewEntry:
     if plan.isDefined():
         return ViewEntry(qualifier=qualifier, plan=plan.get())
     text = table.viewText()
     names = [field["name"] for field in json.loads(str(table.schema().json()))["fields"]]
     namespace = [str(part) for part in jvm.to_list(table.viewCatalogAndNamespace())]
+    temporary = jvm.to_list(table.viewReferredTempViewNames())
     return ViewEntry(
         qualifier=qualifier,
-        text=str(text.get()) if text.isDefined() else None,
+        text=_text(text),
         columns=tuple(names),
+        query_columns=tuple(str(name) for name in jvm.to_list(table.viewQueryColumnNames())) or tuple(names),
         namespace=tuple(namespace[1:]),
+        temporary=frozenset(tuple(str(part).lower() for part in jvm.to_list(name)) for name in temporary),
+        path=_text(table.viewStoredResolutionPath()) if jvm.has_paths else None,
+        relation=relation,
     )
+
+
+def _text(option: Any) -> str | None:
+    return str(option.get()) if option.isDefined() else None
 
 
 def location_of_table(jvm: Jvm, table: Any) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.conditions import Condition
 from pydelta.errors import UnsupportedFeatureError
-from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, on_path
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.refresh import indexes_in, is_table_scan
 from pydelta.spark.scan.travel import open_snapshot, split_path_version
@@ -48,7 +48,8 @@ def change_target(spark: SparkSession, parts: tuple[str, ...]) -> DeltaEntry | N
     Raises:
         UnsupportedFeatureError: A view shows a Delta table in part, changed, or as it was.
     """
-    found = look_up(spark, parts)
+    named = on_path(spark, parts)
+    found = None if named is None else look_up(spark, named)
     if not isinstance(found, ViewEntry):
         return found
     below = _below(spark, found)
@@ -117,8 +118,14 @@ def _selected(spark: SparkSession, view: ViewEntry) -> _Found:
     parts = _all_of(jvm, jvm.parse(view.text or ""))
     if parts is None:
         return _otherwise(spark, view)
-    temporary = jvm.catalog.getRawLocalOrGlobalTempView(jvm.seq(parts)).isDefined()
-    found = look_up(spark, (*view.namespace, *parts) if len(parts) == 1 and not temporary else parts)
+    temporary = tuple(part.lower() for part in parts) in view.temporary
+    if len(parts) == 1 and not temporary:
+        on = on_path(spark, parts, view.path) if view.path is not None else (*view.namespace, *parts)
+        found = None if on is None else look_up(spark, on)
+    else:
+        found = look_up(spark, parts)
+    if found is not None and view.columns != view.query_columns:
+        return _otherwise(spark, view)
     if isinstance(found, ViewEntry):
         below = _below(spark, found)
         return below if below.entry is None else _with_columns(spark, below.entry, list(view.columns))

@@ -274,12 +274,13 @@ def bind_typed_values(
 
 
 def _bind_values(moment: Moment, rows: DataFrame, values: Sequence[Column]) -> tuple[list[BoundExpression], Any]:
-    named = [value.alias(f"v{place}") for place, value in enumerate(values)]
-    analyzed = rows.select(*named)._jdf.queryExecution().analyzed()
+    jvm = Jvm.of(rows.sparkSession)
+    named = jvm.seq([jvm.expression(value.alias(f"v{place}")) for place, value in enumerate(values)])
+    # Not by ``rows.select``, which answers an aggregate of a whole table from its statistics.
+    analyzed = jvm.frame(jvm.project(named, rows._jdf.queryExecution().analyzed()))._jdf.queryExecution().analyzed()
     if str(analyzed.nodeName()) != "Project":
         raise _of_several_rows(str(analyzed.nodeName()))
     frozen = moment.frozen(analyzed)
-    jvm = Jvm.of(rows.sparkSession)
     before = [_Rules.of(jvm).without_names(item).sql() for item in jvm.to_list(analyzed.projectList())]
     after = jvm.to_list(frozen.projectList())
     bound = [_bound(rows, item, frozen.child(), str(sql)) for item, sql in zip(after, before, strict=True)]

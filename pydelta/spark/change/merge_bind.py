@@ -150,22 +150,22 @@ class _Binder:
                 continue
             value = qualified(self.sides.source_alias, its)
             if updates and self.sides.evolves:
-                found += _brought((field.name,), value, field.data_type, source[its])
-            else:
-                found.append((quoted(field.name), value))
+                value = _merged(qualified(self.sides.alias, field.name), value, field.data_type, source[its])
+            found.append((quoted(field.name), value))
         return found
 
 
-def _brought(path: tuple[str, ...], value: Column, target: DataType, source: DataType) -> Iterator[tuple[str, Column]]:
-    """Set a column; where the source's struct lacks fields of it, set those that it has, and the others stay."""
+def _merged(before: Column, value: Column, target: DataType, source: DataType) -> Column:
+    """The new value of a column; where the source's struct lacks fields of it, those stay. Null only where both are."""
     if not _lacks(target, source):
-        yield ".".join(map(quoted, path)), value
-        return
+        return value
     assert isinstance(target, StructType) and isinstance(source, StructType)
+    parts = []
     for field in target.fields:
-        item = source.field(field.name)
-        if item is not None:
-            yield from _brought((*path, field.name), value.getField(item.name), field.data_type, item.data_type)
+        item, own = source.field(field.name), before.getField(field.name)
+        part = own if item is None else _merged(own, value.getField(item.name), field.data_type, item.data_type)
+        parts.append(part.alias(field.name))
+    return F.when(value.isNotNull() | before.isNotNull(), F.struct(*parts))
 
 
 def _lacks(target: DataType, source: DataType) -> bool:

@@ -97,14 +97,15 @@ def _statement(spark: SparkSession, text: str, args: Any, original: Callable[...
         frame = _own(spark, text, args)
     if frame is not None:
         return frame
+    names, values = _parameters(jvm, args)
     try:
-        parsed = jvm.parse(text)
+        parsed = jvm.parse(text, values, names)
     except ParseException:
         with user_errors():
             frame = _own(spark, text, args, spark_refuses=True)
         return original(spark, text, args) if frame is None else frame
     with user_errors():
-        parsed = named_tables(jvm, jvm.bound(_bind(jvm, parsed, args)) if args else parsed)
+        parsed = named_tables(jvm, parsed)
         frame = run_node(spark, parsed)
         if frame is not None:
             return frame
@@ -149,15 +150,10 @@ def _raise_ours(error: AnalysisException) -> None:
         raise ours from None
 
 
-def _bind(jvm: Jvm, plan: Any, args: Any) -> Any:
-    """Give a statement its parameters: a dictionary for ``:name``, a list for ``?``."""
-    if not args:
-        return plan
-    analysis = jvm.view.org.apache.spark.sql.catalyst.analysis
-    if isinstance(args, dict):
-        values = [_expression(jvm, value) for value in args.values()]
-        return analysis.NameParameterizedQuery(plan, jvm.seq(args), jvm.seq(values))
-    return analysis.PosParameterizedQuery(plan, jvm.seq([_expression(jvm, value) for value in args]))
+def _parameters(jvm: Jvm, args: Any) -> tuple[list[str], list[Any]]:
+    """The names and values of parameters: a dictionary for ``:name``, a list for ``?``, which has no names."""
+    values = args.values() if isinstance(args, dict) else args or ()
+    return list(args) if isinstance(args, dict) else [], [_expression(jvm, value) for value in values]
 
 
 def _expression(jvm: Jvm, value: Any) -> Any:

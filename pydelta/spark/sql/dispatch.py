@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
+from pydelta.conditions import Condition
+from pydelta.errors import UnsupportedFeatureError
 from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.sql import alter as sql_alter
 from pydelta.spark.sql import change as sql_change
@@ -80,6 +82,8 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ExplainCommand": sql_explain.explain,
 }  # fmt: skip
 
+_TABLES: Final = ("UnresolvedTable", "UnresolvedTableOrView")
+_DESCRIBE: Final = ("Describe", "Show", "Cache", "Uncache", "Refresh")
 _READS: Final = frozenset({"Union", "ExplainCommand"})
 _ALWAYS: Final = frozenset({*sql_insert.INSERTS, "OverwriteByExpression", "InsertIntoDir"})
 """A write into a folder is looked at whatever its target is: it may be where a Delta table is."""
@@ -132,9 +136,38 @@ def run_node(spark: SparkSession, node: Any) -> DataFrame | None:
         node = _with_its_query(nodes, node)
     handler = _HANDLERS.get(str(node.nodeName()))
     if handler is None:
+        refuse_unknown(nodes, node)
         return None
     with telling_what_landed():
         return handler(nodes, node)
+
+
+def refuse_unknown(nodes: Nodes, node: Any) -> None:
+    """Nothing, when a parsed statement without a handler is not one that Spark would run on a table's entry alone.
+
+    Raises:
+        UnsupportedFeatureError: It names a Delta table, whose log would not follow.
+    """
+    if _changes_unknown(node):
+        for table in nodes.items(node.children()):
+            target = nodes.target(table) if str(table.nodeName()) in _TABLES else None
+            if target is not None:
+                raise UnsupportedFeatureError(
+                    f"{target.name} is a Delta table, and this engine does not know the statement {node.nodeName()}. "
+                    "Nothing was done.",
+                    features=(str(node.nodeName()),),
+                    hint="docs/guides/sql.md lists the statements that change a Delta table.",
+                    condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation=str(node.nodeName())),
+                )
+
+
+def _changes_unknown(node: Any) -> bool:
+    """Whether a statement without a handler acts on a table, and may do more than describe it."""
+    name = str(node.nodeName())
+    if name in _HANDLERS or name.startswith(_DESCRIBE):
+        return False
+    children = node.children()
+    return any(str(children.apply(place).nodeName()) in _TABLES for place in range(children.size()))
 
 
 def script_plan(spark: SparkSession, script: Any, around: Callable[[], AbstractContextManager[None]]) -> Any:
@@ -173,7 +206,7 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
         return provider is None or str(provider).lower() == "delta"
     if kind == "DropNamespace":
         return sql_alter.drops_tables(Nodes(spark), node)
-    return kind in _HANDLERS and RelationResolver(spark).concerns(node)
+    return (kind in _HANDLERS or _changes_unknown(node)) and RelationResolver(spark).concerns(node)
 
 
 def _statement(node: Any) -> Any:
@@ -187,7 +220,9 @@ def _statement_kind(node: Any) -> str:
 
 def _is_command(node: Any) -> bool:
     name = _statement_kind(node)
-    return name == "UnresolvedExecuteImmediate" or (name in _HANDLERS and name not in _READS)
+    if name == "UnresolvedExecuteImmediate" or (name in _HANDLERS and name not in _READS):
+        return True
+    return _changes_unknown(node)
 
 
 def _with_its_query(nodes: Nodes, node: Any) -> Any:

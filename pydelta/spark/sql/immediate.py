@@ -38,11 +38,14 @@ def execute_immediate(nodes: Nodes, node: Any, run: Callable[[Any], DataFrame | 
     frame = _own(nodes, text) if not values and not targets else None
     if frame is not None:
         return frame
+    given = [name for name, _ in values if name is not None]
+    if given and len(given) < len(values):
+        return None  # Spark says which ones have no name
     try:
-        parsed = nodes.jvm.parse(text)
+        parsed = nodes.jvm.parse(text, [value for _, value in values], given)
     except ParseException:
         return None
-    parsed = named_tables(nodes.jvm, _bound(nodes, parsed, values))
+    parsed = named_tables(nodes.jvm, parsed)
     plan = RelationResolver(nodes.spark).statement(parsed)
     if not targets:
         frame = run(parsed)
@@ -80,13 +83,3 @@ def _values(nodes: Nodes, node: Any) -> list[tuple[str | None, Any]] | None:
             return None
         found.append((name, computed.projectList().apply(0).child()))
     return found
-
-
-def _bound(nodes: Nodes, parsed: Any, values: list[tuple[str | None, Any]]) -> Any:
-    if not values:
-        return parsed
-    jvm, analysis = nodes.jvm, nodes.jvm.view.org.apache.spark.sql.catalyst.analysis
-    literals = jvm.seq([value for _, value in values])
-    if all(name is not None for name, _ in values):
-        return jvm.bound(analysis.NameParameterizedQuery(parsed, jvm.seq([name for name, _ in values]), literals))
-    return jvm.bound(analysis.PosParameterizedQuery(parsed, literals))

@@ -47,6 +47,7 @@ __all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where
 
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -209,8 +210,8 @@ def _field(node: Any, method: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str, str]:
-    """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as SQL."""
+def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str, str | None]:
+    """``PARTITION (p = 1, q)``: the columns that have a value there, and the value as Spark's parser writes it."""
     known = {column.lower(): column for column in partitions}
     found = {}
     items = given.toSeq()
@@ -223,31 +224,32 @@ def _static(given: Any, target: Target, partitions: tuple[str, ...]) -> dict[str
                 condition=Condition.of("NON_PARTITION_COLUMN", columnName=key),
             )
         if value.isDefined():
-            found[known[key.lower()]] = str(value.get())
+            text = value.get()
+            found[known[key.lower()]] = None if text is None or text == _NULL_PARTITION else str(text)
     return found
 
 
 def _with_static(
-    rows: DataFrame, static: dict[str, str], columns: list[str], schema: StructType
+    rows: DataFrame, static: dict[str, str | None], columns: list[str], schema: StructType
 ) -> tuple[list[str], DataFrame]:
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
         literal = F.lit(value)  # cast as any other value of the statement
-        if value == "__HIVE_DEFAULT_PARTITION__":
-            literal = F.lit(None).cast(ddl(field.data_type))
+        if value is None:
+            literal = literal.cast(ddl(field.data_type))
         rows = rows.select("*", literal.alias(column))
     return [*columns, *static], rows
 
 
-def _of_partition(nodes: Nodes, static: Mapping[str, str], schema: StructType) -> StatementCondition:
+def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: StructType) -> StatementCondition:
     """The rows of the partition that ``PARTITION (…)`` names."""
     texts, conditions = [], []
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
         shown, kind = quoted(column), ddl(field.data_type)
-        if value == "__HIVE_DEFAULT_PARTITION__":
+        if value is None:
             texts.append(f"{shown} IS NULL")
             conditions.append(F.col(shown).isNull())
             continue

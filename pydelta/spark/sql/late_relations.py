@@ -55,7 +55,11 @@ class LateRelation(JavaObject):
         with crossing(nodes.jvm), noted(self._errors):
             context = nodes.jvm.view.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
             view = nodes.names(context.catalogAndNamespace())  # that of the view in whose text the name stands
-            plan = RelationResolver(nodes.spark).relation(self._node, view[1:])
+            temporary = frozenset(
+                tuple(part.lower() for part in nodes.names(name))
+                for name in nodes.items(context.referredTempViewNames())
+            )
+            plan = RelationResolver(nodes.spark, temporary).relation(self._node, view[1:])
         return self._node if plan is None else plan
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType as SparkStructType
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, first_line
 from pydelta.protocol.schema import StructType, parse_schema
-from pydelta.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.spark.catalog.lookup import DeltaEntry, look_up, on_path
 from pydelta.spark.catalog.view_targets import change_target
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path
@@ -136,9 +136,13 @@ class Nodes:
         parts = self.parts(node)
         if parts is None:
             return None
-        entry = change_target(self.spark, parts) if changes else look_up(self.spark, parts)
+        named = on_path(self.spark, parts)
+        if named is None:
+            return None
+        entry = change_target(self.spark, named) if changes else look_up(self.spark, named)
         if not isinstance(entry, DeltaEntry):
             return None
+        parts = named
         options = {}
         if str(node.nodeName()) in ("UnresolvedRelation", "UnresolvedInsertTarget"):
             options = dict(self.jvm.to_dict(node.options().asCaseSensitiveMap()))
@@ -264,6 +268,20 @@ class Nodes:
             return self.items(specification.constraints())
         except Py4JError:
             return []
+
+    def default_collation(self, parts: tuple[str, ...], specification: Any) -> str | None:
+        """Return the collation that a CREATE or its schema gives to texts; Spark versions before 4.0 have none."""
+        from py4j.protocol import Py4JError
+
+        try:
+            given = self.optional(specification.collation())
+        except Py4JError:
+            return None
+        catalog = self.jvm.catalog
+        schema = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
+        if given is None and self.in_session_catalog(parts) and catalog.databaseExists(schema):
+            given = self.optional(catalog.getDatabaseMetadata(schema).properties().get("collation"))
+        return text_of(given)
 
     def own_schema(self, struct: SparkStructType) -> StructType:
         """Return a schema of Spark's as the log writes it."""

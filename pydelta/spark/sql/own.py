@@ -29,7 +29,7 @@ from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.absent import absent_name
 from pydelta.spark.catalog.define import enter
 from pydelta.spark.catalog.entries import follow, session_identifier
-from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, on_path
 from pydelta.spark.catalog.objects import check_new_name
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import counts_frame, detail_frame, history_frame, optimize_frame, restore_frame
@@ -150,7 +150,7 @@ class _Run:
         return self._nodes.jvm.nothing()
 
     def _clone(self, statement: st.Clone) -> DataFrame:
-        named = look_up(self._spark, statement.source)
+        named = look_up(self._spark, on_path(self._spark, statement.source) or statement.source)
         folder = None if isinstance(named, DeltaEntry) else parquet_source(self._spark, statement.source)
         source = self._log(statement.source, "CLONE") if folder is None else log_for_path(self._spark, folder.location)
         target = look_up(self._spark, statement.table)
@@ -254,8 +254,10 @@ class _Run:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _log(self, table: st.TableName, operation: str) -> DeltaLog:
-        by_path = isinstance(table, st.QuotedPath)
-        entry = DeltaEntry(location=table[1], qualifier=table, by_path=True) if by_path else look_up(self._spark, table)
+        on = on_path(self._spark, table)
+        entry: DeltaEntry | ViewEntry | None = None if on is None else look_up(self._spark, on)
+        if isinstance(table, st.QuotedPath):
+            entry = DeltaEntry(location=table[1], qualifier=table, by_path=True)
         if not isinstance(entry, DeltaEntry):
             what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
             raise TableNotFoundError(

@@ -23,7 +23,7 @@ from pydelta.errors import (
 )
 from pydelta.spark.catalog.absent import absent_name
 from pydelta.spark.catalog.entries import note_difference
-from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_identifier, twin_refusal
+from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, on_path, parse_identifier, twin_refusal
 from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import SessionSettings, log_for_path
@@ -83,10 +83,16 @@ class RelationResolver:
 
     Args:
         spark: A classic session.
+        temporary: Of names in a view's text: the temporary views.
+        path: On which the other names in a view's text are found; None for the view's namespace.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(
+        self, spark: SparkSession, temporary: frozenset[tuple[str, ...]] = frozenset(), path: str | None = None
+    ) -> None:
         self._spark = spark
+        self._temporary = temporary
+        self._path = path
         self._jvm = Jvm.of(spark)
         self._snapshots: dict[str, Snapshot] = {}
         self._entries: dict[tuple[str, ...], DeltaEntry | ViewEntry | None] = {}
@@ -146,7 +152,8 @@ class RelationResolver:
     def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
         """What a name stands for; asked once a statement."""
         if parts not in self._entries:
-            self._entries[parts] = look_up(self._spark, parts)
+            named = parts if parts in self._temporary else on_path(self._spark, parts)
+            self._entries[parts] = None if named is None else look_up(self._spark, named)
         return self._entries[parts]
 
     def table(self, parts: tuple[str, ...], travel: TimeTravel | None = None) -> Any | None:
@@ -219,14 +226,18 @@ class RelationResolver:
             return self._alias(view.qualifier, plan)
         if view.text is None:
             return None
-        inner = RelationResolver(self._spark)
+        shown = None if view.relation is None else view.relation().child()  # Spark's plan finds columns by their names
+        if shown is None or str(shown.nodeName()) != "View":
+            return None
+        inner = RelationResolver(self._spark, view.temporary, view.path)
         inner._snapshots, inner._settings = self._snapshots, self._settings
-        plan = inner._rewrite(self._jvm.parse(view.text), frozenset(), view.namespace)
+        plan = inner._rewrite(shown.child(), frozenset(), view.namespace)
         if not inner.replaced:
             return None
         self.replaced += inner.replaced
-        frame = self._jvm.frame(plan).toDF(*view.columns)
-        return self._alias(view.qualifier, frame._jdf.queryExecution().analyzed())
+        settings = self._jvm.python_utils_map(shown.desc().viewSQLConfigs())
+        resolved = self._jvm.analysed_under(plan, self._jvm.to_dict(settings))
+        return self._alias(view.qualifier, shown.withNewChildren(self._jvm.indexed_seq([resolved])))
 
     def _rewrite(self, plan: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any:
         jvm, outer, self._plan = self._jvm, self._plan, plan
@@ -299,11 +310,13 @@ class RelationResolver:
         return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
 
     def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
-        """A name in a permanent view's text is relative to the namespace the view was made in."""
+        """A name in a view's text is relative to the namespace the view was made in."""
         if not namespace or len(parts) != 1:
             return parts
-        catalog = self._jvm.catalog
-        return parts if catalog.getRawLocalOrGlobalTempView(self._jvm.seq(parts)).isDefined() else (*namespace, *parts)
+        if (parts[0].lower(),) in self._temporary:
+            return parts
+        named = None if self._path is None else on_path(self._spark, parts, self._path)
+        return (*namespace, *parts) if named is None else named
 
     def _table_changes(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
         """``table_changes('table', start[, end])`` and ``table_changes_by_path('/path', start[, end])``."""

@@ -97,3 +97,29 @@ def test_a_merge_that_changes_no_row_and_brings_a_column_makes_a_version_with_it
     versions = spark.sql(f"DESCRIBE HISTORY {table}").count()
     spark.sql(merge(table, "SELECT 1 AS id, 'new' AS more", "WHEN NOT MATCHED THEN INSERT *"))
     assert spark.sql(f"DESCRIBE HISTORY {table}").count() == versions
+
+
+def test_a_struct_that_is_null_on_both_sides_stays_null_and_fields_of_the_table_alone_stay(spark, tmp_path):
+    path = tmp_path / "nulls"
+    kept, brought = (
+        "STRUCT<a: INT, b: INT, n: STRUCT<x: INT, y: INT>>",
+        "STRUCT<a: INT, c: INT, n: STRUCT<x: INT, z: INT>>",
+    )
+    old = "named_struct('a', 1, 'b', 2, 'n', named_struct('x', 3, 'y', 4))"
+    new = "named_struct('a', 9, 'c', 8, 'n', named_struct('x', 7, 'z', 6))"
+    hollow = "named_struct('a', 9, 'c', 8, 'n', NULL)"
+    spark.sql(f"CREATE TABLE delta.`{path}` (id INT, s {kept}) USING delta")
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, NULL), (2, {old}), (3, NULL), (4, {old}), (5, {old})")
+    rows = {1: "NULL", 2: "NULL", 3: new, 4: new, 5: hollow, 6: "NULL", 7: hollow}
+    source = " UNION ALL ".join(f"SELECT {n} AS id, CAST({value} AS {brought}) AS s" for n, value in rows.items())
+    spark.sql(merge(f"delta.`{path}`", source, UPSERT))
+    read = spark.sql(f"SELECT id, s FROM delta.`{path}`").collect()
+    assert {row.id: row.s and row.s.asDict(recursive=True) for row in read} == {
+        1: None,
+        2: {"a": None, "b": 2, "n": {"x": None, "y": 4, "z": None}, "c": None},
+        3: {"a": 9, "b": None, "n": {"x": 7, "y": None, "z": 6}, "c": 8},
+        4: {"a": 9, "b": 2, "n": {"x": 7, "y": 4, "z": 6}, "c": 8},
+        5: {"a": 9, "b": 2, "n": {"x": None, "y": 4, "z": None}, "c": 8},
+        6: None,
+        7: {"a": 9, "b": None, "n": None, "c": 8},
+    }

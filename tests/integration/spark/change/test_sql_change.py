@@ -258,3 +258,23 @@ def test_a_table_inside_a_subquery_keeps_its_own_name(spark, table):
     """``default.sql_change`` inside is the table inside: nothing of the row around it."""
     spark.sql("UPDATE default.sql_change SET b = (SELECT min(b) FROM sql_change WHERE default.sql_change.a > 1)")
     assert {b for _, b, _ in rows(spark)} == {"v2"}
+
+
+@pytest.mark.parametrize("value", ["max(a)", "count(*)", "min(b) || 'x'", "row_number() OVER (ORDER BY a)"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE sql_change SET b = {}",
+        "UPDATE sql_change SET b = {} WHERE a = 1",
+        "MERGE INTO sql_change t USING (SELECT 1L AS a) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = {}",
+        "MERGE INTO sql_change t USING VALUES (1L) s(a) ON t.a = s.a WHEN NOT MATCHED BY SOURCE THEN UPDATE SET b = {}",
+        "MERGE INTO sql_change t USING sql_change s ON t.a = s.a + 9 WHEN NOT MATCHED THEN INSERT (b) VALUES ({})",
+    ],
+)
+def test_what_needs_other_rows_is_not_set_even_where_statistics_would_answer_it(spark, table, statement, value):
+    if "USING" in statement and "INSERT" not in statement:
+        value = value.replace("(a)", "(t.a)").replace("BY a", "BY t.a")
+    with pytest.raises(DeltaError) as refused:
+        spark.sql(statement.format(value))
+    assert refused.value.code == "UNSUPPORTED_EXPR_FOR_OPERATOR"
+    assert rows(spark) == BEGINNING

@@ -204,3 +204,52 @@ def test_an_insert_without_rows_makes_a_version_where_rows_go_or_columns_come(sp
     assert spark.table("sql_delta").columns[-1] == "more"
     spark.sql("INSERT OVERWRITE sql_delta SELECT * FROM sql_delta WHERE false")
     assert (versions(spark), rows(spark, "sql_delta")) == (before + 2, [])
+
+
+@pytest.fixture
+def by_text(spark):
+    """A table that is partitioned by a text, with a row in the partition of null."""
+    spark.sql("DROP TABLE IF EXISTS sql_parts")
+    spark.sql("CREATE TABLE sql_parts (a INT, p STRING) USING delta PARTITIONED BY (p)")
+    spark.sql("INSERT INTO sql_parts VALUES (0, NULL), (1, 'None')")
+    yield
+    spark.sql("DROP TABLE sql_parts")
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_null_in_a_partition_clause_is_null_and_not_a_text(spark, by_text, mode):
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    try:
+        spark.sql("INSERT INTO sql_parts PARTITION (p = NULL) SELECT 2")
+        assert sorted(tuple(row) for row in spark.table("sql_parts").where("p IS NULL").collect()) == [
+            (0, None),
+            (2, None),
+        ]
+        spark.sql("INSERT OVERWRITE sql_parts PARTITION (p = NULL) SELECT 3")
+        spark.sql("INSERT INTO sql_parts PARTITION (p = NULL) (a) VALUES (4)")
+        spark.sql("INSERT INTO sql_parts PARTITION (p = NULL) BY NAME SELECT 5 AS a")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    expected = [(1, "None"), (3, None), (4, None), (5, None)]
+    assert sorted(tuple(row) for row in spark.table("sql_parts").collect()) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("INT", ["NULL", "1", "'2'"]),
+        ("DATE", ["NULL", "DATE'2024-01-05'", "'2024-02-05'"]),
+        ("TIMESTAMP", ["NULL", "TIMESTAMP'2024-01-05 10:11:12.123456'"]),
+        ("BOOLEAN", ["NULL", "true", "'false'"]),
+        ("DECIMAL(10, 2)", ["NULL", "1.50", "-3"]),
+    ],
+)
+def test_values_of_a_partition_clause_are_those_of_a_cast(spark, kind, values):
+    spark.sql("DROP TABLE IF EXISTS sql_typed")
+    spark.sql(f"CREATE TABLE sql_typed (a INT, p {kind}) USING delta PARTITIONED BY (p)")
+    for number, value in enumerate(values):
+        spark.sql(f"INSERT INTO sql_typed PARTITION (p = {value}) SELECT {number}")
+        spark.sql(f"INSERT OVERWRITE sql_typed PARTITION (p = {value}) SELECT {number}")
+    expected = spark.sql(" UNION ALL ".join(f"SELECT {n}, CAST({v} AS {kind})" for n, v in enumerate(values))).collect()
+    assert sorted(spark.table("sql_typed").collect()) == sorted(expected)
+    spark.sql("DROP TABLE sql_typed")

@@ -360,3 +360,52 @@ def test_what_is_asked_of_a_path_without_a_table_and_of_buckets_has_its_own_cond
     with pytest.raises(UnsupportedFeatureError) as buckets:
         spark.sql("CREATE TABLE made (id INT) USING delta CLUSTERED BY (id) INTO 4 BUCKETS")
     assert buckets.value.code == "DELTA_OPERATION_NOT_ALLOWED_DETAIL"
+
+
+def test_a_collation_that_comes_from_a_query_or_a_default_is_refused_and_bytes_written_out_are_taken(spark, clean):
+    spark.sql("CREATE TABLE made (id STRING COLLATE UTF8_BINARY, l ARRAY<STRING COLLATE UTF8_BINARY>) USING delta")
+    spark.sql("ALTER TABLE made ADD COLUMN more STRING COLLATE UTF8_BINARY")
+    assert described(spark) == [("id", "string"), ("l", "array<string>"), ("more", "string")]
+    assert "ollat" not in newest(spark).metadata.schema_string
+    text = "'a' COLLATE UTF8_LCASE"
+    for statement in (
+        f"CREATE TABLE other USING delta AS SELECT {text} AS c",
+        f"CREATE OR REPLACE TABLE made USING delta AS SELECT named_struct('x', array({text})) AS c",
+        "CREATE TABLE other USING delta DEFAULT COLLATION UTF8_LCASE AS SELECT 'a' AS c",
+        "CREATE TABLE other (c STRING) USING delta DEFAULT COLLATION UTF8_LCASE",
+        f"INSERT WITH SCHEMA EVOLUTION INTO made BY NAME SELECT 'b' AS id, {text} AS n",
+        f"MERGE WITH SCHEMA EVOLUTION INTO made USING (SELECT 'b' AS id, {text} AS n) s ON made.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT *",
+    ):
+        with pytest.raises(UnsupportedFeatureError, match="collation"):
+            spark.sql(statement)
+    assert newest(spark).version == 1
+    assert not spark.catalog.tableExists("other")
+    spark.sql(f"INSERT INTO made (id) SELECT {text}")
+    assert spark.sql("SELECT id FROM made WHERE id = 'A'").collect() == [], "it compares as its column does"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda spark, path: spark.sql(f"CREATE TABLE made USING delta LOCATION '{path}' AS SELECT 1 AS a"),
+        lambda spark, path: spark.sql(f"CREATE OR REPLACE TABLE made USING delta LOCATION '{path}' AS SELECT 1 AS a"),
+        lambda spark, path: spark.sql(f"CREATE OR REPLACE TABLE delta.`{path}` USING delta AS SELECT 1 AS a"),
+        lambda spark, path: spark.range(2).write.format("delta").option("path", path).saveAsTable("made"),
+        lambda spark, path: (
+            spark.range(2).write.format("delta").mode("append").option("path", path).saveAsTable("made")
+        ),
+        lambda spark, path: spark.range(2).write.format("delta").mode("overwrite").saveAsTable("made", path=path),
+        lambda spark, path: spark.range(2).writeTo("made").using("delta").option("path", path).create(),
+        lambda spark, path: spark.range(2).writeTo(f"delta.`{path}`").using("delta").createOrReplace(),
+    ],
+)
+def test_a_table_made_with_rows_does_not_take_a_folder_of_other_files(spark, clean, tmp_path, make):
+    folder = tmp_path / "lake"
+    spark.range(3).write.parquet(str(folder))
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(TableAlreadyExistsError) as refused:
+        make(spark, str(folder))
+    assert refused.value.code == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+    assert sorted(folder.rglob("*")) == before
+    assert not spark.catalog.tableExists("made")
