@@ -51,10 +51,14 @@ _SUBJECTS = {
     "merge": "MERGE",
     "migration": "whole programs, as documentation shows them",
     "names": "names, views and EXECUTE IMMEDIATE",
+    "nulls": "NULL at each level of nested values",
+    "partitions": "PARTITION clauses with values of every type",
+    "statements": "parameters, misplaced aggregates, folders of other files",
     "streams": "streams",
     "tables": "CREATE, ALTER, DESCRIBE and SHOW",
     "types": "each type written, read, compared and merged",
     "versions": "time travel, RESTORE, VACUUM, OPTIMIZE, change feed",
+    "views": "views of every kind under every ALTER",
     "writes": "INSERT in all its forms, writers with their options",
 }
 
