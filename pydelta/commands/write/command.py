@@ -194,6 +194,8 @@ def _write_once(
     plan = plan_write(txn.snapshot, source.schema, options, settings)
     if plan.kind is WriteKind.SKIP:
         return WriteResult(version=None)
+    if txn.snapshot.version < 0 and (options.by_save_as_table or options.mode in _STATEMENTS):
+        refuse_foreign_files(txn.log.store, txn.snapshot.table_uri)
     return _Write(txn, source, options, engine, settings, plan, started).run()
 
 
@@ -227,8 +229,6 @@ class _Write:
         exists = snapshot.version >= 0
         if plan.metadata is not None:
             check_stats_columns(plan.metadata)
-        if not exists and (self.options.by_save_as_table or self.options.mode in _STATEMENTS):
-            refuse_foreign_files(self.txn.log.store, snapshot.table_uri)
         redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
         clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None
