@@ -110,7 +110,6 @@ class Jvm:
         self.java_system: Any = jvm.java.lang.System
         self.unseen_rows: Recent[str, Any] = Recent(_CACHED_SHAPES)
         self._bulk = Bulk(self)
-        self._defaults: dict[str, str | None] = {}
 
     @classmethod
     def of(cls, spark: SparkSession) -> Jvm:
@@ -360,6 +359,10 @@ class Jvm:
             for key, value in others.items():
                 session.sessionState().conf().setConfString(key, value)
         return self.dataset.ofRows(session, plan).queryExecution().analyzed()
+
+    @cached_property
+    def _defaults(self) -> dict[str, str | None]:
+        return {}
 
     def _default_of(self, key: str) -> str | None:
         """What a setting of SQL is where the session does not say; None where Spark does not know it."""
