@@ -254,9 +254,9 @@ class _Run:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _log(self, table: st.TableName, operation: str) -> DeltaLog:
-        on = on_path(self._spark, table)
+        by_path, on = isinstance(table, st.QuotedPath), on_path(self._spark, table)
         entry: DeltaEntry | ViewEntry | None = None if on is None else look_up(self._spark, on)
-        if isinstance(table, st.QuotedPath):
+        if by_path:
             entry = DeltaEntry(location=table[1], qualifier=table, by_path=True)
         if not isinstance(entry, DeltaEntry):
             what = "is a view" if isinstance(entry, ViewEntry) else "is not a Delta table in the session's catalog"
