@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeResult
 from pydelta.commands.change.merge import merge as run_merge
-from pydelta.spark.change.merge import MergeStatement, SparkMerge
+from pydelta.spark.change.merge import TARGET_ALIAS, MergeStatement, SparkMerge
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.logs import run_once, settings_of, user_errors
 from pydelta.table.arguments import check_condition, given_values
+from pydelta.table.own_columns import OwnColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,7 +42,7 @@ class DeltaMergeBuilder:
         condition: Which target row goes with which source row.
         clauses: What to do with them.
         evolve: Whether ``…All`` clauses may add columns to the target.
-        result: What the last ``execute`` did.
+        own: The frames that the target gave out, whose columns conditions and values may name.
     """
 
     spark: SparkSession
@@ -51,6 +52,14 @@ class DeltaMergeBuilder:
     condition: str | Column
     clauses: tuple[MergeClause, ...] = ()
     evolve: bool = False
+    own: OwnColumns | None = None
+
+    def by_name(self, value: Any) -> Any:
+        """Return a condition or a value with names in the place of columns of frames that the target gave out."""
+        if self.own is None:
+            return value
+        with user_errors(self.log):
+            return self.own.by_name(value, alias=self.alias or TARGET_ALIAS, source=self.source)
 
     def whenMatchedUpdate(
         self,
@@ -58,7 +67,8 @@ class DeltaMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has a source row. Values may read both."""
-        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, given_values(set, "set"))
+        values = given_values(set, "'set' in whenMatchedUpdate")
+        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, values)
 
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
@@ -72,7 +82,8 @@ class DeltaMergeBuilder:
         self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
     ) -> DeltaMergeBuilder:
         """Insert a source row that has no target row. Values may read the source."""
-        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, given_values(values, "values"))
+        given = given_values(values, "'values' in whenNotMatchedInsert")
+        return self._with(ClauseOn.NOT_MATCHED, ClauseAction.INSERT, condition, given)
 
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Insert it with all columns of the target from the source."""
@@ -84,7 +95,8 @@ class DeltaMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
         """Set columns of a target row that has no source row. Values may read the target."""
-        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, given_values(set, "set"))
+        values = given_values(set, "'set' in whenNotMatchedBySourceUpdate")
+        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, values)
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Delete a target row that has no source row."""
@@ -128,6 +140,8 @@ class DeltaMergeBuilder:
     def _with(
         self, on: ClauseOn, action: ClauseAction, condition: Any, assignments: Assignments | None
     ) -> DeltaMergeBuilder:
-        check_condition(condition, f"The condition of {on.value}")
-        clause = MergeClause(on=on, action=action, condition=condition, assignments=assignments)
+        check_condition(condition)
+        if assignments is not None:
+            assignments = tuple((column, self.by_name(value)) for column, value in assignments)
+        clause = MergeClause(on=on, action=action, condition=self.by_name(condition), assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))

@@ -17,7 +17,7 @@ from pydelta.commands.optimize.command import OptimizeRequest, optimize
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import optimize_frame
 from pydelta.spark.logs import settings_of, user_errors
-from pydelta.table.arguments import check_columns
+from pydelta.table.arguments import check_columns, check_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +42,7 @@ class DeltaOptimizeBuilder:
         Args:
             partitionFilter: SQL over partition columns alone.
         """
+        check_type(partitionFilter, str, what="partitionFilter")
         self._condition = partitionFilter
         return self
 
@@ -61,6 +62,7 @@ class DeltaOptimizeBuilder:
 
         Protocol: "Add File and Remove File", "Clustered Table".
         """
+        check_type(full, bool, what="full")
         return self._run(full=full)
 
     def executeZOrderBy(self, *cols: str | Iterable[str]) -> DataFrame:
@@ -77,7 +79,7 @@ class DeltaOptimizeBuilder:
             InvalidArgumentError: A partition column, or one without statistics.
             ConcurrentDeleteReadException: As for ``executeCompaction``.
         """
-        return self._run(check_columns(cols, "A Z-order column"))
+        return self._run(check_columns(cols, "Z-order column"))
 
     def _run(self, zorder_by: Iterable[str] = (), *, full: bool = False) -> DataFrame:
         with user_errors(self._log):

@@ -11,18 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydelta.table.arguments import check_columns, check_condition, check_source, check_type, given_values
+from pyspark.sql.types import StructType
+
+from pydelta.table.arguments import (
+    check_clone,
+    check_columns,
+    check_condition,
+    check_fields,
+    check_flag,
+    check_needed,
+    check_source,
+    check_store_options,
+    check_type,
+    check_vacuum,
+    given_values,
+    hours_of,
+)
 from pydelta.table.builder import check_column
 from pydelta.table.remote_calls import Chain
 from pydelta.table.wire import result_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import DataType, StructField
 
     from pydelta.commands.change.delete import DeleteResult
     from pydelta.commands.change.update import UpdateResult
@@ -51,7 +65,8 @@ class RemoteDeltaTable:
     @classmethod
     def forPath(cls, spark: Any, path: str, hadoopConf: Mapping[str, str] | None = None) -> RemoteDeltaTable:
         """Open the table at a location; see ``DeltaTable.forPath``."""
-        check_type(path, str, what="The table's path")
+        check_type(path, str, what="path")
+        check_store_options(hadoopConf)
         chain = Chain(spark).then("forPath", path, **({"hadoopConf": dict(hadoopConf)} if hadoopConf else {}))
         chain.run()
         return cls(chain, path=path)
@@ -59,7 +74,7 @@ class RemoteDeltaTable:
     @classmethod
     def forName(cls, spark: Any, tableOrViewName: str) -> RemoteDeltaTable:
         """Open the table of a name; see ``DeltaTable.forName``."""
-        check_type(tableOrViewName, str, what="The table's name")
+        check_type(tableOrViewName, str, what="tableOrViewName")
         chain = Chain(spark).then("forName", tableOrViewName)
         chain.run()
         return cls(chain, name=tableOrViewName)
@@ -67,6 +82,7 @@ class RemoteDeltaTable:
     @classmethod
     def isDeltaTable(cls, spark: Any, identifier: str) -> bool:
         """Tell whether a Delta table is at a path."""
+        check_type(identifier, str, what="identifier")
         rows = Chain(spark).then("isDeltaTable", identifier).run()
         assert rows is not None
         return bool(rows.collect()[0][0])
@@ -76,6 +92,8 @@ class RemoteDeltaTable:
         cls, spark: Any, identifier: str, partitionSchema: str | StructType | None = None
     ) -> RemoteDeltaTable:
         """Make a Delta table of Parquet files where they are; see ``DeltaTable.convertToDelta``."""
+        check_type(identifier, str, what="identifier")
+        check_type(partitionSchema, str, StructType, type(None), what="partitionSchema")
         Chain(spark).then("convertToDelta", identifier, partitionSchema).run()
         path = identifier.partition(".")[2].strip("`") if identifier.lower().startswith("parquet.") else None
         return cls.forPath(spark, path) if path else cls.forName(spark, identifier)
@@ -88,12 +106,13 @@ class RemoteDeltaTable:
 
     def alias(self, aliasName: str) -> RemoteDeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
+        check_type(aliasName, str, what="aliasName")
         chain = self.chain.then("alias", aliasName)
         return RemoteDeltaTable(chain, name=self.name, path=self.path, label=aliasName)
 
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
         """Delete rows; see ``DeltaTable.delete``."""
-        check_condition(condition, "The condition of delete")
+        check_condition(condition)
         result: DeleteResult = self._counts("delete", condition)
         return result
 
@@ -103,8 +122,9 @@ class RemoteDeltaTable:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> UpdateResult:
         """Set columns of rows; see ``DeltaTable.update``."""
-        check_condition(condition, "The condition of update")
-        result: UpdateResult = self._counts("update", condition, dict(given_values(set, "set", needed=False)))
+        values = dict(given_values(set, "'set'"))
+        check_condition(condition)
+        result: UpdateResult = self._counts("update", condition, values)
         return result
 
     def merge(self, source: DataFrame, condition: str | Column) -> RemoteMergeBuilder:
@@ -126,11 +146,13 @@ class RemoteDeltaTable:
         where: str | None = None,
     ) -> DataFrame:
         """Delete files that no retained version needs; see ``DeltaTable.vacuum``."""
+        check_vacuum(dryRun, mode, inventory, where)
         named = {"dryRun": dryRun, "mode": mode, "inventory": inventory, "where": where}
-        return self._rows("vacuum", retentionHours, **named)
+        return self._rows("vacuum", hours_of(retentionHours), **named)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Return the table's versions, the newest first."""
+        check_type(limit, int, type(None), what="limit")
         return self._rows("history", limit)
 
     def detail(self) -> DataFrame:
@@ -139,20 +161,23 @@ class RemoteDeltaTable:
 
     def generate(self, mode: str) -> None:
         """Write manifests; see ``DeltaTable.generate``."""
+        check_type(mode, str, what="mode")
         self.chain.then("generate", mode).run()
 
     def purge(self, condition: str | Column | None = None) -> PurgeResult:
         """Rewrite files without the rows that deletion vectors delete; see ``DeltaTable.purge``."""
-        check_condition(condition, "The condition of purge")
+        check_condition(condition)
         result: PurgeResult = self._counts("purge", condition)
         return result
 
     def restoreToVersion(self, version: int) -> DataFrame:
         """Go back to a version, in one commit."""
+        check_needed("version", version, int)
         return self._rows("restoreToVersion", version)
 
     def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
         """Go back to the newest version that is not younger than a timestamp, in one commit."""
+        check_needed("timestamp", timestamp, str, datetime)
         return self._rows("restoreToTimestamp", timestamp)
 
     def clone(
@@ -174,6 +199,7 @@ class RemoteDeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> RemoteDeltaTable:
         """Do what ``clone`` does, with a version."""
+        check_needed("version", version, int)
         return self._clone("cloneAtVersion", target, isShallow, replace, properties, version)
 
     def cloneAtTimestamp(
@@ -185,18 +211,24 @@ class RemoteDeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> RemoteDeltaTable:
         """Do what ``clone`` does, with the version of a timestamp."""
+        check_needed("timestamp", timestamp, str, datetime)
         return self._clone("cloneAtTimestamp", target, isShallow, replace, properties, timestamp)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Raise what readers and writers have to know."""
+        check_needed("readerVersion", readerVersion, int)
+        check_needed("writerVersion", writerVersion, int)
         self.chain.then("upgradeTableProtocol", readerVersion, writerVersion).run()
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Let a table feature be used."""
+        check_needed("featureName", featureName, str)
         self.chain.then("addFeatureSupport", featureName).run()
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Take a table feature away."""
+        check_needed("featureName", featureName, str)
+        check_flag("truncateHistory", truncateHistory)
         self.chain.then("dropFeatureSupport", featureName, truncateHistory).run()
 
     def enableRowTracking(self) -> None:
@@ -214,6 +246,7 @@ class RemoteDeltaTable:
     def _clone(
         self, method: str, target: str, shallow: bool, replace: bool, properties: Any, *at: Any
     ) -> RemoteDeltaTable:
+        check_clone(target, shallow, replace, properties)
         self.chain.then(method, *at, target, shallow, replace, dict(properties) if properties else None).run()
         spark = self.chain.spark
         by_path = "/" in target or ":" in target
@@ -232,7 +265,7 @@ class RemoteMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> RemoteMergeBuilder:
         """Set columns of a target row that has a source row."""
-        return self._with("whenMatchedUpdate", condition, dict(given_values(set, "set")))
+        return self._with("whenMatchedUpdate", condition, dict(given_values(set, "'set' in whenMatchedUpdate")))
 
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> RemoteMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
@@ -246,7 +279,9 @@ class RemoteMergeBuilder:
         self, condition: str | Column | None = None, values: Mapping[str, str | Column] | None = None
     ) -> RemoteMergeBuilder:
         """Insert a source row that has no target row."""
-        return self._with("whenNotMatchedInsert", condition, dict(given_values(values, "values")))
+        return self._with(
+            "whenNotMatchedInsert", condition, dict(given_values(values, "'values' in whenNotMatchedInsert"))
+        )
 
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> RemoteMergeBuilder:
         """Insert it with all columns of the target from the source."""
@@ -258,7 +293,9 @@ class RemoteMergeBuilder:
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> RemoteMergeBuilder:
         """Set columns of a target row that has no source row."""
-        return self._with("whenNotMatchedBySourceUpdate", condition, dict(given_values(set, "set")))
+        return self._with(
+            "whenNotMatchedBySourceUpdate", condition, dict(given_values(set, "'set' in whenNotMatchedBySourceUpdate"))
+        )
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> RemoteMergeBuilder:
         """Delete a target row that has no source row."""
@@ -275,7 +312,7 @@ class RemoteMergeBuilder:
         return rows
 
     def _with(self, method: str, condition: Any, *values: Any) -> RemoteMergeBuilder:
-        check_condition(condition, "The condition of a merge clause")
+        check_condition(condition)
         return RemoteMergeBuilder(self.chain.then(method, condition, *values))
 
 
@@ -287,15 +324,17 @@ class RemoteOptimizeBuilder:
 
     def where(self, partitionFilter: str) -> RemoteOptimizeBuilder:
         """Take only partitions that a condition is true for."""
+        check_type(partitionFilter, str, what="partitionFilter")
         return RemoteOptimizeBuilder(self.chain.then("where", partitionFilter))
 
     def executeCompaction(self, *, full: bool = False) -> DataFrame:
         """Merge small files."""
+        check_type(full, bool, what="full")
         return self._run("executeCompaction", **({"full": True} if full else {}))
 
     def executeZOrderBy(self, *cols: str | Iterable[str]) -> DataFrame:
         """Put rows with near values into the same files."""
-        return self._run("executeZOrderBy", *check_columns(cols, "A column to order by"))
+        return self._run("executeZOrderBy", *check_columns(cols, "Z-order column"))
 
     def _run(self, method: str, *arguments: Any, **named: Any) -> DataFrame:
         rows = self.chain.then(method, *arguments, **named).run()
@@ -318,19 +357,19 @@ class RemoteTableBuilder:
 
     def tableName(self, identifier: str) -> RemoteTableBuilder:
         """Register the table in the server's catalog under this name."""
-        check_type(identifier, str, what="The table's name")
+        check_type(identifier, str, what="Identifier")
         self._name = identifier
         return self._with("tableName", identifier)
 
     def location(self, location: str) -> RemoteTableBuilder:
         """Set where the table's files go."""
-        check_type(location, str, what="The table's location")
+        check_type(location, str, what="Location")
         self._location = location
         return self._with("location", location)
 
     def comment(self, comment: str) -> RemoteTableBuilder:
         """Set the table's description."""
-        check_type(comment, str, what="The table's comment")
+        check_type(comment, str, what="Table comment")
         return self._with("comment", comment)
 
     def addColumn(
@@ -349,20 +388,20 @@ class RemoteTableBuilder:
 
     def addColumns(self, cols: StructType | Sequence[StructField]) -> RemoteTableBuilder:
         """Add the columns of an existing schema."""
-        return self._with("addColumns", list(cols))
+        return self._with("addColumns", check_fields(cols))
 
     def partitionedBy(self, *cols: str | Iterable[str]) -> RemoteTableBuilder:
         """Set the partition columns, in order."""
-        return self._with("partitionedBy", *check_columns(cols, "A partition column"))
+        return self._with("partitionedBy", *check_columns(cols, "Partitioning column"))
 
     def clusterBy(self, *cols: str | Iterable[str]) -> RemoteTableBuilder:
         """Set the columns that OPTIMIZE orders rows by."""
-        return self._with("clusterBy", *check_columns(cols, "A clustering column"))
+        return self._with("clusterBy", *check_columns(cols, "Clustering column"))
 
     def property(self, key: str, value: str) -> RemoteTableBuilder:
         """Set a table property."""
-        check_type(key, str, what="A property's name")
-        check_type(value, str, what=f"The value of property {key!r}")
+        check_type(key, str, what="Key of property")
+        check_type(value, str, what="Value of property")
         return self._with("property", key, value)
 
     def execute(self) -> RemoteDeltaTable:

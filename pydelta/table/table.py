@@ -14,8 +14,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace as with_changes
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, cast
+
+from pyspark.sql.types import StructType
 
 from pydelta.commands.alter.features import add_feature, drop_feature, upgrade_protocol
 from pydelta.commands.alter.track_rows import enable_row_tracking
@@ -41,16 +44,28 @@ from pydelta.spark.logs import active_session, log_for_path, run_once, settings_
 from pydelta.spark.maintenance.clone import SparkCopier
 from pydelta.spark.maintenance.convert import convert, partition_fields
 from pydelta.spark.maintenance.vacuum import run_vacuum, vacuum_frame
-from pydelta.table.arguments import check_condition, check_source, given_values
+from pydelta.table.arguments import (
+    check_clone,
+    check_condition,
+    check_flag,
+    check_needed,
+    check_session,
+    check_source,
+    check_store_options,
+    check_type,
+    check_vacuum,
+    given_values,
+    hours_of,
+)
 from pydelta.table.builder import DeltaTableBuilder, IdentityGenerator
 from pydelta.table.merge import DeltaMergeBuilder
 from pydelta.table.optimize import DeltaOptimizeBuilder
+from pydelta.table.own_columns import OwnColumns
 from pydelta.table.remote import RemoteDeltaTable, RemoteTableBuilder
 from pydelta.table.remote_calls import active_remote, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from pydelta.commands.vacuum.list_sources import Inventory
     from pydelta.log import DeltaLog
@@ -61,10 +76,13 @@ __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTabl
 class DeltaTable:
     """A Delta table and what can be done with it. Made by ``forPath``, ``forName`` or a builder, not directly."""
 
-    def __init__(self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, log: DeltaLog, *, alias: str | None = None, columns: OwnColumns | None = None
+    ) -> None:
         self._spark = spark
         self._log = log
         self._alias = alias
+        self._columns = columns or OwnColumns(spark)
 
     @classmethod
     def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None) -> DeltaTable:
@@ -78,8 +96,11 @@ class DeltaTable:
         Raises:
             TableNotFoundError: There is no Delta table there (also an ``AnalysisException``).
         """
+        check_session(sparkSession)
         if is_remote(sparkSession):
             return cast("DeltaTable", RemoteDeltaTable.forPath(sparkSession, path, hadoopConf))
+        check_type(path, str, what="path")
+        check_store_options(hadoopConf)
         with user_errors():
             log = log_for_path(sparkSession, path, hadoopConf)
             if not log.table_exists():
@@ -97,16 +118,20 @@ class DeltaTable:
         Raises:
             TableNotFoundError: No such table, or it is not a Delta table.
         """
+        check_session(sparkSession)
         if is_remote(sparkSession):
             return cast("DeltaTable", RemoteDeltaTable.forName(sparkSession, tableOrViewName))
+        check_type(tableOrViewName, str, what="tableOrViewName")
         with user_errors():
             return cls(sparkSession, log_for_name(sparkSession, tableOrViewName))
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
         """Tell whether a Delta table is at the path ``identifier``."""
+        check_session(sparkSession)
         if is_remote(sparkSession):
             return RemoteDeltaTable.isDeltaTable(sparkSession, identifier)
+        check_type(identifier, str, what="identifier")
         with user_errors():
             return log_for_path(sparkSession, identifier).table_exists()
 
@@ -128,8 +153,11 @@ class DeltaTable:
             SchemaError: The files have no schema in common; a value in a folder's name is not of its column's type.
             StorageError: A file is not a Parquet file.
         """
+        check_session(sparkSession)
         if is_remote(sparkSession):
             return cast("DeltaTable", RemoteDeltaTable.convertToDelta(sparkSession, identifier, partitionSchema))
+        check_type(identifier, str, what="identifier")
+        check_type(partitionSchema, str, StructType, type(None), what="partitionSchema")
         with user_errors():
             parts = parse_identifier(sparkSession, identifier)
             log = convert(sparkSession, parts, partition_schema=partition_fields(partitionSchema))
@@ -157,6 +185,8 @@ class DeltaTable:
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, start: str, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
+        if spark is not None:
+            check_session(spark)
         remote = spark if spark is not None else active_remote()
         if is_remote(remote):
             return cast("DeltaTableBuilder[DeltaTable]", RemoteTableBuilder(remote, start))
@@ -165,7 +195,7 @@ class DeltaTable:
     def toDF(self) -> DataFrame:
         """Return the newest version as a DataFrame; it stays at that version, a later call sees later ones."""
         with user_errors():
-            frame = scan_latest(self._spark, self._log)
+            frame = self._columns.gave(scan_latest(self._spark, self._log))
             return frame.alias(self._alias) if self._alias else frame
 
     def toDFWithRowTracking(self) -> DataFrame:
@@ -177,7 +207,7 @@ class DeltaTable:
             UnsupportedFeatureError: The table does not track its rows.
         """
         with user_errors(self._log):
-            frame = scan_tracked(self._spark, self._log)
+            frame = self._columns.gave(scan_tracked(self._spark, self._log))
             return frame.alias(self._alias) if self._alias else frame
 
     def enableRowTracking(self) -> None:
@@ -194,7 +224,8 @@ class DeltaTable:
 
     def alias(self, aliasName: str) -> DeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
-        return DeltaTable(self._spark, self._log, alias=aliasName)
+        check_type(aliasName, str, what="aliasName")
+        return DeltaTable(self._spark, self._log, alias=aliasName, columns=self._columns)
 
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
         """Delete the rows for which ``condition`` is true; all rows without one.
@@ -213,9 +244,9 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        check_condition(condition, "The condition of delete")
+        check_condition(condition)
         with user_errors(self._log):
-            engine = SparkEngine(self._spark, alias=self._alias)
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
             return run_once(
                 self._spark,
                 lambda settings: run_delete(self._log, engine, condition, settings=settings, always=("true",)),
@@ -244,9 +275,11 @@ class DeltaTable:
 
         Protocol: "Add File and Remove File".
         """
-        check_condition(condition, "The condition of update")
+        values = given_values(set, "'set'")
+        check_condition(condition)
         with user_errors(self._log):
-            engine, values = SparkEngine(self._spark, alias=self._alias), given_values(set, "set", needed=False)
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
+            values = tuple(self._columns.values_by_name(dict(values)).items())
             return run_once(
                 self._spark, lambda settings: run_update(self._log, engine, values, condition, settings=settings)
             )
@@ -259,9 +292,10 @@ class DeltaTable:
             condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
         """
         check_source(source, condition)
-        return DeltaMergeBuilder(
-            spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition
+        builder = DeltaMergeBuilder(
+            spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition, own=self._columns
         )
+        return with_changes(builder, condition=builder.by_name(condition))
 
     def generate(self, mode: str) -> None:
         """Publish the symlink manifests of the newest version, as far as they changed.
@@ -272,6 +306,7 @@ class DeltaTable:
         Raises:
             UnsupportedFeatureError: Files have deletion vectors, or column names of their own.
         """
+        check_type(mode, str, what="mode")
         with user_errors(self._log):
             if mode.lower() != "symlink_format_manifest":
                 raise InvalidArgumentError(
@@ -306,8 +341,9 @@ class DeltaTable:
             InvalidArgumentError, ParseError, BindError: The condition cannot be used.
             DeltaConcurrentModificationException: A file was changed meanwhile; run it again.
         """
+        check_condition(condition)
         with user_errors(self._log):
-            engine = SparkEngine(self._spark, alias=self._alias)
+            engine, condition = SparkEngine(self._spark, alias=self._alias), self._columns.by_name(condition)
             return run_purge(self._log, engine, settings_of(self._spark), condition=condition)
 
     def vacuum(
@@ -333,8 +369,10 @@ class DeltaTable:
             SchemaMismatchError, InvalidArgumentError: The inventory is none, or of another place.
             StorageError: Some files could not be deleted; the message says how many were.
         """
+        check_vacuum(dryRun, mode, inventory, where)
+        hours = hours_of(retentionHours)
         with user_errors(self._log):
-            request = VacuumRequest(retention_hours=retentionHours, dry_run=dryRun, mode=mode, where=where)
+            request = VacuumRequest(retention_hours=hours, dry_run=dryRun, mode=mode, where=where)
             result = run_vacuum(self._spark, self._log, request, inventory=inventory)
             return vacuum_frame(self._spark, result) if dryRun else vacuum_frame(self._spark, result).limit(0)
 
@@ -344,6 +382,7 @@ class DeltaTable:
         Args:
             limit: How many; None for all that the log retains.
         """
+        check_type(limit, int, type(None), what="limit")
         with user_errors(self._log):
             return history_frame(self._spark, self._log, limit)
 
@@ -359,10 +398,12 @@ class DeltaTable:
             VersionNotFoundError: The log does not reach it.
             UnsafeOperationError: Files of that version no longer exist; they are named and nothing is changed.
         """
+        check_needed("version", version, int)
         return self._restore(version=version)
 
     def restoreToTimestamp(self, timestamp: str | datetime) -> DataFrame:
         """Restore the newest version at or before a time (text in the session's zone); see ``restoreToVersion``."""
+        check_needed("timestamp", timestamp, str, datetime)
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         return self._restore(timestamp_ms=epoch_ms)
@@ -390,6 +431,7 @@ class DeltaTable:
             UnsafeOperationError: The table to be replaced is append-only.
             StorageError: A file could not be copied; no version was made.
         """
+        check_clone(target, isShallow, replace, properties)
         return self._clone(target, CloneRequest(shallow=isShallow, replace=replace, properties=properties or {}))
 
     def cloneAtVersion(
@@ -405,6 +447,8 @@ class DeltaTable:
         Raises:
             VersionNotFoundError: The log does not reach it.
         """
+        check_needed("version", version, int)
+        check_clone(target, isShallow, replace, properties)
         request = CloneRequest(shallow=isShallow, replace=replace, version=version, properties=properties or {})
         return self._clone(target, request)
 
@@ -417,6 +461,8 @@ class DeltaTable:
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """Clone the newest version at or before a time (text in the session's zone); see ``clone``."""
+        check_clone(target, isShallow, replace, properties)
+        check_needed("timestamp", timestamp, str, datetime)
         with user_errors(self._log):
             epoch_ms = timestamp_ms(self._spark, timestamp)
         request = CloneRequest(shallow=isShallow, replace=replace, timestamp_ms=epoch_ms, properties=properties or {})
@@ -445,13 +491,9 @@ class DeltaTable:
 
         Protocol: "Protocol Evolution".
         """
+        check_needed("readerVersion", readerVersion, int)
+        check_needed("writerVersion", writerVersion, int)
         with user_errors(self._log):
-            for name, version in (("readerVersion", readerVersion), ("writerVersion", writerVersion)):
-                if not isinstance(version, int) or isinstance(version, bool):
-                    raise InvalidArgumentError(
-                        f"{name} is {version!r}, but a version of the protocol is a whole number.",
-                        hint="Write for example upgradeTableProtocol(1, 4).",
-                    )
             upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
@@ -462,6 +504,7 @@ class DeltaTable:
 
         Protocol: "Table Features".
         """
+        check_needed("featureName", featureName, str)
         with user_errors(self._log):
             add_feature(self._log, featureName)
 
@@ -478,6 +521,8 @@ class DeltaTable:
 
         Protocol: "Table Features", "Checkpoint Protection".
         """
+        check_needed("featureName", featureName, str)
+        check_flag("truncateHistory", truncateHistory)
         with user_errors(self._log):
             engine = SparkEngine(self._spark)
             drop_feature(self._log, featureName, truncate_history=bool(truncateHistory), engine=engine)

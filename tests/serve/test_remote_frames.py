@@ -235,7 +235,7 @@ def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
             try:
                 wrong(DeltaTable.create(spark))
             except TypeError as error:
-                tell(str(error))
+                tell(error.message)
         tell(spark.table("strict").count())
         """
     )
@@ -250,8 +250,8 @@ def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
         ["IllegalArgumentException", "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", []],
         ["ParseException", "PARSE_SYNTAX_ERROR", []],
         "TypeError",
-        "The type of column 'id' is text or DataType, not 5 of type int.",
-        "The table's comment is text, not 5 of type int.",
-        "The value of property 'a' is text, not 5 of type int.",
+        "Column data type must be str or DataType, found 5 of type int.",
+        "Table comment must be str, found 5 of type int.",
+        "Value of property must be str, found 5 of type int.",
         2,
     ]

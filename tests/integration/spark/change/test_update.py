@@ -136,7 +136,7 @@ def test_updates_one_after_the_other(spark, table):
         ({"s.zz": "1"}, BindError, "no column 'zz' in s"),
         ({"note": "missing_column"}, BindError, "missing_column"),
         ({"note": "1 +"}, ParseError, ""),
-        ({"note": 5}, TypeError, "text or a Column"),
+        ({"note": 5}, TypeError, "must contain only Spark SQL Columns or strings"),
         ({"s": "named_struct('a', 1, 'b', null)", "s.a": "1"}, ConflictingSetError, "overlap"),
         ({"note": "'x'", "Note": "'y'"}, ConflictingSetError, "[DELTA_CONFLICT_SET_COLUMN] UPDATE sets 'note' twice"),
         ({"amount": "array(1)"}, AnalysisException, "DATATYPE_MISMATCH"),

@@ -152,46 +152,6 @@ def test_no_message_shows_a_stack_of_java(spark, tmp_path, path):
         assert "JVM stacktrace" not in str(caught.value)
 
 
-def test_arguments_of_a_wrong_type_are_type_errors(spark, tmp_path):
-    path = str(tmp_path / "t")
-    spark.range(2).write.format("delta").save(path)
-    table, rows, build = DeltaTable.forPath(spark, path), spark.range(1).alias("s"), DeltaTable.create(spark)
-    merge = table.alias("t").merge(rows, "t.id = s.id")
-    for call, words in (
-        (lambda: table.delete(1), "condition of delete is text or a Column, not 1 of type int"),
-        (lambda: table.update("id = 1", ["id"]), "set is a dict"),
-        (lambda: table.update("id = 1", {"id": 5}), "value of 'id' in set is text or a Column"),
-        (lambda: table.merge("s", "t.id = s.id"), "source of merge is a DataFrame"),
-        (lambda: table.merge(rows, 1), "condition of merge"),
-        (lambda: merge.whenMatchedDelete(5), "condition of WHEN MATCHED"),
-        (lambda: merge.whenMatchedUpdate(set={1: "id"}), "column in set is text"),
-        (lambda: merge.whenNotMatchedInsert(values=["id"]), "values is a dict"),
-        (lambda: table.optimize().executeZOrderBy(5), "Z-order column"),
-        (lambda: build.tableName(5), "name is text"),
-        (lambda: build.location(5), "location is text"),
-        (lambda: build.comment(5), "comment is text"),
-        (lambda: build.property("a", 5), "value of property 'a' is text"),
-        (lambda: build.partitionedBy(5), "partition column is text"),
-        (lambda: build.addColumn("a", 5), "type of column 'a' is text or DataType"),
-        (lambda: build.addColumn("a", "int", nullable="no"), "nullable of column 'a' is True or False"),
-        (lambda: build.addColumn("a", "int", True, 5), "generatedAlwaysAs"),
-        (lambda: build.addColumn("a", "int", True, None, None, 5), "comment of column 'a'"),
-    ):
-        with pytest.raises(TypeError, match=words):
-            call()
-    for call in (
-        lambda: table.merge(None, "t.id = s.id"),
-        lambda: table.merge(rows, None),
-        lambda: table.update("id = 1"),
-        lambda: merge.whenMatchedUpdate(),
-        lambda: merge.whenNotMatchedInsert(),
-    ):
-        with pytest.raises(ValueError, match=r".") as caught:
-            call()
-        assert "Traceback" not in str(caught.value)
-    assert table.toDF().count() == 2
-
-
 @pytest.mark.parametrize("versions", [("1", 4), (1, "4"), (1.0, 4), (True, 4)])
 def test_a_version_of_the_protocol_is_a_whole_number(spark, tmp_path, versions):
     path = str(tmp_path / "t")
