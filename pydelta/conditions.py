@@ -5,6 +5,7 @@
     Condition.of("DELTA_…", columnName=…)   a condition with its parameters, as an error carries it
     sql_state("DELTA_…")                    its SQLSTATE
     CONDITIONS                              every condition that this package raises
+    said(condition, "…")                    a message with the phrase that programs look for in it
 
 Where Delta or Spark has a name for a situation, that is the condition, with its SQLSTATE and the names of its
 parameters; a condition of Spark's that is only passed on need not be here. ``docs/reference/conditions.md`` is made
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-__all__ = ["CONDITIONS", "Condition", "addressed", "sql_state"]
+__all__ = ["CONDITIONS", "PHRASES", "Condition", "addressed", "said", "sql_state"]
 
 _BY_STATE: Final = {
     "08003": "DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND",
@@ -127,6 +128,7 @@ _BY_STATE: Final = {
         DELTA_ALTER_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED
         DELTA_CREATE_TABLE_SET_CLUSTERING_TABLE_FEATURE_NOT_ALLOWED
         DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED
+        DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE
         DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED
         DELTA_INVALID_INVENTORY_SCHEMA
         DELTA_SCHEMA_ERROR
@@ -162,6 +164,7 @@ _BY_STATE: Final = {
     "42613": """
         DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE
         DELTA_CLUSTERING_WITH_ZORDER_BY
+        DELTA_CLUSTER_BY_WITH_PARTITIONED_BY
         DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION
         DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS
         DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE
@@ -329,6 +332,185 @@ _BY_STATE: Final = {
     """,
 }
 
+PHRASES: Final[Mapping[str, str]] = {
+    "DELTA_ACTIVE_SPARK_SESSION_NOT_FOUND": "Could not find active SparkSession",
+    "DELTA_ADD_CONSTRAINTS": "use ALTER TABLE ADD CONSTRAINT",
+    "DELTA_AGGREGATION_NOT_SUPPORTED": "Aggregate functions are not supported",
+    "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED": "cannot be applied to a partitioned table",
+    "DELTA_AMBIGUOUS_PATHS_IN_CREATE_TABLE": "contains two different locations",
+    "DELTA_CANNOT_MODIFY_APPEND_ONLY": "This table is configured to only allow appends",
+    "DELTA_CANNOT_MODIFY_TABLE_PROPERTY": "cannot be specified by the user",
+    "DELTA_CANNOT_RESTORE_TABLE_VERSION": "Cannot restore table to version {version}",
+    "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER": "before the earliest version available",
+    "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER": "after the latest version available",
+    "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION": "Cannot use all columns for partition columns",
+    "DELTA_CANNOT_VACUUM_LITE": "VACUUM LITE cannot delete all eligible files as some files",
+    "DELTA_CANNOT_WRITE_INTO_VIEW": "Writes to a view are not supported",
+    "DELTA_CDC_START_VERSION_AFTER_LATEST": "exceeds the latest table version",
+    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE": "incompatible schema change",
+    "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED": "don't support data skipping",
+    "DELTA_CLUSTERING_COLUMNS_MISMATCH": "clustering columns do not match the existing table's",
+    "DELTA_CLUSTERING_COLUMN_MISSING_STATS": "Clustering requires clustering columns to have stats",
+    "DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE": "with a partitioned table",
+    "DELTA_CLUSTERING_WITH_PARTITION_PREDICATE": "doesn't support partition predicates",
+    "DELTA_CLUSTERING_WITH_ZORDER_BY": "cannot specify ZORDER BY",
+    "DELTA_CLUSTER_BY_INVALID_NUM_COLUMNS": "CLUSTER BY supports up to",
+    "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY": "Clustering and partitioning cannot both be specified",
+    "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA": "Couldn't find column",
+    "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE": "Found nested NullType",
+    "DELTA_CONCURRENT_APPEND.WITHOUT_HINT": "Transaction conflict detected",
+    "DELTA_CONCURRENT_DELETE_DELETE.WITHOUT_HINT": "Transaction conflict detected",
+    "DELTA_CONCURRENT_DELETE_READ.WITHOUT_HINT": "Transaction conflict detected",
+    "DELTA_CONCURRENT_TRANSACTION": "ConcurrentTransactionException",
+    "DELTA_CONCURRENT_WRITE": "A concurrent transaction has written new data",
+    "DELTA_CONFLICT_SET_COLUMN": "There is a conflict from these SET columns",
+    "DELTA_CONSTRAINT_ALREADY_EXISTS": "already exists",
+    "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH": "referenced by the following check constraint(s)",
+    "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE": "referenced by the following check constraint(s)",
+    "DELTA_CONSTRAINT_DOES_NOT_EXIST": "Cannot drop nonexistent constraint",
+    "DELTA_CONVERT_NON_PARQUET_TABLE": "only supports parquet tables",
+    "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG": "there is no transaction log present",
+    "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION": "Table name or location has to be specified",
+    "DELTA_CREATE_TABLE_SCHEME_MISMATCH": "The specified schema does not match the existing schema",
+    "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY": "The specified properties do not match the existing properties",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION": "is not empty and also not a Delta table",
+    "DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA": "Cannot drop column from a schema with a single column",
+    "DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY": "Found duplicate column(s)",
+    "DELTA_DUPLICATE_COLUMNS_FOUND.DATA": "Found duplicate column(s)",
+    "DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS": "Found duplicate column(s)",
+    "DELTA_DUPLICATE_COLUMNS_ON_INSERT": "Duplicate column names in INSERT clause",
+    "DELTA_EMPTY_DATA": "doesn't have any columns",
+    "DELTA_EMPTY_DIRECTORY": "No file found in the directory",
+    "DELTA_EXCEED_CHAR_VARCHAR_LIMIT": "exceeds char/varchar type length limitation",
+    "DELTA_FAILED_CAST_PARTITION_VALUE": "Failed to cast partition value",
+    "DELTA_FAILED_MERGE_SCHEMA_FILE": "Failed to merge schema of file",
+    "DELTA_FAILED_READ_FILE_FOOTER": "Could not read footer for file",
+    "DELTA_FAILED_RECOGNIZE_PREDICATE": "Cannot recognize the predicate",
+    "DELTA_FAILED_TO_MERGE_FIELDS": "Failed to merge fields",
+    "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT": "not currently present in the table's protocol",
+    "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST": "contains historical versions that use the feature",
+    "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED": "does not require history truncation",
+    "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE": "dropping this feature is not supported",
+    "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE": "not supported by this Delta version",
+    "DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH": "referenced by the following generated column(s)",
+    "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE": "referenced by the following generated column(s)",
+    "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH": "The expression type of the generated column",
+    "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED": "is not supported for IDENTITY columns",
+    "DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN": "cannot be called on non IDENTITY columns",
+    "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED": "Providing values for GENERATED ALWAYS AS IDENTITY",
+    "DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP": "IDENTITY column step cannot be 0",
+    "DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED": "PARTITIONED BY IDENTITY column",
+    "DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE": "is not supported for IDENTITY columns",
+    "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED": "UPDATE on IDENTITY column",
+    "DELTA_IDENTITY_COLUMNS_WITH_GENERATED_EXPRESSION": "cannot be specified with a generated column expression",
+    "DELTA_ILLEGAL_OPTION": "Invalid value '{input}' for option '{name}'",
+    "DELTA_INCOMPATIBLE_DATAFRAME_OPTIONS": "cannot be used with the",
+    "DELTA_INSERT_COLUMN_ARITY_MISMATCH": "but the inserted data has",
+    "DELTA_INVALID_CDC_RANGE": "End cannot be before start",
+    "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES": "Found invalid character(s)",
+    "DELTA_INVALID_COLUMN_NAMES_WHEN_REMOVING_COLUMN_MAPPING": "Found invalid character(s)",
+    "DELTA_INVALID_CONSTRAINT_NAME": "This name is reserved",
+    "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS": "Invalid options for idempotent DataFrame writes",
+    "DELTA_INVALID_INTERVAL": "is not a valid INTERVAL",
+    "DELTA_INVALID_INVENTORY_SCHEMA": "does not contain all of the required fields",
+    "DELTA_INVALID_ISOLATION_LEVEL": "invalid isolation level",
+    "DELTA_INVALID_PROTOCOL_VERSION": "Unsupported Delta protocol version",
+    "DELTA_MERGE_MISSING_WHEN": "There must be at least one WHEN clause",
+    "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Cannot resolve",
+    "DELTA_METADATA_CHANGED": "has been changed by a concurrent update",
+    "DELTA_METADATA_MISMATCH": "A metadata mismatch was detected",
+    "DELTA_MISSING_CHANGE_DATA": "change data was not recorded",
+    "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",
+    "DELTA_MODE_NOT_SUPPORTED": "Specified mode '{mode}' is not supported",
+    "DELTA_MULTIPLE_CDC_BOUNDARY": "arguments provided for CDC read",
+    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE": "multiple source rows matched",
+    "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION": "violate the new CHECK constraint",
+    "DELTA_NEW_NOT_NULL_VIOLATION": "violate the new NOT NULL constraint",
+    "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT": "should be a boolean expression",
+    "DELTA_NON_DETERMINISTIC_EXPRESSION_IN_CHECK_CONSTRAINT": "cannot use a nondeterministic expression",
+    "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED": "Non-deterministic functions are not supported",
+    "DELTA_NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION": "only the last MATCHED clause can omit the condition",
+    "DELTA_NON_LAST_NOT_MATCHED_BY_SOURCE_CLAUSE_OMIT_CONDITION": (
+        "only the last NOT MATCHED BY SOURCE clause can omit the condition"
+    ),
+    "DELTA_NON_LAST_NOT_MATCHED_CLAUSE_OMIT_CONDITION": "only the last NOT MATCHED clause can omit the condition",
+    "DELTA_NON_PARTITION_COLUMN_REFERENCE": (
+        "Predicate references non-partition column '{columnName}'. "
+        "Only the partition columns may be referenced: [{columnList}]"
+    ),
+    "DELTA_NON_PARTITION_COLUMN_SPECIFIED": "Non-partitioning column(s)",
+    "DELTA_NOT_A_DELTA_TABLE": "is not a Delta table",
+    "DELTA_NOT_NULL_CONSTRAINT_VIOLATED": "NOT NULL constraint violated for column",
+    "DELTA_NO_RECREATABLE_HISTORY_FOUND": "No recreatable commits found",
+    "DELTA_NO_START_FOR_CDC_READ": "No startingVersion or startingTimestamp provided",
+    "DELTA_ONEOF_IN_TIMETRAVEL": "either provide 'timestampAsOf' or 'versionAsOf'",
+    "DELTA_ONLY_OPERATION": "is only supported for Delta tables",
+    "DELTA_OPERATION_NOT_ALLOWED": "Operation not allowed",
+    "DELTA_OPERATION_NOT_ALLOWED_DETAIL": "Operation not allowed",
+    "DELTA_OPTIMIZE_FULL_NOT_SUPPORTED": "only supported for clustered tables",
+    "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE": (
+        "'overwriteSchema' cannot be used in dynamic partition overwrite mode"
+    ),
+    "DELTA_PARTITION_COLUMN_NOT_FOUND": "not found in schema",
+    "DELTA_PATH_EXISTS": "already existent path",
+    "DELTA_PATH_NOT_SPECIFIED": "'path' is not specified",
+    "DELTA_PROTOCOL_CHANGED": "has been changed by a concurrent update",
+    "DELTA_PROTOCOL_PROPERTY_NOT_INT": "needs to be an integer",
+    "DELTA_READ_TABLE_WITHOUT_COLUMNS": "does not have any columns",
+    "DELTA_REPLACE_WHERE_IN_OVERWRITE": "replaceWhere in conjunction with an overwrite",
+    "DELTA_REPLACE_WHERE_MISMATCH": "does not conform to partial table overwrite condition",
+    "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE": "cannot both be set",
+    "DELTA_SCHEMA_CHANGED_WITH_VERSION": "Detected schema change",
+    "DELTA_SET_LOCATION_SCHEMA_MISMATCH": "is different than the current table schema",
+    "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_COLUMN": "Non-partitioning column(s)",
+    "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE": "not allowed on a table that is not partitioned",
+    "DELTA_SOURCE_IGNORE_DELETE": "Detected deleted data",
+    "DELTA_SOURCE_TABLE_IGNORE_CHANGES": "Detected a data update",
+    "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS": "already contains reserved columns",
+    "DELTA_TABLE_ALREADY_EXISTS": "already exists",
+    "DELTA_TABLE_LOCATION_MISMATCH": "doesn't match the specified location",
+    "DELTA_TABLE_NOT_FOUND": "doesn't exist",
+    "DELTA_TABLE_ONLY_OPERATION": "is not a Delta table",
+    "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "before the earliest version available",
+    "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "after the table's latest version",
+    "DELTA_TIMESTAMP_INVALID": "The provided timestamp ({expr}) cannot be converted to a valid timestamp",
+    "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE": "needs to be a valid begin value",
+    "DELTA_UDF_IN_CHECK_CONSTRAINT": "cannot use a user-defined function",
+    "DELTA_UDF_IN_GENERATED_COLUMN": "cannot use a user-defined function",
+    "DELTA_UNKNOWN_CONFIGURATION": "Unknown configuration was specified",
+    "DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE": "Changing column mapping mode from",
+    "DELTA_UNSUPPORTED_DATA_TYPES": "Found columns using unsupported data types",
+    "DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN": "Dropping clustering columns",
+    "DELTA_UNSUPPORTED_DROP_COLUMN": "DROP COLUMN is not supported",
+    "DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN": "Dropping partition columns",
+    "DELTA_UNSUPPORTED_FEATURES_FOR_READ": "Unsupported Delta read feature",
+    "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE": "Unsupported Delta write feature",
+    "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG": "not recognized by this version",
+    "DELTA_UNSUPPORTED_OUTPUT_MODE": "output mode",
+    "DELTA_UNSUPPORTED_RENAME_COLUMN": "Column rename is not supported",
+    "DELTA_UNSUPPORTED_SCHEMA_DURING_READ": "does not support specifying the schema at read time",
+    "DELTA_UNSUPPORTED_SUBQUERY": "Subqueries are not supported",
+    "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS": "Cannot specify time travel in multiple formats",
+    "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS": "Cannot time travel views",
+    "DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION": "All nested columns must match",
+    "DELTA_VACUUM_RETENTION_PERIOD_NEGATIVE": "can't be less than 0 hours",
+    "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT": "The specified VACUUM retention period is too low",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS": "are not contiguous",
+    "DELTA_VERSION_NOT_FOUND": "Cannot time travel Delta table to version",
+    "DELTA_VIOLATE_CONSTRAINT": "violated by row with values",
+    "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES": "violated by row with values",
+    "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST": "does not exist in data schema",
+    "DELTA_ZORDERING_ON_COLUMN_WITHOUT_STATS": "we currently do not collect stats for these columns",
+    "DELTA_ZORDERING_ON_PARTITION_COLUMN": (
+        "{colName} is a partition column. Z-Ordering can only be performed on data columns"
+    ),
+    "PATH_NOT_FOUND": "Path does not exist",
+    "TABLE_OR_VIEW_ALREADY_EXISTS": "already exists",
+    "TABLE_OR_VIEW_NOT_FOUND": "cannot be found",
+    "UNRESOLVED_COLUMN.WITH_SUGGESTION": "cannot be resolved",
+}
+"""What programs that were written for the reference engine look for in the message of a condition."""
+
 CONDITIONS: Final[Mapping[str, str]] = {name: state for state, names in _BY_STATE.items() for name in names.split()}
 
 
@@ -360,6 +542,16 @@ class Condition:
 def sql_state(name: str) -> str | None:
     """Return the SQLSTATE of a condition; None for one that is not in the table."""
     return CONDITIONS.get(name)
+
+
+def said(condition: Condition, message: str) -> str:
+    """Return a message with the phrase that programs look for, where its own words do not have it."""
+    phrase = PHRASES.get(condition.name, "")
+    try:
+        phrase = phrase.format_map(condition.parameters)
+    except KeyError:  # the place that raised it knows other parameters than the reference engine
+        return message
+    return message if phrase in message else f"{message.removesuffix('.')} ({phrase})."
 
 
 def _shown(value: object) -> str:

@@ -82,7 +82,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from pydelta.conditions import Condition, addressed, sql_state
+from pydelta.conditions import Condition, addressed, said, sql_state
 
 __all__ = [
     "BindError",
@@ -209,7 +209,7 @@ class DeltaError(Exception):
 
     def __str__(self) -> str:
         where = f" (table {self.table}" + (f", version {self.version})" if self.version is not None else ")")
-        text = f"[{self.code}] {self.message}" + (where if self.table else "")
+        text = f"[{self.code}] {said(self.condition, self.message)}" + (where if self.table else "")
         return f"{text}\n  Next: {addressed(self.hint, self.table)}" if self.hint else text
 
 

@@ -21,7 +21,7 @@ from pyspark.errors import (
 )
 
 from pydelta import errors
-from pydelta.conditions import Condition, sql_state
+from pydelta.conditions import PHRASES, Condition, sql_state
 from pydelta.errors import DeltaError
 
 __all__ = ["condition_of", "raised_in", "spark_class", "to_spark"]
@@ -120,7 +120,8 @@ def raised_in(text: str) -> DeltaError | None:
     raised = getattr(errors, match.group(1), None) if match else None
     if match is None or not isinstance(raised, type) or not issubclass(raised, DeltaError):
         return None
-    name, message, hint = match.group(2), match.group(3), match.group(4)
+    name, hint = match.group(2), match.group(4)
+    message = match.group(3).replace(f" ({PHRASES.get(name)}).", ".")  # it is added again where the error is shown
     if issubclass(raised, errors.CommitStateUnknownError):
         return raised(message, txn_id="", hint=hint)
     if name == raised.code or issubclass(raised, errors.DeltaConcurrentModificationException):

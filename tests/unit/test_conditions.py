@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from pydelta import errors
 from pydelta.commands.stream import errors as stream_errors
-from pydelta.conditions import CONDITIONS, Condition
+from pydelta.conditions import CONDITIONS, PHRASES, Condition
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = {
@@ -121,7 +122,8 @@ def test_an_error_is_called_by_its_class_or_by_what_its_place_says():
     error = errors.InvalidArgumentError("a is set twice.", hint="Set it once.", condition=condition)
     assert (error.code, error.getErrorClass(), error.getSqlState()) == (condition.name, condition.name, "42701")
     assert error.getMessageParameters() == {"columnList": "a, a.b"}
-    assert str(error) == "[DELTA_CONFLICT_SET_COLUMN] a is set twice.\n  Next: Set it once."
+    phrase = "There is a conflict from these SET columns"
+    assert str(error) == f"[DELTA_CONFLICT_SET_COLUMN] a is set twice ({phrase}).\n  Next: Set it once."
     assert errors.InvalidArgumentError.code == "DELTA_INVALID_ARGUMENT"
 
 
@@ -144,3 +146,21 @@ def test_a_conflict_tells_what_won():
     assert error.getCondition() == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
     assert error.getSqlState() == "2D521"
     assert error.getMessageParameters() == {"operation": "MERGE", "tableName": "/data/t", "version": "7"}
+
+
+def test_each_phrase_belongs_to_a_condition_and_names_parameters_that_it_has():
+    assert sorted(PHRASES.keys() - CONDITIONS.keys()) == []
+    for name, phrase in PHRASES.items():
+        named = {part for _, part, _, _ in string.Formatter().parse(phrase) if part}
+        assert named <= REFERENCE.get(name, ("", set()))[1], name
+
+
+@pytest.mark.parametrize("name", sorted(PHRASES))
+def test_a_message_holds_the_phrase_of_its_condition_once_with_its_parameters(name):
+    named = [part for _, part, _, _ in string.Formatter().parse(PHRASES[name]) if part]
+    condition = Condition.of(name, **{part: f"<{part}>" for part in named})
+    expected = PHRASES[name].format_map(condition.parameters)
+    for message in ("Something of ours.", f"It says itself: {expected}."):
+        assert str(errors.DeltaError(message, condition=condition)).count(expected) == 1
+    if named:
+        assert str(errors.DeltaError("Of ours.", condition=Condition.of(name))).startswith(f"[{name}] Of ours.")

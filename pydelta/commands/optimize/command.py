@@ -39,7 +39,7 @@ from pydelta.commands.optimize.result import OptimizeResult, columns_with_stats,
 from pydelta.conditions import Condition
 from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog, Snapshot
-from pydelta.protocol.actions import Action, AddFile
+from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings import Settings
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
@@ -281,7 +281,9 @@ class _Optimize:
             raise InvalidArgumentError(
                 f"The condition of OPTIMIZE names {', '.join(others)}, but only partition columns are allowed.",
                 hint=f"The partition columns are: {shown}.",
-                condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
+                condition=Condition.of(
+                    "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=snapshot.partition_columns
+                ),
             )
         self.predicate = bound.as_given or bound.sql
         zone = self.engine.time_zone()
@@ -351,9 +353,9 @@ class _Optimize:
     def _commit(self, adds: Sequence[AddFile], removed: Sequence[AddFile]) -> Committed:
         names = [path_text(path) for path in self.layout.columns] if self.layout else []
         parameters: dict[str, Any] = {
-            "predicate": json.dumps([self.predicate] if self.predicate else [], ensure_ascii=False),
-            "zOrderBy": json.dumps(names if not self.clustered else [], ensure_ascii=False),
-            "clusterBy": json.dumps(names if self.clustered else [], ensure_ascii=False),
+            "predicate": encode_json([self.predicate] if self.predicate else []),
+            "zOrderBy": encode_json(names if not self.clustered else []),
+            "clusterBy": encode_json(names if self.clustered else []),
             "auto": self.auto,
         }
         if self.clustered:

@@ -131,7 +131,9 @@ def _considered(
         raise InvalidArgumentError(
             f"The condition of a purge names {', '.join(others)}, but only partition columns are allowed.",
             hint=f"The partition columns are: {shown}.",
-            condition=Condition.of("DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=shown),
+            condition=Condition.of(
+                "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=others, columnList=snapshot.partition_columns
+            ),
         )
     found = snapshot.files.select(data_filters=bound.conjuncts, time_zone=engine.time_zone())
     return engine.match_partitions(snapshot, found, bound), bound.as_given or bound.sql
