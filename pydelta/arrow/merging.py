@@ -34,7 +34,7 @@ from pydelta.arrow.tasks.old_files import hidden_rows, old_file, read_batches, r
 from pydelta.arrow.tasks.write_files import FileRecord, WriteTask, run_task
 from pydelta.arrow.threads import read_files
 from pydelta.arrow.updates import file_places, refuse_rules, required_places
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeMatches, only_deletes
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.log import Snapshot
@@ -226,10 +226,7 @@ class ArrowMerge:
         clauses = self._first_of(ClauseOn.MATCHED, column, len(at))
         taken = clauses >= 0
         places, first, times = np.unique(at[taken], return_index=True, return_counts=True)
-        updates = any(
-            clause.on is ClauseOn.MATCHED and clause.action is ClauseAction.UPDATE for clause in self._rule.clauses
-        )
-        if updates and (times > 1).any():
+        if (times > 1).any() and not only_deletes(self._rule.clauses):
             raise SeveralSources("several rows of the source for one row")
         clauses, sources = clauses[taken][first], sources[taken][first]
         if self._rule.numbers(ClauseOn.NOT_MATCHED_BY_SOURCE):

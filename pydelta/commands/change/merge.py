@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -52,6 +52,7 @@ __all__ = [
     "Merging",
     "check_clauses",
     "merge",
+    "only_deletes",
 ]
 
 
@@ -91,6 +92,12 @@ class MergeClause:
     def is_star(self) -> bool:
         """Whether it takes its columns from the source."""
         return self.assignments is None and self.action is not ClauseAction.DELETE
+
+
+def only_deletes(clauses: Iterable[Any]) -> bool:
+    """Return whether the one clause for pairs deletes them all: then it does not matter how many pairs a row is in."""
+    matched = [clause for clause in clauses if clause.on is ClauseOn.MATCHED]
+    return len(matched) == 1 and matched[0].action is ClauseAction.DELETE and matched[0].condition is None
 
 
 _NOT_LAST: Final = {

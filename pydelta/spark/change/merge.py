@@ -25,7 +25,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from pydelta.arrow.layout import TableShape
-from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches
+from pydelta.commands.change.merge import ClauseAction, ClauseOn, MergeClause, MergeMatches, only_deletes
 from pydelta.commands.change.reconcile import Passed
 from pydelta.commands.engine import NOTHING_WRITTEN, RewriteOutput
 from pydelta.commands.write.plan import evolved_metadata, stored_schema
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
     from pydelta.log import Snapshot
 
-__all__ = ["MergeStatement", "SparkMerge", "foresee_merge"]
+__all__ = ["TARGET_ALIAS", "MergeStatement", "SparkMerge", "foresee_merge"]
 
 _WORD_BITS: Final = 64
-_TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
+TARGET_ALIAS, _SOURCE_ALIAS = "__pydelta_target", "__pydelta_source"
 _BROADCAST_FACTOR: Final = 3
 _GENERATION: Final = "delta.generationExpression"
 _KEEP_ANCESTORS: Final = "spark.checkpoint.checkpointAllMarkedAncestors"
@@ -125,7 +125,7 @@ class SparkMerge:
         self._spark = spark
         self._jvm = Jvm.of(spark)
         self._snapshot = snapshot
-        self._alias = statement.alias or _TARGET_ALIAS
+        self._alias = statement.alias or TARGET_ALIAS
         kept = self._kept = statement.kept
         moment = kept.moment = kept.moment or Moment(spark)
         if kept.source is None:
@@ -258,7 +258,7 @@ class SparkMerge:
             changes.groupBy(name(FILE).alias("file"), F.shiftright(name(ROW), 6).alias("word"))
             .agg(
                 F.bit_or(one).alias("bits"),
-                F.max(F.when(name("n") > 1, F.when(is_delete, 2).otherwise(1)).otherwise(0)).alias("many"),
+                F.bool_or(name("n") > 1).alias("many"),
                 F.count_if(is_delete).alias("deleted"),
                 F.count_if(is_alone).alias("alone"),
                 F.count_if(is_alone & is_delete).alias("alone_deleted"),
@@ -268,8 +268,7 @@ class SparkMerge:
         )
         frame = pl.from_arrow(words)
         assert isinstance(frame, pl.DataFrame)
-        updates = bool(self._bound.numbers(on=ClauseOn.MATCHED, action=ClauseAction.UPDATE))
-        if frame.height and updates and bool((frame["many"] > 0).any()):
+        if frame.height and bool(frame["many"].any()) and not only_deletes(item.clause for item in self._bound.clauses):
             self._refuse_ambiguous(files)
         deleted, alone_deleted = int(frame["deleted"].sum()), int(frame["alone_deleted"].sum())
         return MergeMatches(
@@ -432,7 +431,7 @@ def _bound(
     schema = _schema_after(spark, snapshot, statement, from_spark(source.schema))
     plan = source._jdf.queryExecution().analyzed()
     named = str(plan.nodeName()) == "SubqueryAlias"
-    alias, source_alias = statement.alias or _TARGET_ALIAS, str(plan.alias()) if named else _SOURCE_ALIAS
+    alias, source_alias = statement.alias or TARGET_ALIAS, str(plan.alias()) if named else _SOURCE_ALIAS
     sides = Sides(
         table=scan_dataframe(spark, snapshot, pinned=True).alias(alias),
         source=source if named else source.alias(source_alias),
@@ -447,7 +446,7 @@ def _schema_after(spark: SparkSession, snapshot: Snapshot, statement: MergeState
     schema, clauses = snapshot.schema, statement.clauses
     star = any(clause.is_star for clause in clauses)
     if statement.evolve:
-        qualifiers = {(statement.alias or _TARGET_ALIAS).lower()}
+        qualifiers = {(statement.alias or TARGET_ALIAS).lower()}
         targets = {
             tuple(part.lower() for part in names_of(spark, schema, key, qualifiers))
             for clause in clauses

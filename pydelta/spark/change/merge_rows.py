@@ -146,7 +146,7 @@ class MergedRows:
         kinds = F.array(F.lit(None).cast("string"), F.lit("insert"))
         wide = rows.select(*columns, name(CLAUSE), *ids)  # as above: values come before a row becomes two
         wide = wide.withColumn(CHANGE_COLUMN, F.explode(kinds))
-        return wide.select(*new, name(CLAUSE), name(CHANGE_COLUMN), *self._tracking), given
+        return wide.select(*map(name, new), name(CLAUSE), name(CHANGE_COLUMN), *self._tracking), given
 
     def counted(self, rows: DataFrame) -> tuple[DataFrame, str]:
         """Let the job count the rows of the table by what became of them; where it does comes along."""

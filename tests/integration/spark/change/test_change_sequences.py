@@ -176,7 +176,7 @@ def merged(
     """The rows afterwards; ``blank`` is what an inserted row has where the clause says nothing."""
     after, matched_sources = [], set()
     of = {on: [clause for clause in clauses if clause.on == on] for on in ("matched", "by source", "insert")}
-    several = all(clause.action == "delete" for clause in of["matched"])
+    several = [(clause.action, clause.condition) for clause in of["matched"]] == [("delete", None)]
     for t in rows:
         partners = [number for number, s in enumerate(source) if search.of(t, s) is True]
         matched_sources.update(partners)

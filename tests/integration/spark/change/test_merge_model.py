@@ -268,7 +268,8 @@ def model(case: Case, rows: list[Row], source: list[Source], files: dict[int, st
         if not pairs:
             alone = decided("by source", row, None)
             actions = [(alone, None)] if alone is not None else []
-        if len(actions) > 1 and any(c.kind == "matched" and c.action is not DELETE for c in case.clauses):
+        matched = [(c.action, c.condition.sql) for c in case.clauses if c.kind == "matched"]
+        if len(actions) > 1 and matched != [(DELETE, "")]:
             return None
         if not actions:
             kept.append(row)

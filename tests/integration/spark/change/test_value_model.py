@@ -315,7 +315,7 @@ def modelled(step: Step, base: int, before: dict[int, Row], after: dict[int, Row
         pairs = [at for at, item in enumerate(step.source) if step.pairing.holds(row, item)]
         paired.update(pairs)
         if pairs and step.where.holds(row):
-            if len(pairs) > 1 and not step.deletes:
+            if len(pairs) > 1:  # also to delete, since the clause has a condition
                 return None
             if step.deletes:
                 deleted.add(id_)
