@@ -93,3 +93,13 @@ def test_the_guide_shows_the_tables():
     text = GUIDE.read_text()
     for tables in (guide_tables(), guide_table()):
         assert tables in text, f"docs/guides/settings.md has to hold:\n{tables}"
+
+
+def test_most_settings_have_the_default_of_the_reference_and_refused_ones_the_value_that_is_taken():
+    known = reference_settings()
+    assert sum(item.default is not None for item in known.values()) > 320
+    assert known[f"{PREFIX}retentionDurationCheck.enabled"].default == "true"
+    assert known[f"{PREFIX}optimize.maxFileSize"].default == str(1 << 30)
+    assert known[f"{PREFIX}optimizeWrite.binSize"].default == f"{512 << 20}b"
+    assert known[f"{PREFIX}write.txnVersion"].default is None
+    assert all(" " not in (item.default or "") for item in known.values())

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.catalog import Catalog
+from pyspark.sql.catalog import Catalog, Column, Table
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.define import define_table
-from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier
+from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier, split_path_identifier
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, user_errors
 from pydelta.spark.scan.caches import drop_halves, refresh_caches
 from pydelta.spark.scan.travel import travel_from_options
 from pydelta.spark.session.patches import is_enabled, patch
+from pydelta.spark.sql.describe import type_text
 from pydelta.spark.sql.relations import RelationResolver
 
 __all__ = ["install", "read_table"]
 
 _PROVIDER: Final = "delta"
+_SESSION_CATALOG: Final = "spark_catalog"
 
 
 def install() -> None:
@@ -36,6 +39,13 @@ def install() -> None:
     patch(Catalog, "isCached", _is_cached)
     patch(Catalog, "recoverPartitions", _recover_partitions)
     patch(Catalog, "refreshTable", _refresh_table)
+    patch(Catalog, "getTable", _get_table)
+    patch(Catalog, "listTables", _list_tables)
+    patch(Catalog, "tableExists", _table_exists)
+    patch(Catalog, "listColumns", _list_columns)
+    for name, answer in _BY_STATEMENT.items():
+        if hasattr(Catalog, name):  # those of later versions of Spark
+            patch(Catalog, name, _by_statement(answer))
     patch(ClassicFrame, "unpersist", _unpersist)
 
 
@@ -128,6 +138,141 @@ def _refresh_table(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return refresh_table
+
+
+def _delta_entry(catalog: Catalog, parts: tuple[str, ...]) -> DeltaEntry | None:
+    spark = catalog._sparkSession
+    entry = look_up(spark, parts) if is_enabled(spark) else None
+    if not isinstance(entry, DeltaEntry) or entry.twin:
+        return None
+    return None if entry.by_path and not log_for_path(spark, entry.location).table_exists() else entry
+
+
+def _shown_table(spark: SparkSession, table: Table, entry: DeltaEntry) -> Table:
+    """What Spark tells of a table, with what the log knows: Spark's own entry has no description."""
+    snapshot = log_for_path(spark, entry.location).update()
+    metadata = snapshot.metadata
+    description = (metadata.description or None) if metadata is not None else table.description
+    return table._replace(description=description, tableType="MANAGED" if entry.managed else "EXTERNAL")
+
+
+def _get_table(original: Callable[..., Table]) -> Callable[..., Table]:
+    def get_table(self: Catalog, tableName: str) -> Table:
+        spark = self._sparkSession
+        with user_errors():
+            parts = parse_identifier(spark, tableName)
+            entry = _delta_entry(self, parts)
+            if entry is not None and entry.by_path:
+                named = Table(entry.location, _SESSION_CATALOG, [_PROVIDER], None, "MANAGED", isTemporary=False)
+                return _shown_table(spark, named, entry)._replace(tableType="MANAGED")
+            table = original(self, tableName)
+            return table if entry is None else _shown_table(spark, table, entry)
+
+    return get_table
+
+
+def _table_exists(original: Callable[..., bool]) -> Callable[..., bool]:
+    def table_exists(self: Catalog, tableName: str, dbName: str | None = None) -> bool:
+        if dbName is None and is_enabled(self._sparkSession) and split_path_identifier(tableName) is not None:
+            with user_errors():
+                if _delta_entry(self, parse_identifier(self._sparkSession, tableName)) is not None:
+                    return True
+        return original(self, tableName, dbName)
+
+    return table_exists
+
+
+def _list_tables(original: Callable[..., list[Table]]) -> Callable[..., list[Table]]:
+    def list_tables(self: Catalog, *arguments: Any, **named: Any) -> list[Table]:
+        found = original(self, *arguments, **named)
+        if not is_enabled(self._sparkSession):
+            return found
+        shown = []
+        for table in found:
+            entry = None
+            if not table.isTemporary and table.tableType != "VIEW" and table.catalog and table.namespace:
+                entry = _delta_entry(self, (table.catalog, *table.namespace, table.name))
+            try:
+                shown.append(table if entry is None else _shown_table(self._sparkSession, table, entry))
+            except DeltaError:  # an entry whose log is damaged is listed as Spark knows it
+                shown.append(table)
+        return shown
+
+    return list_tables
+
+
+def _list_columns(original: Callable[..., list[Column]]) -> Callable[..., list[Column]]:
+    def list_columns(self: Catalog, tableName: str, dbName: str | None = None) -> list[Column]:
+        spark = self._sparkSession
+        with user_errors():
+            name = tableName if dbName is None else f"{dbName}.{quoted(*parse_identifier(spark, tableName))}"
+            entry = _delta_entry(self, parse_identifier(spark, name))
+            if entry is None:
+                return original(self, tableName, dbName)
+            if dbName is not None:
+                warnings.warn("dbName is deprecated: name the table as database.table.", FutureWarning, stacklevel=2)
+            snapshot = log_for_path(spark, entry.location).update()
+            partitions, clustered = set(snapshot.partition_columns), set(snapshot.clustering_columns)
+            return [
+                Column(
+                    name=field.name,
+                    description=field.metadata.get("comment"),
+                    dataType=type_text(Jvm.of(spark), field),
+                    nullable=field.nullable,
+                    isPartition=field.name in partitions,
+                    isBucket=False,
+                    isCluster=field.name in clustered,
+                )
+                for field in snapshot.schema.fields
+            ]
+
+    return list_columns
+
+
+def _by_statement(answer: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a route that answers by SQL, which is routed itself; Spark's own way is for what is not a Delta table."""
+
+    def route(original: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(self: Catalog, tableName: str, *arguments: Any, **named: Any) -> Any:
+            with user_errors():
+                entry = _delta_entry(self, parse_identifier(self._sparkSession, tableName))
+                if entry is None:
+                    return original(self, tableName, *arguments, **named)
+                name = quoted(*parse_identifier(self._sparkSession, tableName))
+                return answer(self._sparkSession, name, *arguments, **named)
+
+        return ask
+
+    return route
+
+
+def _truncate(spark: SparkSession, name: str) -> None:
+    spark.sql(f"TRUNCATE TABLE {name}")
+
+
+def _analyze(spark: SparkSession, name: str, noScan: bool = False) -> None:
+    spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS" + (" NOSCAN" if noScan else ""))
+
+
+def _create_text(spark: SparkSession, name: str, asSerde: bool = False) -> str:
+    return str(spark.sql(f"SHOW CREATE TABLE {name}" + (" AS SERDE" if asSerde else "")).collect()[0][0])
+
+
+def _properties(spark: SparkSession, name: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+
+
+def _drop(spark: SparkSession, name: str, ifExists: bool = False, purge: bool = False) -> None:
+    spark.sql(f"DROP TABLE {'IF EXISTS ' if ifExists else ''}{name}" + (" PURGE" if purge else ""))
+
+
+_BY_STATEMENT: Final[dict[str, Callable[..., Any]]] = {
+    "truncateTable": _truncate,
+    "analyzeTable": _analyze,
+    "getCreateTableString": _create_text,
+    "getTableProperties": _properties,
+    "dropTable": _drop,
+}
 
 
 def _is_cached(original: Callable[..., bool]) -> Callable[..., bool]:

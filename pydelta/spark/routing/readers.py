@@ -20,6 +20,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import user_errors
 from pydelta.spark.routing import aggregates as metadata_aggregates
 from pydelta.spark.routing import catalog_api as routing_catalog
+from pydelta.spark.routing import conf_api as routing_conf
 from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
@@ -50,7 +51,10 @@ def install(enable: Callable[[SparkSession], SparkSession]) -> None:
     patch(DataFrameReader, "load", _load)
     patch(DataFrameReader, "table", _reader_table)
     patch(captured, "convert_exception", _converted)
+    if hasattr(DataFrameReader, "changes"):  # from Spark 4.2 on
+        patch(DataFrameReader, "changes", _reader_changes)
     routing_catalog.install()
+    routing_conf.install()
     metadata_aggregates.install()
 
 
@@ -212,6 +216,17 @@ def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
         return original(self, tableName) if frame is None else frame
 
     return table
+
+
+def _reader_changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """Answer ``changes(name)`` with the table's change feed; the options are those of the feed."""
+
+    def changes(self: DataFrameReader, tableName: str) -> DataFrame:
+        with user_errors():
+            ours = is_enabled(self._spark) and read_table(self._spark, tableName) is not None
+        return self.option("readChangeFeed", "true").table(tableName) if ours else original(self, tableName)
+
+    return changes
 
 
 def _reader_options(reader: DataFrameReader) -> dict[str, str]:

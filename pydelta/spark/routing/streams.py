@@ -43,6 +43,8 @@ def install() -> None:
     """Put the routes in place. ``patches.restore_all`` takes them out again."""
     patch(DataStreamReader, "load", _load)
     patch(DataStreamReader, "table", _table)
+    if hasattr(DataStreamReader, "changes"):  # from Spark 4.2 on
+        patch(DataStreamReader, "changes", _changes)
     patch(DataStreamWriter, "start", _start)
     patch(DataStreamWriter, "toTable", _to_table)
     for owner, name in (
@@ -103,6 +105,17 @@ def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
             return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
 
     return table
+
+
+def _changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """Answer ``changes(name)`` with the table's change feed; the options are those of the feed."""
+
+    def changes(self: DataStreamReader, tableName: str) -> DataFrame:
+        with user_errors():
+            ours = is_enabled(self._spark) and read_table(self._spark, tableName) is not None
+        return self.option("readChangeFeed", "true").table(tableName) if ours else original(self, tableName)
+
+    return changes
 
 
 # --- writing -----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
     from pydelta.protocol.types import StructField as DeltaField
 
-__all__ = ["describe_table", "show_columns", "show_create_table", "show_partitions", "show_tblproperties"]
+__all__ = ["describe_table", "show_columns", "show_create_table", "show_partitions", "show_tblproperties", "type_text"]
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _RAW_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -100,7 +100,7 @@ def describe_table(
     defaults = [field for field in snapshot.schema.fields if "CURRENT_DEFAULT" in field.metadata]
     if defaults:
         rows += [("", "", ""), ("# Column Default Values", "", "")]
-        rows += [(f.name, _type_text(jvm, f), str(f.metadata["CURRENT_DEFAULT"])) for f in defaults]
+        rows += [(f.name, type_text(jvm, f), str(f.metadata["CURRENT_DEFAULT"])) for f in defaults]
     return _frame(spark, rows, _COLUMNS)
 
 
@@ -126,7 +126,7 @@ def _one_column(
     comment = field.metadata.get("comment")
     rows: list[tuple[str | None, ...]] = [
         ("col_name", column[0]),
-        ("data_type", _type_text(Jvm.of(spark), field)),
+        ("data_type", type_text(Jvm.of(spark), field)),
         ("comment", "NULL" if comment is None else str(comment)),
     ]
     return rows + [(name, "NULL") for name in _STATISTICS] if extended else rows
@@ -134,7 +134,7 @@ def _one_column(
 
 def _described(jvm: Jvm, field: DeltaField) -> tuple[str | None, ...]:
     comment = field.metadata.get("comment")
-    return field.name, _type_text(jvm, field), None if comment is None else str(comment)
+    return field.name, type_text(jvm, field), None if comment is None else str(comment)
 
 
 def _nested(jvm: Jvm, snapshot: Snapshot, path: str) -> tuple[str | None, ...]:
@@ -157,7 +157,8 @@ def _field(snapshot: Snapshot, name: str) -> DeltaField:
     return field
 
 
-def _type_text(jvm: Jvm, field: DeltaField) -> str:
+def type_text(jvm: Jvm, field: DeltaField) -> str:
+    """Return a column's type as DESCRIBE shows it; char and varchar as they were declared."""
     raw = field.metadata.get(_RAW_TYPE)
     return str(raw) if raw else _simple(jvm, field.data_type)
 
