@@ -492,6 +492,11 @@ class Settings:
                 hint="Set both or neither of spark.databricks.delta.write.txnAppId and "
                 "spark.databricks.delta.write.txnVersion (or the same under spark.pydelta.write).",
             )
+        if self.txn_version is not None and self.txn_version < 0:
+            raise InvalidArgumentError(
+                f"The setting write.txnVersion is {self.txn_version}, but it must be a non-negative integer.",
+                hint="Count the writes of the application from 0.",
+            )
         return self.txn_app_id, self.txn_version
 
     @classmethod

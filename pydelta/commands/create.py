@@ -17,7 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_domain, clustering_paths, plan_clustering
+from pydelta.commands.alter.clustering import (
+    CLUSTERING_FEATURES,
+    check_layout,
+    clustering_domain,
+    clustering_paths,
+    plan_clustering,
+)
 from pydelta.commands.write.plan import (
     TableDefinition,
     check_columns,
@@ -134,6 +140,7 @@ def plan_create(
     check_columns(definition.schema)
     definition = replace(definition, properties=checked_properties(definition.properties))
     metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
+    check_layout(snapshot, metadata.partition_columns, definition.cluster_by)
     clustering = plan_clustering(metadata, definition.cluster_by)
     if clustering is None and exists and clustering_paths(snapshot):
         clustering = clustering_domain(definition.schema, ())

@@ -16,6 +16,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, SchemaError
 from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
+from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import parse_schema, physical_name
@@ -31,6 +32,7 @@ __all__ = [
     "ZCUBE_COLUMNS",
     "ZCUBE_ID",
     "Path",
+    "check_layout",
     "check_order_columns",
     "check_still_clustered",
     "clustering_domain",
@@ -137,6 +139,34 @@ def plan_clustering(metadata: Metadata, names: Sequence[str]) -> DomainMetadata 
     return clustering_domain(schema, paths)
 
 
+def check_layout(snapshot: Snapshot, partition_columns: Sequence[str], cluster_by: Sequence[str] | None) -> None:
+    """Refuse a new definition that is partitioned and clustered, or partitioned in the place of a clustered one.
+
+    Args:
+        snapshot: What is to be replaced; version -1 where there is no table.
+        partition_columns: Of the new definition.
+        cluster_by: Columns that it is clustered by.
+
+    Raises:
+        InvalidArgumentError: See above.
+    """
+    if not partition_columns:
+        return
+    named = ", ".join(partition_columns)
+    if cluster_by:
+        raise InvalidArgumentError(
+            f"The table is to be partitioned by {named} and clustered by {', '.join(cluster_by)}.",
+            hint="Use clusterBy alone: it serves conditions on the partition columns as well.",
+            condition=Condition.of("DELTA_CLUSTER_BY_WITH_PARTITIONED_BY"),
+        )
+    if snapshot.protocol is not None and supports(snapshot.protocol, CLUSTERING_FEATURES[0]):
+        raise InvalidArgumentError(
+            f"The table is clustered, and is to be replaced by one that is partitioned by {named}.",
+            hint="Leave the partitions out, or drop the table first.",
+            condition=Condition.of("DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE"),
+        )
+
+
 def restored_clustering(current: Snapshot, target: Snapshot) -> DomainMetadata | None:
     """Tell what a RESTORE says of clustering: the old version's columns, or none; None where nothing changes.
 
@@ -182,16 +212,17 @@ def clustering_of_write(
         snapshot: The table; version -1 where there is none.
         metadata: Its new definition; None for the one it has.
         cluster_by: Columns that the writer named, None where it did not say.
-        redefined: Whether the write replaces the table's definition.
+        redefined: Whether the write says again what the table is: without ``cluster_by`` its clustering ends.
 
     Raises:
         BindError, InvalidArgumentError: The table cannot be clustered by these columns, or is by others.
         SchemaError: See ``check_still_clustered``.
     """
-    if metadata is not None and (snapshot.version < 0 or redefined):
-        made = plan_clustering(metadata, cluster_by or ())
+    definition = metadata or snapshot.metadata
+    if definition is not None and (snapshot.version < 0 or redefined):
+        made = plan_clustering(definition, cluster_by or ())
         if made is None and clustering_paths(snapshot):
-            return clustering_domain(parse_schema(metadata.schema_string), ())
+            return clustering_domain(parse_schema(definition.schema_string), ())
         return made
     there = clustering_paths(snapshot)
     if cluster_by is not None:

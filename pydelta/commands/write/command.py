@@ -17,7 +17,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import polars as pl
 
-from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, clustering_of_write
+from pydelta.commands.alter.clustering import CLUSTERING_FEATURES, check_layout, clustering_of_write
 from pydelta.commands.change.candidates import counted, find_rows, read_candidates, rows_by_statistics
 from pydelta.commands.change.reconcile import RowCounts, reconcile
 from pydelta.commands.create import refuse_foreign_files
@@ -229,8 +229,7 @@ class _Write:
         exists = snapshot.version >= 0
         if plan.metadata is not None:
             check_stats_columns(plan.metadata)
-        redefined = self.options.mode in (WriteMode.REPLACE, WriteMode.CREATE_OR_REPLACE)
-        clustering = clustering_of_write(snapshot, plan.metadata, self.options.cluster_by, redefined=redefined)
+        clustering = self._clustering()
         condition = self._condition() if plan.kind is WriteKind.REPLACE_WHERE else None
         if plan.kind is not WriteKind.APPEND:
             self._refuse_append_only()
@@ -350,6 +349,16 @@ class _Write:
                     "DELTA_NON_PARTITION_COLUMN_REFERENCE", columnName=sorted(others), columnList=partitions
                 ),
             )
+
+    def _clustering(self) -> DomainMetadata | None:
+        """What the write says of the table's clustering; see ``clustering_of_write``."""
+        snapshot, plan, options = self.txn.snapshot, self.plan, self.options
+        if plan.metadata is not None and (options.mode.replaces_table or options.by_save_as_table):
+            check_layout(snapshot, plan.metadata.partition_columns, options.cluster_by)
+        redefined = options.mode.replaces_table or (
+            plan.kind is WriteKind.OVERWRITE and (options.overwrite_schema or options.cluster_by is not None)
+        )
+        return clustering_of_write(snapshot, plan.metadata, options.cluster_by, redefined=redefined)
 
     def _refuse_append_only(self) -> None:
         """Before any row is written; the transaction would refuse the commit anyway."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import enum
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -65,7 +66,8 @@ class WriteMode(enum.Enum):
 
 
 HONOURED: Final[Mapping[str, str]] = {
-    "clusterBy": "columns that OPTIMIZE orders rows by, for a table that the write makes",
+    "clusterBy": "columns that OPTIMIZE orders rows by, of a table that the write makes or overwrites; "
+    "an append may repeat them",
     "compression": "codec of the data files, over the table's; `parquet.compression` is the same",
     "dataChange": "false: the rows were there before, just in other files",
     "maxRecordsPerFile": "rows at which a file is closed",
@@ -120,6 +122,8 @@ _OF_READERS: Final = (
     "versionAsOf",
 )
 _ENCRYPTION_PREFIXES: Final = ("parquet.encryption.", "parquet.crypto.")
+_NEAR: Final = 0.8
+"""How like a known option a misspelt name is, as ``difflib`` counts it; libraries pass options of their own."""
 _REPLACING: Final = frozenset({"replaceWhere", "replaceUsing", "replaceOn"})
 _STORAGE_PREFIXES: Final = ("fs.", "dfs.", "spark.hadoop.", "hadoop.", "google.cloud.")
 _TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
@@ -227,7 +231,7 @@ class WriteOptions:
 
         Raises:
             InvalidArgumentError: A value that cannot be right, options that contradict each other, or a name that is
-                within a letter or two of one that exists.
+                nearly one that exists. Any other unknown name is a warning.
             UnknownSettingError: A ``delta.*`` property that nothing reads.
         """
         lower = {name.lower(): (name, str(value)) for name, value in options.items() if value is not None}
@@ -241,7 +245,7 @@ class WriteOptions:
             elif key.startswith(_STORAGE_PREFIXES):
                 storage[name] = value
             elif key not in known:
-                _refuse_unknown(name, value)
+                _pass_over(name, value)
         table_properties = checked_properties(table_properties)
         app_id, version = _transaction(given, settings)
         parsed = cls(
@@ -401,8 +405,24 @@ def _transaction(given: Mapping[str, str], settings: Settings) -> tuple[str | No
             ),
         )
     if app_id is not None and version is not None:
-        return app_id, _whole(version, "txnVersion")
+        return app_id, _transaction_version(version)
     return settings.transaction
+
+
+def _transaction_version(text: str) -> int:
+    """Read ``txnVersion``.
+
+    Raises:
+        InvalidArgumentError: It is not a whole number, or below 0.
+    """
+    number = _whole(text, "txnVersion")
+    if number < 0:
+        raise InvalidArgumentError(
+            f"txnVersion is {number}, but it must be a non-negative integer.",
+            hint="Count the writes of the application from 0.",
+            condition=Condition.of("DELTA_ILLEGAL_OPTION", input=text, name="txnVersion"),
+        )
+    return number
 
 
 def _timestamp_type(text: str | None) -> str | None:
@@ -467,8 +487,8 @@ def guide_table() -> str:
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
 
 
-def _refuse_unknown(name: str, value: str) -> None:
-    """Nothing, for an option that may be passed over; one that a user means something by is never."""
+def _pass_over(name: str, value: str) -> None:
+    """Warn of an option that means nothing here; refuse one that is nearly another, or cannot be granted."""
     lower = name.lower()
     if lower.startswith(_ENCRYPTION_PREFIXES):
         raise UnsupportedFeatureError(
@@ -486,13 +506,10 @@ def _refuse_unknown(name: str, value: str) -> None:
         )
     if lower in {item.lower() for item in PASSED_OVER} or lower.startswith("parquet."):
         return
-    if lower in {item.lower() for item in _OF_READERS}:
-        raise InvalidArgumentError(
-            f"{name!r} is an option of readers, and it was given to a writer.", hint="Leave it out here."
-        )
     known = {item.lower(): item for item in HONOURED}
-    close = difflib.get_close_matches(lower, known, n=1)
-    raise InvalidArgumentError(
-        f"Unknown write option {name!r}.",
-        hint=f"Did you mean {known[close[0]]!r}?" if close else f"The options are: {', '.join(HONOURED)}.",
-    )
+    close = difflib.get_close_matches(lower, known, n=1, cutoff=_NEAR)
+    of_readers = lower in {item.lower() for item in _OF_READERS}
+    if close and not of_readers:
+        raise InvalidArgumentError(f"Unknown write option {name!r}.", hint=f"Did you mean {known[close[0]]!r}?")
+    what = "It is an option of readers" if of_readers else "Nothing reads an option of that name"
+    warnings.warn(f"The write option {name!r} is passed over. {what}.", stacklevel=2)

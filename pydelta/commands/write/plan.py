@@ -240,7 +240,11 @@ def _describe(snapshot: Snapshot, final: Metadata, options: WriteOptions) -> tup
     if replaces or mode is WriteMode.CREATE or (by_table and snapshot.version < 0):
         clustered = options.cluster_by
         if clustered is None:
-            clustered = () if mode.replaces_table else tuple(map(path_text, clustering_paths(snapshot)))
+            clustered = (
+                ()
+                if mode.replaces_table or options.overwrite_schema
+                else tuple(map(path_text, clustering_paths(snapshot)))
+            )
         parameters = definition_parameters(final, managed=options.managed, cluster_by=clustered)
         if replaces and not mode.replaces_table:
             parameters |= {**narrows, **changes, "isV1SaveAsTableOverwrite": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from pydelta.commands.write.command import WriteMode
 from pydelta.conditions import Condition
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier
 from pydelta.spark.catalog.view_targets import change_target
@@ -107,7 +108,8 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
         with user_errors():
             entry = _entry(self._spark, name)
             source = _source(self, format)
-            if source != _PROVIDER and not (entry is not None and source == _default_source(self._spark)):
+            own = entry is not None and (entry.by_path or entry.twin)
+            if source != _PROVIDER and not (own and source == _default_source(self._spark)):
                 if entry is not None and entry.twin:
                     raise InvalidArgumentError(
                         f"{name} is what Trino and Presto read of the Delta table at {entry.location}, and the data "
@@ -115,6 +117,9 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
                         hint='Leave the format out, or say format("delta").',
                     )
                 _check_folder(self, options.get("path"), format)
+                if entry is not None and not entry.by_path:
+                    _set(self, format, mode, partitionBy, options)
+                    return _in_another_format(self, name, original, source)
                 refuse_foreign_target(self._spark, parse_identifier(self._spark, name))
                 return original(self, name, format, mode, partitionBy, **options)
             _set(self, format, mode, partitionBy, options)
@@ -125,6 +130,40 @@ def _save_as_table(original: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return save_table
+
+
+def _in_another_format(writer: DataFrameWriter, name: str, original: Callable[..., None], source: str) -> None:
+    """Save in another format under the name of a Delta table: only an overwrite may, and it replaces the table.
+
+    Raises:
+        InvalidArgumentError: An append: the table is not of that format.
+        TableAlreadyExistsError: The mode refuses a table that is there.
+    """
+    mode, spark = _mode(writer), writer._spark
+    if mode is WriteMode.IGNORE:
+        return
+    if mode is WriteMode.APPEND:
+        raise InvalidArgumentError(
+            f"The format of the existing table {name} is `delta`. It doesn't match the specified format `{source}`.",
+            hint='Say format("delta"), or use insertInto or writeTo(name).append().',
+        )
+    if mode is not WriteMode.OVERWRITE:
+        raise TableAlreadyExistsError(
+            f"The table {name} already exists, and is a Delta table.",
+            hint="Write with mode append, overwrite or ignore, or choose another name.",
+            condition=Condition.of("TABLE_OR_VIEW_ALREADY_EXISTS", relationName=name),
+        )
+    parts = parse_identifier(spark, name)
+    table, fresh = quoted(*parts), quoted(*parts[:-1], f"{parts[-1]}__{uuid.uuid4().hex[:8]}")
+    try:  # the rows may come from the table itself, and it goes only when they are all written
+        original(writer.mode("error"), fresh)
+        spark.sql(f"DROP TABLE {table}")
+    except BaseException:
+        spark.sql(f"DROP TABLE IF EXISTS {fresh}")
+        raise
+    finally:
+        writer.mode("overwrite")
+    spark.sql(f"ALTER TABLE {fresh} RENAME TO {table}")
 
 
 def _insert_into(original: Callable[..., None]) -> Callable[..., None]:

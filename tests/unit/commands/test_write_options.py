@@ -55,22 +55,20 @@ def test_an_option_is_taken_however_it_is_written(name, spelling):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "frobnicate",
-        "mergeSchemas",
-        "header",
-        "spark.sql.whatever",
-        "replace_where",
-        "targetFile",
-        "mode",
-        "rplaceUsing",
-    ],
+    "name", ["mergeSchemas", "mergeShcema", "replace_where", "targetFile", "rplaceUsing", "TXNAPPLD"]
 )
-def test_an_unknown_option_is_an_error(name):
+def test_an_option_that_is_nearly_one_that_is_known_is_refused(name):
     with pytest.raises(InvalidArgumentError, match="Unknown write option") as caught:
         parse({name: "1"})
     assert repr(name) in str(caught.value)
+    assert "Did you mean" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["frobnicate", "header", "spark.sql.whatever", "mode", "batchsize", "dbtable", "user"])
+def test_an_option_of_another_library_is_passed_over_with_a_warning_without_its_value(name):
+    with pytest.warns(UserWarning, match=f"write option '{name}' is passed over") as told:
+        assert parse({name: "secret"}) == parse()
+    assert all("secret" not in str(item.message) for item in told)
 
 
 def test_a_misspelt_option_is_refused_with_a_suggestion():
@@ -79,9 +77,17 @@ def test_a_misspelt_option_is_refused_with_a_suggestion():
 
 
 @pytest.mark.parametrize("name", ["versionAsOf", "STARTINGVERSION", "readChangeFeed", "maxFilesPerTrigger"])
-def test_an_option_of_readers_is_refused_as_one(name):
-    with pytest.raises(InvalidArgumentError, match="option of readers"):
-        parse({name: "1"})
+def test_an_option_of_readers_is_passed_over_with_a_warning_that_says_so(name):
+    with pytest.warns(UserWarning, match="option of readers"):
+        assert parse({name: "1"}) == parse()
+
+
+@pytest.mark.parametrize("version", ["-1", "-9223372036854775808", "x", "1.5", ""])
+def test_a_transaction_version_that_is_not_counted_from_0_is_refused(version):
+    with pytest.raises(InvalidArgumentError) as caught:
+        parse({"txnAppId": "a", "txnVersion": version})
+    assert caught.value.code == "DELTA_ILLEGAL_OPTION"
+    assert f"Invalid value '{version}' for option 'txnVersion'" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [name for name in PASSED_OVER if not name.endswith("*")])

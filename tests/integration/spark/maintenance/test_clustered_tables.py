@@ -8,7 +8,7 @@ import json
 import pytest
 from optimize_tables import adds, last_commit, rows, skipped
 
-from pydelta.errors import InvalidArgumentError, SchemaError
+from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
@@ -136,8 +136,39 @@ def test_writers_make_clustered_tables(spark, tmp_path):
         frame.write.format("delta").clusterBy("id").mode("append").save(paths["save"])
     with pytest.raises(InvalidArgumentError, match="so it cannot be clustered too"):
         frame.write.format("delta").option("clusterBy", "id").partitionBy("p").save(str(tmp_path / "both"))
-    with pytest.raises(SchemaError, match="has no column id"):
-        frame.drop("id").write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(paths["save"])
+    over = frame.drop("id").write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    over.clusterBy("p").save(paths["option"])
+    assert DeltaLog.for_table(paths["option"]).update().clustering_columns == ("p",)
+    frame.drop("id").write.format("delta").mode("overwrite").save(paths["option"])
+    assert DeltaLog.for_table(paths["option"]).update().clustering_columns == ("p",)
+    frame.drop("id").write.format("delta").mode("overwrite").clusterBy("st.a").save(paths["option"])
+    assert DeltaLog.for_table(paths["option"]).update().clustering_columns == ("st.a",)
+    over = frame.drop("id").write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    over.save(paths["option"])  # says again what the table is, and nothing of clustering
+    assert DeltaLog.for_table(paths["option"]).update().clustering_columns == ()
     frame.drop("id").writeTo(f"delta.`{paths['v2']}`").using("delta").replace()
     assert DeltaLog.for_table(paths["v2"]).update().clustering_columns == ()
     DeltaTable.forPath(spark, paths["v2"]).optimize().executeZOrderBy("p")
+
+
+@pytest.mark.parametrize("first", ["CLUSTER BY (id)", "none any more"])
+def test_a_clustered_table_is_not_replaced_by_a_partitioned_one(spark, tmp_path, first):
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, p STRING) USING delta CLUSTER BY (id)")
+    if first != "CLUSTER BY (id)":
+        spark.sql(f"ALTER TABLE {name} CLUSTER BY NONE")
+    rows = spark.sql("SELECT 1L AS id, 'a' AS p")
+    version = DeltaLog.for_table(str(tmp_path / "t")).update().version
+    for run in (
+        lambda: spark.sql(f"CREATE OR REPLACE TABLE {name} (id BIGINT, p STRING) USING delta PARTITIONED BY (p)"),
+        lambda: spark.sql(f"REPLACE TABLE {name} USING delta PARTITIONED BY (p) AS SELECT 1L AS id, 'a' AS p"),
+        lambda: rows.writeTo(name).using("delta").partitionedBy(rows["p"]).createOrReplace(),
+        lambda: (
+            DeltaTable.replace(spark).location(str(tmp_path / "t")).addColumns(rows.schema).partitionedBy("p").execute()
+        ),
+    ):
+        with pytest.raises(InvalidArgumentError) as caught:
+            run()
+        assert caught.value.code == "DELTA_CLUSTERING_REPLACE_TABLE_WITH_PARTITIONED_TABLE"
+    assert DeltaLog.for_table(str(tmp_path / "t")).update().version == version
+    spark.sql(f"CREATE OR REPLACE TABLE {name} (id BIGINT, p STRING) USING delta CLUSTER BY (p)")

@@ -76,6 +76,32 @@ def test_saveastable_refuses_a_name_that_is_something_else(spark, name):
         spark.range(1).write.format("delta").mode("append").saveAsTable(name)
 
 
+def provider_of(spark, name):
+    return spark.sql(f"DESCRIBE EXTENDED {name}").filter("col_name = 'Provider'").first()["data_type"].lower()
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", None])
+def test_saveastable_in_another_format_answers_by_its_mode_over_a_delta_table(spark, name, form):
+    spark.range(2).write.format("delta").saveAsTable(name)
+    spark.sql(f"DELETE FROM {name} WHERE id = 0")
+
+    def writer(rows):
+        return rows.write if form is None else rows.write.format(form)
+
+    more = spark.range(5, 8)
+    with pytest.raises(InvalidArgumentError, match="doesn't match the specified format"):
+        writer(more).mode("append").saveAsTable(name)
+    with pytest.raises(TableAlreadyExistsError, match="already exists"):
+        writer(more).mode("error").saveAsTable(name)
+    writer(more).mode("ignore").saveAsTable(name)
+    assert (provider_of(spark, name), ids(spark.table(name))) == ("delta", [1])
+    with pytest.raises(Exception, match="5"):
+        writer(more.selectExpr("id", "raise_error('5') AS x")).mode("overwrite").saveAsTable(name)
+    assert (provider_of(spark, name), ids(spark.table(name))) == ("delta", [1])
+    writer(spark.table(name).union(more)).mode("overwrite").saveAsTable(name)
+    assert (provider_of(spark, name), ids(spark.table(name))) == (form or "parquet", [1, 5, 6, 7])
+
+
 def test_insertinto_matches_by_position_and_casts(spark, name):
     spark.createDataFrame([(1, "a")], "id long, s string").write.format("delta").saveAsTable(name)
     spark.createDataFrame([(2, 5)], "x int, y int").write.insertInto(name)
@@ -215,3 +241,20 @@ def test_a_foreachbatch_writes_through_the_engine(spark, tmp_path):
     assert query.awaitTermination(60)
     assert ids(spark.read.format("delta").load(target)) == [0, 1, 2, 3, 4]
     assert DeltaLog.for_table(target).update().set_transactions["stream"].version == 0
+
+
+def test_frames_of_pandas_on_spark_write_and_read_delta_tables(spark, name, tmp_path):
+    import pyspark.pandas as ps
+
+    path = str(tmp_path / "t")
+    frame = spark.range(4).selectExpr("id", "id % 2 AS p").pandas_api()
+    frame.to_delta(path, partition_cols="p")
+    frame.set_index("id").to_delta(path, mode="overwrite", index_col="id", overwriteSchema="true")
+    assert ids(ps.read_delta(path).to_spark()) == [0, 1, 2, 3]
+    assert ids(ps.read_delta(path, version=0, index_col="p").to_spark()) == [0, 1, 2, 3]
+    assert DeltaLog.for_table(path).update().version == 1
+    frame.to_table(name, format="delta", partition_cols=["p"])
+    assert ids(ps.read_table(name).to_spark()) == [0, 1, 2, 3]
+    assert DeltaLog.for_table(spark.sql(f"DESCRIBE DETAIL {name}").first()["location"]).update().partition_columns == (
+        "p",
+    )

@@ -229,20 +229,24 @@ def test_a_setting_that_would_change_what_is_written_is_refused_at_each_command_
     assert load(spark, path) == [(1, "a"), (2, "a"), (3, "b")]
 
 
-def test_an_unknown_option_of_a_writer_is_an_error_on_every_way_to_write(spark, path):
+def test_an_unknown_option_is_a_warning_and_a_misspelt_one_an_error_on_every_way_to_write(spark, path):
     name = f"delta.`{path}`"
     frame = one(spark, 10)
-    for run in (
-        lambda: frame.write.format("delta").mode("append").option("frobnicate", "1").save(path),
-        lambda: frame.write.format("delta").mode("append").save(path, frobnicate="1"),
-        lambda: frame.write.option("frobnicate", "1").insertInto(name),
-        lambda: frame.writeTo(name).option("frobnicate", "1").append(),
+    for option, seen in (
+        ("frobnicate", pytest.warns(UserWarning, match="write option 'frobnicate' is passed over")),
+        ("mergeShcema", pytest.raises(InvalidArgumentError, match="Did you mean 'mergeSchema'")),
     ):
-        with pytest.raises(InvalidArgumentError, match="Unknown write option 'frobnicate'"):
-            run()
-    assert version_of(path) == 0
+        before = version_of(path)
+        for run in (
+            lambda option=option: frame.write.format("delta").mode("append").option(option, "1").save(path),
+            lambda option=option: frame.write.format("delta").mode("append").save(path, **{option: "1"}),
+            lambda option=option: frame.write.option(option, "1").insertInto(name),
+            lambda option=option: frame.writeTo(name).option(option, "1").append(),
+        ):
+            with seen:
+                run()
+        assert version_of(path) == before + (4 if option == "frobnicate" else 0)
     frame.write.format("delta").mode("append").option("parquet.block.size", "1000").save(path)
-    assert version_of(path) == 1
 
 
 # --- columns ----------------------------------------------------------------------------------------------------
