@@ -158,6 +158,7 @@ def check_environment(environment: Mapping[str, str] = os.environ) -> tuple[Chec
         _java(environment),
         _worker_python(environment),
         *_hadoop_jars(_jars()),
+        *_delta_settings(_defaults_file(environment)),
         *_extras(),
     )
 
@@ -253,6 +254,31 @@ def _hadoop_jars(folder: Path | None) -> tuple[Check, ...]:
         cure = f"Keep those of the version of hadoop-client-api in {folder}, and remove the others."
         return (Check(name="Hadoop's jars", state="failed", says=f"versions are mixed ({said})", cure=cure),)
     return (Check(name="Hadoop's jars", state="ok", says=said or "none"),)
+
+
+def _defaults_file(environment: Mapping[str, str]) -> Path | None:
+    """Find the file that Spark reads its default settings from; None where nothing names its folder."""
+    jars = _jars()
+    home = environment.get("SPARK_HOME") or (str(jars.parent) if jars is not None else None)
+    folder = environment.get("SPARK_CONF_DIR") or (str(Path(home, "conf")) if home else None)
+    return Path(folder, "spark-defaults.conf") if folder else None
+
+
+def _delta_settings(file: Path | None) -> tuple[Check, ...]:
+    """Say what default settings for the JVM engine ask of every program; nothing where there are none."""
+    try:
+        text = file.read_text(errors="replace") if file is not None else ""
+    except OSError:
+        return ()
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    if not any("DeltaCatalog" in line or "DeltaSparkSessionExtension" in line for line in lines):
+        return ()
+    if any("delta-spark" in line or "delta-core" in line for line in lines):
+        cure = "Take the jar out of the settings, and keep the two that name Delta's extension and catalog."
+        return (Check(name="Delta's settings", state="note", says=f"{file} loads the JVM engine", cure=cure),)
+    cure = "Each program that uses Delta tables needs import pydelta.tables before it makes its session."
+    says = f"{file} names the JVM engine's classes without its jar: programs that import nothing fail"
+    return (Check(name="Delta's settings", state="note", says=says, cure=cure),)
 
 
 def _extras() -> Iterator[Check]:

@@ -215,6 +215,13 @@ KNOWN: Final = (
         "Call pydelta.enable(spark) after making the session, or make it with pydelta.session().",
     ),
     _known(
+        "delta-settings-alone",
+        r"(?:plugin class|ClassNotFoundException|CATALOG_\w*NOT_FOUND).{0,160}spark\.sql\.delta\.catalog\.DeltaCatalog"
+        r"|Cannot use io\.delta\.sql\.DeltaSparkSessionExtension",
+        "The session has the settings of the JVM engine and not its jar, and the program imports nothing of this one.",
+        "Write import pydelta.tables before the session is made; the two settings may stay.",
+    ),
+    _known(
         "java-version",
         r"UnsupportedClassVersionError",
         "Java is too old for the jars: Spark 4 needs 17, 21 or 25.",

@@ -42,6 +42,8 @@ SAMPLES = {
     "python-versions": "[PYTHON_VERSION_MISMATCH] Python in worker has different version (3, 13)",
     "worker-lacks-package": "ModuleNotFoundError: No module named 'pydelta.spark'",
     "no-delta-source": "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.",
+    "delta-settings-alone": "Cannot find catalog plugin class for catalog 'spark_catalog': "
+    "org.apache.spark.sql.delta.catalog.DeltaCatalog.",
     "java-version": "java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main",
 }
 
@@ -256,3 +258,29 @@ def test_clocks_that_differ(tmp_path, apart, state):
     assert check.state == state
     if apart:
         assert ("behind" if apart > 0 else "ahead of") in check.says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "spark.sql.catalog.spark_catalog org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "programs that import nothing",
+        ),
+        ("spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension", "programs that import nothing"),
+        (
+            "spark.jars.packages io.delta:delta-spark_2.13:4.4.0\n"
+            "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension",
+            "loads the JVM engine",
+        ),
+        ("# spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension", None),
+        ("spark.master local[2]", None),
+        (None, None),
+    ],
+)
+def test_default_settings_that_name_the_other_engine_are_noted_with_what_programs_need(tmp_path, text, says):
+    if text is not None:
+        (tmp_path / "spark-defaults.conf").write_text(text)
+    checks = check_environment({"SPARK_CONF_DIR": str(tmp_path)})
+    found = [check for check in checks if check.name == "Delta's settings"]
+    assert [says in check.says and bool(check.cure) for check in found] == ([] if says is None else [True])

@@ -4,7 +4,7 @@
 
     configure_spark_with_delta_pip(builder) ------------> that builder's sessions
     spark.pydelta.enabled=true, or the reference
-    engine's extension or catalog, and no jar of it ----> any builder's, once ``pydelta.tables`` is imported
+    engine's extension or catalog, and no jar of it ----> any session, once ``pydelta.tables`` is imported
 """
 
 from __future__ import annotations
@@ -69,19 +69,32 @@ def asks_for_delta(conf: Mapping[str, str]) -> bool:
 
 
 def watch_builders() -> None:
-    """Enable what any builder makes from now on, if its settings ask for it and the reference engine is not there."""
-    original = SparkSession.Builder.getOrCreate
+    """Enable sessions made from now on, if their settings ask for it and the reference engine is not there.
+
+    A builder's session, and one that a program makes itself with ``SparkSession(context)``.
+    """
+    original, created = SparkSession.Builder.getOrCreate, SparkSession.__init__
     if hasattr(original, _WATCHED):
         return
 
     @functools.wraps(original)
     def get_or_create(self: _Session.Builder) -> _Session:
-        spark = original(self)
-        if is_enabled(spark) or not is_classic(spark):
-            return spark
-        if asks_for_delta(Jvm.of(spark).session_conf()) and not has_jvm_engine(spark):
-            enable(spark)
-        return spark
+        return _enabled_if_asked(original(self))
+
+    @functools.wraps(created)
+    def create(self: _Session, *given: Any, **named: Any) -> None:
+        created(self, *given, **named)
+        if len(given) + len(named) == 1:  # Spark's own wrappers and its builder give more than the context
+            _enabled_if_asked(self)
 
     setattr(get_or_create, _WATCHED, True)
     SparkSession.Builder.getOrCreate = get_or_create  # type: ignore[method-assign]
+    SparkSession.__init__ = create  # type: ignore[method-assign]
+
+
+def _enabled_if_asked(spark: _Session) -> _Session:
+    if is_enabled(spark) or not is_classic(spark):
+        return spark
+    if asks_for_delta(Jvm.of(spark).session_conf()) and not has_jvm_engine(spark):
+        enable(spark)
+    return spark
