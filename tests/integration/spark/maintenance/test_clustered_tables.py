@@ -53,7 +53,7 @@ def test_optimize_puts_a_clustered_table_in_order_and_says_who_did(spark, cluste
     for column, values in (("x", range(5, 200, 10)), ("y", [f"n{1000 + n}" for n in range(5, 200, 10)])):
         assert sum(skipped(clustered, column, value) for value in values) >= 0.5 * files * len(values)
     parameters = last_commit(clustered)["operationParameters"]
-    assert (parameters["clusterBy"], parameters["zOrderBy"], parameters["isFull"]) == ('["x", "y"]', "[]", "false")
+    assert (parameters["clusterBy"], parameters["zOrderBy"], parameters["isFull"]) == ('["x","y"]', "[]", "false")
     assert DeltaTable.forPath(spark, clustered).detail().first()["clusteringColumns"] == ["x", "y"]
 
 
