@@ -42,6 +42,7 @@ _SPELLINGS: Final = {
 _OTHER: Final = "Compare the column with a constant of its own type; casts take a session of Spark."
 _WHOLE: Final = ("byte", "short", "integer", "long")
 _EXACT_DOUBLE: Final = 1 << 53
+_MOST_FLOATS: Final = 10
 _LONG_DIGITS: Final = 20
 _COLLATIONS: Final = "__COLLATIONS"
 _PADDED: Final = re.compile(r"(?<!var)char\(", re.IGNORECASE)
@@ -164,7 +165,7 @@ class Binder:
             return Compare(symbol, left, self._beside(left, right))
         raise _not_here("a comparison with a condition")
 
-    def in_(self, child: Any, values: Sequence[Any]) -> Expr:
+    def in_(self, child: Any, values: Sequence[Any]) -> Any:
         """Look a column up among constants."""
         if not isinstance(child, Column) or not all(isinstance(value, Literal) for value in values):
             raise _not_here("IN of anything but a column and constants")
@@ -172,6 +173,10 @@ class Binder:
         if len(kinds - {None}) > 1 and not kinds <= {None, *_WHOLE, "decimal", "double"}:
             raise _not_here("IN with constants of several types")
         convert = self._conversion(child)
+        if self._fields[child.path].data_type == PrimitiveType("float"):  # In would hold doubles as single precision
+            if len(values) > _MOST_FLOATS:
+                raise _not_here("a long IN list of floats")
+            return Joined(Or, [self.compare("=", child, value) for value in values])
         return In(child, tuple(None if value.value is None else convert(value).value for value in values))
 
     def is_(self, what: str, child: Any) -> Expr:

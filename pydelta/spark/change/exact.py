@@ -41,7 +41,7 @@ from pydelta.arrow.expressions import (
 )
 from pydelta.errors import SchemaError
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructType, parse_type
-from pydelta.spark.scan.filters import Fetch, Node, Tree
+from pydelta.spark.scan.filters import Fetch, Node, Tree, times_in
 
 __all__ = ["Sources", "exact"]
 
@@ -179,6 +179,9 @@ class _Translation:
         return Constant(None if value is None else _value(value, data_type), data_type)
 
     def _In(self, node: Node) -> Exact:  # noqa: N802
+        times = times_in(node, self._fetch)
+        if times is not None:
+            return is_in(self.of(node.children[0]), [Constant(value, _type(kind)) for value, kind in times])
         child, *values = self._children(node)
         constants = [value for value in values if isinstance(value, Constant)]
         if len(constants) < len(values):

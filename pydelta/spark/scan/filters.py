@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import SparkContext
+
 from pydelta.predicate import (
     And,
     Column,
@@ -28,11 +30,12 @@ from pydelta.predicate import (
     Unknown,
     split_conjuncts,
 )
+from pydelta.spark.java_names import JavaNames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Node", "Tree", "conjuncts_in", "conjuncts_of", "convert", "literal_of", "to_expressions"]
+__all__ = ["Node", "Tree", "conjuncts_in", "conjuncts_of", "convert", "literal_of", "times_in", "to_expressions"]
 
 _EPOCH_DATE: Final = dt.date(1970, 1, 1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -46,12 +49,14 @@ _COMPARISONS: Final = {
     "GreaterThanOrEqual": ">=",
 }
 _INTEGERS: Final = {"byte": 0, "short": 1, "integer": 2, "long": 3}
+_TIMES: Final = frozenset(("timestamp", "timestamp_ntz"))
 _NAMING: Final = ".With"
 _SEPARATOR: Final = "\x01"
 
 Fetch = Callable[[int, str], Any]
-"""``fetch(position, what)``: a node's value; ``what`` is "set" (texts, or None), "bytes", "micros", "fold" (the
-constant), "escape" (of LIKE) or "common" (the name of a common expression)."""
+"""``fetch(position, what)``: a node's value. ``what`` is "set" (texts, or None), "bytes", "micros", "list" (of an IN of
+times: the micros of each, as texts), "fold" (the constant), "escape" (of LIKE) or "common" (the name of a common
+expression)."""
 
 
 class _NoCounterpart(Exception):
@@ -151,6 +156,10 @@ def _fetching(expression: Any) -> Fetch:
             values = node.hset()
             texts = str(values.mkString(_SEPARATOR)).split(_SEPARATOR)
             return texts if len(texts) == values.size() else None
+        if what == "list":
+            names = JavaNames.of(SparkContext._gateway)
+            made = names.org.apache.spark.sql.catalyst.expressions.CreateArray(node.list(), False)
+            return str(made.eval(None).toString())[1:-1].split(",")
         if what == "fold":
             value = node.eval(None)
             return value if value is None or isinstance(value, (bool, int, float, bytes)) else str(value.toString())
@@ -224,6 +233,9 @@ def _atom(node: Node, fetch: Fetch) -> Expr:
         left, right = (_operand(child, fetch) for child in node.children)
         return Compare(_COMPARISONS[node.name], left, right)
     if node.name == "In":
+        times = times_in(node, fetch)
+        if times is not None:
+            return In(_column(node.children[0]), tuple(_from_internal(*item).value for item in times))
         value, *items = (_operand(child, fetch) for child in node.children)
         if not isinstance(value, Column) or not all(isinstance(item, Literal) for item in items):
             raise _NoCounterpart
@@ -243,6 +255,16 @@ def _atom(node: Node, fetch: Fetch) -> Expr:
     if node.name in ("AttributeReference", "GetStructField") and _type_of(node) == "boolean":
         return Compare("=", _column(node), Literal(True, "boolean"))
     raise _NoCounterpart
+
+
+def times_in(node: Node, fetch: Fetch) -> list[tuple[int | None, str]] | None:
+    """Read the times that an IN lists, in one call, each with its type; None where it lists anything else."""
+    items = node.children[1:]
+    kinds = {str(item.body.get("dataType")) for item in items if item.name == "Literal"}
+    if len(kinds) != 1 or not kinds <= _TIMES or any(item.name != "Literal" for item in items):
+        return None
+    (kind,) = kinds
+    return [(None if text == "null" else int(text), kind) for text in fetch(node.position, "list")]
 
 
 def _operand(node: Node, fetch: Fetch) -> Expr:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType as SparkStructType
 
@@ -83,6 +84,39 @@ class Target:
         full = self.entry.qualifier
         ends = [tuple(item.lower() for item in full[start:]) for start in range(len(full))]
         return (*ends, (self.alias.lower(),)) if (self.alias.lower(),) not in ends else tuple(ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """Where an unresolved expression has a name of three parts or more, or a query.
+
+    Args:
+        own: Whether the expression itself is one.
+        children: Those that are, or hold one, by their place.
+    """
+
+    own: bool
+    children: Mapping[int, _Marked]
+
+    @property
+    def parts(self) -> bool:
+        """Whether it is, or holds, one."""
+        return self.own or bool(self.children)
+
+    @classmethod
+    def of(cls, expression: Any) -> _Marked | None:
+        """Look through an expression in one call to the JVM; None where it has no JSON."""
+        try:
+            nodes = json.loads(str(expression.toJSON()))
+        except (Py4JError, ValueError):
+            return None
+        above: list[_Marked] = []
+        for node in reversed(nodes):  # children come behind what they are parts of, the first one last
+            children = {place: above.pop() for place in range(int(node["num-children"]))}
+            name = str(node["class"]).rsplit(".", 1)[-1]
+            long = name == "UnresolvedAttribute" and str(node.get("nameParts", ", , ")).count(", ") > 1
+            above.append(cls(long or name in _SUBQUERIES, {at: item for at, item in children.items() if item.parts}))
+        return above.pop()
 
 
 class Nodes:
@@ -173,11 +207,14 @@ class Nodes:
         """Turn an unresolved expression into a Column; long qualifiers of tables are shortened to their alias."""
         from pyspark.sql.classic.column import Column as ClassicColumn
 
-        short = self._shortened(expression, targets)
+        short = self._shortened(expression, targets, _Marked.of(expression) if targets else None)
         column: Column = ClassicColumn(self.jvm.column_of(short))
         return column
 
-    def _shortened(self, expression: Any, targets: tuple[Target | Named, ...]) -> Any:
+    def _shortened(self, expression: Any, targets: tuple[Target | Named, ...], marked: _Marked | None) -> Any:
+        """Shorten the names in an expression; only its marked parts are looked at, a call to the JVM for each."""
+        if marked is not None and not marked.parts:
+            return expression
         if str(expression.nodeName()) == "UnresolvedAttribute":
             names = self.names(expression.nameParts())
             lower = tuple(name.lower() for name in names)
@@ -189,13 +226,17 @@ class Nodes:
             return expression
         if targets and str(expression.nodeName()) in _SUBQUERIES:
             return self._shortened_inside(expression, targets)
-        children = self.items(expression.children())
-        if not targets or not children:
+        if not targets:
             return expression
-        changed = [self._shortened(child, targets) for child in children]
-        if all(new is old for new, old in zip(changed, children, strict=True)):
-            return expression
-        return expression.withNewChildren(self.jvm.indexed_seq(changed))
+        children = expression.children()
+        changed = children
+        places = range(children.size()) if marked is None else marked.children
+        for place in places:
+            child = children.apply(place)
+            new = self._shortened(child, targets, None if marked is None else marked.children[place])
+            if new is not child:
+                changed = changed.updated(place, new)
+        return expression if changed is children else expression.withNewChildren(changed.toIndexedSeq())
 
     def _shortened_inside(self, subquery: Any, targets: tuple[Target | Named, ...]) -> Any:
         """Shorten what a subquery says of the tables around it, but not where its own tables have the short name.
@@ -208,7 +249,7 @@ class Nodes:
         outer = tuple(target for target in targets if target.alias.lower() not in own)
 
         def in_node(node: Any, _: str) -> Any:
-            function = PlanFunction(lambda expression, _: self._shortened(expression, outer))
+            function = PlanFunction(lambda expression, _: self._shortened(expression, outer, _Marked.of(expression)))
             changed = node.mapExpressions(function)
             if function.error is not None:
                 raise function.error
@@ -262,8 +303,6 @@ class Nodes:
 
     def constraints(self, specification: Any) -> list[Any]:
         """Read the constraints of a CREATE; Spark versions before 4.1 have none."""
-        from py4j.protocol import Py4JError
-
         try:
             return self.items(specification.constraints())
         except Py4JError:

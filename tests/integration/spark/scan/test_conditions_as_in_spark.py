@@ -14,6 +14,7 @@ KEPT = [
     "`1_000` = 1_000", "`1_000` = 1000", "x = '1_000'", "d = '2_024-01-05'", "d <= '2024'", "user = 'a'",
     "date = date '2024-01-05'", "c = 'a'", "b = 'yes'", "b IS NOT UNKNOWN", "`a.b` = 'a'", "a.b = 'a'", "o.s LIKE 'a%'",
     "s LIKE '%'", r"s LIKE '\a'", "i BETWEEN 1 AND 5 AND b", "1 = 1 AND i IS NULL", "n = 1.5", "n = '1.5'", "w = 1.5",
+    "f IN (16777217)", "f NOT IN (0.1, NULL)",
 ]  # fmt: skip
 
 
