@@ -152,7 +152,9 @@ class Binder:
         """Compare two columns, or a column with a constant."""
         if operator in ("!=", "<>"):
             found = self.compare("=", left, right)
-            return found if isinstance(found, Literal) else Not(found)
+            if not isinstance(found, Literal):
+                return Not(found)
+            return Literal(None) if found.value is None else Literal(not found.value, "boolean")
         symbol = _SYMBOLS.get(operator, operator)
         if isinstance(left, Literal) and isinstance(right, Literal):
             return _constant(symbol, left, right)

@@ -12,6 +12,18 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "catalog_sync/diff.py": ("tests/unit/sync/test_sync_plan.py",),
     "pydelta/predicate/masks.py": ("tests/unit/predicate",),
+    "pydelta/predicate/lexing.py": ("tests/unit/predicate/test_kept_texts.py", "tests/unit/predicate/test_texts.py"),
+    "pydelta/predicate/parsing.py": (
+        "tests/unit/predicate/test_kept_texts.py",
+        "tests/unit/predicate/test_texts.py",
+        "tests/unit/predicate/test_skipping.py",
+    ),
+    "pydelta/predicate/binding.py": (
+        "tests/unit/predicate/test_kept_texts.py",
+        "tests/unit/predicate/test_texts.py",
+        "tests/unit/predicate/test_skipping.py",
+    ),
+    "pydelta/arrow/predicates.py": ("tests/unit/predicate/test_kept_texts.py", "tests/unit/predicate/test_texts.py"),
     "pydelta/txn/conflicts.py": ("tests/unit/txn/test_conflicts.py",),
     "pydelta/txn/rows.py": ("tests/unit/txn/test_row_conflicts.py",),
     "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),

@@ -1,16 +1,19 @@
-"""Make conditions at random, and compare what they are without Spark with what Spark makes of the same text.
+"""Make conditions and values at random, as text, and compute what they are without Spark.
 
-The same seed gives the same texts; a slice of them runs in the suite.
+The same seed gives the same texts. ``kept_texts.txt`` holds some, each with what Spark made of it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import random
 import re
 import struct
+from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -23,7 +26,7 @@ from pydelta.arrow.predicates import exactly
 from pydelta.errors import DeltaError
 from pydelta.predicate import NotEvaluable, columns, parse_predicate, partition_mask
 from pydelta.protocol.schema import to_arrow
-from pydelta.protocol.types import DataType, StructField, StructType, parse_type
+from pydelta.protocol.types import StructField, StructType, parse_type
 
 ZONE: Final = "America/New_York"
 _BIG: Final = "12345678901234567890123456.0123456789"
@@ -333,19 +336,19 @@ def value_here(column: str, text: str, zone: str | None) -> tuple[str | None] | 
         return (None,)
     name = str(found.type)
     if name in ("float", "double"):
-        return (_bits(found.value),)
+        return (bits(found.value),)
     if name == "boolean":
         return (str(found.value).lower(),)
     if name == "binary":
         return (found.value.hex(),)
-    return (_digits(found.value) if isinstance(found.value, Decimal) else str(found.value),)
+    return (digits(found.value) if isinstance(found.value, Decimal) else str(found.value),)
 
 
-def _bits(number: float) -> str:
+def bits(number: float) -> str:
     return "nan" if number != number else struct.pack(">d", number).hex()
 
 
-def _digits(number: Decimal) -> str:
+def digits(number: Decimal) -> str:
     text = f"{number:.20f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
@@ -357,76 +360,13 @@ def _column(table: pa.Table, path: tuple[str, ...]) -> Any:
     return found
 
 
-class Spark:
-    """What Spark makes of texts, over the same rows and in ``ZONE``, without a job.
+def shown(found: list[bool | None] | str) -> str:
+    """The answer of ``here`` as a line keeps it."""
+    return "refused" if isinstance(found, str) else "".join("?" if item is None else "FT"[item] for item in found)
 
-    Args:
-        spark: A session.
-        table: The rows.
-    """
 
-    def __init__(self, spark: Any, table: pa.Table) -> None:
-        from pydelta.spark.types import to_spark_schema
-
-        zones = spark.conf.get("spark.sql.session.timeZone")
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        self._frame = spark.createDataFrame(table, to_spark_schema(SCHEMA))
-        spark.conf.set("spark.sql.session.timeZone", zones)
-
-    def columns(self, made: list[Any]) -> list[list[Any]]:
-        """The values of columns that were made of texts, a list a column."""
-        named = [column.alias(f"c{number}") for number, column in enumerate(made)]
-        found = self._frame.select(*named).collect()
-        return [[row[number] for row in found] for number in range(len(made))]
-
-    def of(self, texts: list[str]) -> list[list[Any] | str]:
-        """The values of each condition in each row, or why Spark refuses it."""
-        from pyspark.sql import functions as F
-
-        def made(text: str) -> Any:
-            return F.expr(text)
-
-        return self.each(texts, made)
-
-    def casts(self, values: list[tuple[DataType, str]]) -> list[str | None]:
-        """Values of a type that texts are cast to, as texts; why Spark refuses them."""
-        from pyspark.sql import functions as F
-
-        def made(value: tuple[DataType, str]) -> Any:
-            data_type, text = value
-            name = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(str(data_type))
-            cast = F.expr(text).cast(name or str(data_type))
-            ways = {
-                "date": F.unix_date,
-                "timestamp": F.unix_micros,
-                "binary": lambda c: F.lower(F.hex(c)),
-                "float": lambda c: c.cast("double"),
-            }
-            return ways.get(str(data_type), lambda c: c)(cast)
-
-        answers = []
-        for column in self.each(values, made):
-            value = column if isinstance(column, str) else column[0]
-            if isinstance(value, float):
-                value = _bits(value)
-            elif isinstance(value, bool):
-                value = str(value).lower()
-            elif isinstance(value, Decimal):
-                value = _digits(value)
-            elif isinstance(value, dt.datetime):
-                value = (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
-            answers.append(None if value is None else str(value))
-        return answers
-
-    def each(self, items: list[Any], made: Any) -> list[list[Any] | str]:
-        """As ``of``, of columns that are made of whatever is given."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        try:
-            return list(self.columns([made(item) for item in items]))
-        except (PySparkException, Py4JError) as error:
-            if len(items) == 1:
-                return [str(error).partition("\n")[0] or type(error).__name__]
-        half = len(items) // 2
-        return [*self.each(items[:half], made), *self.each(items[half:], made)]
+def kept() -> Iterator[tuple[str, str]]:
+    """Texts that were compared with Spark, with their answers."""
+    for line in Path(__file__).with_name("kept_texts.txt").read_text(encoding="utf-8").splitlines():
+        answer, _, text = line.partition(" ")
+        yield json.loads(text), answer
