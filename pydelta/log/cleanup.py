@@ -13,7 +13,6 @@ import logging
 import time
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 from pydelta.errors import LogCorruptedError, ObjectNotFoundError, UnsupportedFeatureError
 from pydelta.log.checkpoint.hint import read_hint
@@ -239,4 +238,4 @@ def _unused_sidecars(reader: LogReader, anchor: Checkpoint, now: int) -> list[st
         except (LogCorruptedError, ObjectNotFoundError) as error:  # what it names is not known: keep them all
             _logger.warning("Sidecars are kept: %s", error.message, extra={"table": reader.root})
             return []
-    return [path for path in candidates if unquote(path.rsplit("/", 1)[-1]) not in used]
+    return [path for path in candidates if path.rsplit("/", 1)[-1] not in used]

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -30,7 +29,7 @@ from pydelta.maintenance.state import Failure
 from pydelta.maintenance.watch import Known
 from pydelta.protocol.actions import AddFile, Metadata, encode_json
 from pydelta.protocol.features import required_protocol
-from pydelta.protocol.paths import encode_log_path
+from pydelta.protocol.paths import decode_log_path, encode_log_path
 from pydelta.protocol.stats import truncate_max, truncate_min
 from pydelta.storage.discarding import discard
 from pydelta.txn import Operation, start_transaction
@@ -262,7 +261,7 @@ def read_rows(log: DeltaLog, *, since_ms: int) -> list[Row]:
     recent = snapshot.files.core.filter(pl.col("modification_time") >= since_ms)
     rows: list[Row] = []
     for add in snapshot.files.adds(recent):
-        table = pq.read_table(io.BytesIO(log.store.read(unquote(add.path))), columns=list(_COLUMNS))
+        table = pq.read_table(io.BytesIO(log.store.read(decode_log_path(add.path).text)), columns=list(_COLUMNS))
         rows += map(_row, table.to_pylist())
     return sorted((row for row in rows if row.at_ms >= since_ms), key=lambda row: row.at_ms)
 

@@ -268,14 +268,16 @@ class _Run:
             )
         log = log_for_path(self._spark, self._nodes.jvm.qualify(entry.location))
         if not log.table_exists():
-            only = operation == "DESCRIBE HISTORY" or (by_path and operation in ("OPTIMIZE", "VACUUM"))
+            missing = Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri)
+            if operation == "DESCRIBE HISTORY" or (by_path and operation in ("OPTIMIZE", "VACUUM")):
+                missing = Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
+            elif operation == "REORG":
+                missing = Condition.of("DELTA_ONLY_OPERATION", operation=operation)
             raise TableNotFoundError(
                 f"There is no Delta table at {log.uri}.",
                 hint="Check the path.",
                 table=log.uri,
-                condition=Condition.of("DELTA_TABLE_ONLY_OPERATION", tableName=log.uri, operation=operation)
-                if only
-                else Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=log.uri),
+                condition=missing,
             )
         return log
 

@@ -105,6 +105,28 @@ def test_sidecars_go_when_no_checkpoint_left_names_them_and_they_are_old():
     assert log_of(store).snapshot().num_files == 45
 
 
+def test_a_sidecar_whose_name_holds_an_escape_stays_as_long_as_a_checkpoint_names_it():
+    store = daily_table(45, 40, protocol=V2_PROTOCOL, checkpointPolicy="v2")
+    (sidecar,) = [item.path for item in store.list_all(f"{LOG_DIR}/_sidecars")]
+    (checkpoint,) = [item.path for item in store.list_all(LOG_DIR) if f"{40:020d}.checkpoint" in item.path]
+    odd = f"{LOG_DIR}/_sidecars/p%41 q.parquet"
+    store.put(odd, store.read(sidecar))
+    store.delete_many([sidecar])
+    table = pq.read_table(pa.BufferReader(store.read(checkpoint)))
+    rows = table.to_pylist()
+    for row in rows:
+        if row["sidecar"]:
+            row["sidecar"]["path"] = "p%2541%20q.parquet"
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), out)
+    store.put(checkpoint, out.getvalue().to_pybytes())
+    store.times["p%41 q.parquet"] = START
+    assert log_of(store).snapshot().num_files == 45
+    log_of(store).cleanup(START + 90 * DAY_MS)
+    assert store.head(odd) is not None
+    assert log_of(store).snapshot().num_files == 45
+
+
 @pytest.mark.parametrize(("before", "deletes"), [("11", False), ("10", True), ("0", True), ("odd", False)])
 def test_protected_checkpoints_are_left_alone_unless_all_of_them_go(before, deletes):
     protocol = V2_PROTOCOL.replace(writer_features=(*V2_PROTOCOL.writer_features, "checkpointProtection"))
