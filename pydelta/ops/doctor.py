@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError, StorageError
 from pydelta.ops.doctor_log import LogReport, read_log
+from pydelta.spark_versions import SPARKS
 from pydelta.storage import Store, open_store
 from pydelta.storage.probe import probe_put_if_absent
 from pydelta.storage.uris import normalize_uri, scheme_of
@@ -37,7 +38,6 @@ __all__ = ["Check", "Examination", "check_environment", "check_store", "examine"
 RACERS: Final = 64
 _PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _JAVAS: Final = ("17", "21", "25")
-_SPARKS: Final = ((4, 1), (4, 2), (4, 3))
 _SKEW_NOTED_SECONDS: Final = 5.0
 _SKEW_FAILED_SECONDS: Final = 60.0
 """Retention, time travel and the ages of files that VACUUM spares are counted in minutes and more."""
@@ -181,7 +181,7 @@ def _pyspark(version: str | None) -> Check:
     cure = "pip install 'pyspark>=4.1,<4.4'"
     if version is None:
         return Check(name="PySpark", state="failed", says="is not installed", cure=cure)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) in _SPARKS:
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) in SPARKS:
         return Check(name="PySpark", state="ok", says=version)
     return Check(name="PySpark", state="failed", says=f"{version} is not supported", cure=cure)
 

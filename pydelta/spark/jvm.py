@@ -25,6 +25,7 @@ from pydelta.spark.callers import close_ended
 from pydelta.spark.java_names import JavaNames
 from pydelta.spark.recent import Recent
 from pydelta.spark.returned import release_late
+from pydelta.spark_versions import refuse_unsupported
 
 __all__ = ["Jvm", "is_classic", "java_class_name", "scala_object"]
 
@@ -58,6 +59,7 @@ class Jvm:
                 hint="Create the session with SparkSession.builder.master(...) instead of .remote(...), "
                 "or run the job with spark-submit.",
             )
+        refuse_unsupported(spark.version)
         self.spark = spark
         self.session: Any = spark._jsparkSession
         self.gateway: Any = spark.sparkContext._gateway

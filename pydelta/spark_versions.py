@@ -1,0 +1,47 @@
+"""Refuse a Spark that this engine is not made for, before anything of it is imported or written."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from pydelta.errors import DeltaEnvironmentError
+
+__all__ = ["SPARKS", "installed_spark", "refuse_unsupported"]
+
+SPARKS: Final = ((4, 1), (4, 2), (4, 3))
+"""The minor versions that this engine is tested with; pyproject.toml asks for them."""
+
+
+def installed_spark() -> str | None:
+    """Return the version of the PySpark that an import would take, without importing it; None where there is none."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    try:
+        text = Path(found.origin).with_name("version.py").read_text()
+    except OSError:  # it is in an archive, as on YARN
+        return str(import_module("pyspark").__version__)
+    version = re.search(r"""__version__.*=\s*["']([^"']+)["']""", text)
+    return None if version is None else version.group(1)
+
+
+def refuse_unsupported(version: str | None) -> None:
+    """Check that a version of Spark is one of ``SPARKS``.
+
+    Args:
+        version: As Spark gives it; None for one that is not known.
+
+    Raises:
+        DeltaEnvironmentError: It is another one; says which there are.
+    """
+    if version is None or tuple(int(part) for part in re.findall(r"\d+", version)[:2]) in SPARKS:
+        return
+    first, last = (".".join(map(str, number)) for number in (SPARKS[0], SPARKS[-1]))
+    raise DeltaEnvironmentError(
+        f"This is Spark {version}, and pydelta runs on Spark {first} to {last}.",
+        hint=f"Install PySpark {first} to {last}: pip install 'pyspark>={first},<{SPARKS[-1][0]}.{SPARKS[-1][1] + 1}'.",
+    )

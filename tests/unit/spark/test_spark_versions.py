@@ -1,0 +1,69 @@
+"""A Spark that this engine is not made for is refused in one sentence, before anything is imported or written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pydelta.errors import DeltaEnvironmentError
+from pydelta.spark_versions import SPARKS, installed_spark, refuse_unsupported
+
+ROOT = Path(__file__).parents[3]
+SESSION = (
+    "import pydelta\ntry:\n    pydelta.session()\nexcept Exception as error:\n    print(type(error).__name__, error)"
+)
+ROUTES = {
+    "session": ["-c", SESSION],
+    "tables": ["-c", SESSION.replace("pydelta.session()", "from pydelta.tables import DeltaTable")],
+    "sql": ["-m", "pydelta", "sql", "-e", "SELECT 1"],
+    "serve": ["-m", "pydelta", "serve"],
+    "job": ["-m", "jobs.ingest", "--input", "x", "--format", "csv", "--table", "/tmp/none"],
+}
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.1.4", "4.2.0.dev1", "4.3.0", None])
+def test_versions_that_are_claimed_are_taken(version):
+    refuse_unsupported(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "4.0.5", "4.4.0", "5.0.0", "2.4"])
+def test_other_versions_are_refused(version):
+    with pytest.raises(DeltaEnvironmentError) as caught:
+        refuse_unsupported(version)
+    assert f"This is Spark {version}, and pydelta runs on Spark 4.1 to 4.3." in str(caught.value)
+    assert "pip install 'pyspark>=4.1,<4.4'" in str(caught.value)
+
+
+def test_the_versions_are_those_that_the_project_asks_for():
+    import pyspark
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (asked,) = (item for item in project["dependencies"] if item.startswith("pyspark"))
+    low, high = re.fullmatch(r"pyspark>=(\d+\.\d+),<(\d+\.\d+)", asked).groups()
+    numbers = [float(f"{major}.{minor}") for major, minor in SPARKS]
+    assert (numbers[0], round(numbers[-1] + 0.1, 1)) == (float(low), float(high))
+    assert installed_spark() == pyspark.__version__
+
+
+@pytest.mark.parametrize(("route", "version"), [*((route, "3.5.9") for route in ROUTES), ("session", "4.0.0")])
+def test_each_way_in_says_so_first(tmp_path, route, version):
+    fake = tmp_path / "pyspark"
+    fake.mkdir()
+    (fake / "__init__.py").write_text("raise SystemExit('PySpark was imported')")
+    (fake / "version.py").write_text(f"__version__: str = {version!r}\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, *ROUTES[route]], cwd=ROOT, env=environment, capture_output=True, text=True)
+    said = ended.stdout + ended.stderr
+    assert f"This is Spark {version}, and pydelta runs on Spark 4.1 to 4.3." in said
+    assert "Traceback" not in said and "PySpark was imported" not in said
+    if route == "job":
+        assert (ended.returncode, json.loads(ended.stdout)["error"]) == (1, "DELTA_ENVIRONMENT")
+    elif route in ("sql", "serve"):
+        assert (ended.returncode, ended.stderr.startswith("Error: ")) == (1, True)
