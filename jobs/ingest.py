@@ -1,5 +1,8 @@
 """Append the rows of files to a Delta table: ``spark-submit jobs/ingest.py --input … --table …``.
 
+CSV is RFC 4180's: values in quotes keep commas, line breaks and doubled quotes. Rows that do not fit are counted and
+fail the job, or go to ``--bad-records``.
+
 One line of JSON on standard output says what happened. Exit codes: 0 done (also when the batch had landed before),
 1 the input or the arguments are wrong, 2 another writer won or the store failed in passing: run it again, 3 the
 outcome is unknown: look for the transaction's id in the history first.
@@ -9,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +24,8 @@ from pydelta.ops.job_entry import JobParser, JobReport, pairs, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pydelta.spark.ingest.text_files import Records
 
 __all__ = ["IngestResult", "main", "run"]
 
@@ -36,6 +42,7 @@ class IngestResult:
     files: int
     rows: int
     bytes: int
+    bad: int = 0
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -50,6 +57,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="option of Spark's reader")
     parser.add_argument("--write-option", action="append", default=[], metavar="K=V", help="option of the writer")
     parser.add_argument("--cast", action="append", default=[], metavar="COL:TYPE", help="cast a column")
+    parser.add_argument(
+        "--bad-records", metavar="PATH_OR_NAME", help="table of rows that do not fit; else they fail it"
+    )
     parser.add_argument("--batch-id", metavar="APP:VERSION", help="a batch that landed before is skipped")
     return parser
 
@@ -66,7 +76,6 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         DeltaError: What the engine refuses; see ``write_table``.
     """
     options = arguments().parse_args(args)
-    rows = _read(spark, options)
     how = pairs(options.write_option, "--write-option")
     if options.batch_id is not None:
         app, _, version = options.batch_id.rpartition(":")
@@ -76,7 +85,13 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
             )
         how |= {"txnAppId": app, "txnVersion": version}
     partitions = options.partition_by.split(",") if options.partition_by else None
-    result = _write(spark, rows, options.table, WriteMode.parse(options.mode), how, partitions)
+    note_input(options.input)
+    mode = WriteMode.parse(options.mode)
+    with ExitStack() as stack:
+        with _reading():
+            rows, bad = _rows(spark, options, how, stack)
+            rows = _cast(rows, options.cast)
+        result = _write(spark, rows, options.table, mode, how, partitions)
     return IngestResult(
         table=options.table,
         version=result.version,
@@ -84,29 +99,40 @@ def run(spark: SparkSession, args: Sequence[str]) -> IngestResult:
         files=result.num_files,
         rows=result.num_rows,
         bytes=result.num_bytes,
+        bad=bad,
     )
 
 
-def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+def _rows(
+    spark: SparkSession, options: argparse.Namespace, how: dict[str, str], stack: ExitStack
+) -> tuple[DataFrame, int]:
+    """The rows that fit, and how many do not: these are set aside, where there is a place for them."""
+    given = pairs(options.option, "--option")
+    if options.format == "parquet":
+        if options.bad_records is not None:
+            raise InvalidArgumentError("--bad-records is for csv and json.", hint="Leave it out: values have types.")
+        reader = spark.read.format(options.format).options(**given)
+        return (reader.schema(options.schema) if options.schema else reader).load(options.input), 0
+    from pydelta.spark.ingest.text_files import read_records
+
+    records = read_records(spark, options.input, options.format, schema=options.schema, options=given)
+    stack.callback(records.release)
+    bad = records.counted(may_set_aside=options.bad_records is not None)
+    if bad:
+        _set_aside(spark, records, options, how)
+    return records.good, bad
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Say of an error of Spark's that the input cannot be read."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException
 
     from pydelta.spark.away import store_failure
 
-    note_input(options.input)
-    reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
     try:
-        if options.schema:
-            reader = reader.schema(options.schema)
-        rows = reader.load(options.input)
-        for item in options.cast:
-            column, _, data_type = item.rpartition(":")
-            if column not in rows.columns:
-                raise InvalidArgumentError(
-                    f"--cast names the column {column!r}, which the input does not have.",
-                    hint=f"Its columns are: {', '.join(rows.columns)}.",
-                )
-            rows = rows.withColumn(column, rows["`" + column.replace("`", "``") + "`"].cast(data_type))
+        yield
     except (AnalysisException, ParseException) as error:
         if isinstance(error, DeltaError):
             raise
@@ -116,7 +142,39 @@ def _read(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
         ) from error
     except Py4JJavaError as error:
         raise store_failure(error, "The input cannot be read") from None
+
+
+def _cast(rows: DataFrame, casts: Sequence[str]) -> DataFrame:
+    for item in casts:
+        column, _, data_type = item.rpartition(":")
+        if column not in rows.columns:
+            raise InvalidArgumentError(
+                f"--cast names the column {column!r}, which the input does not have.",
+                hint=f"Its columns are: {', '.join(rows.columns)}.",
+            )
+        rows = rows.withColumn(column, rows["`" + column.replace("`", "``") + "`"].cast(data_type))
     return rows
+
+
+def _set_aside(spark: SparkSession, records: Records, options: argparse.Namespace, how: dict[str, str]) -> None:
+    """Write the rows that do not fit to their table before the others are written, in the same batch as these."""
+    from pydelta.spark.catalog.lookup import DeltaEntry, location_in, look_up, parse_identifier
+    from pydelta.spark.ingest.targets import place_of_bad
+    from pydelta.spark.jvm import Jvm
+    from pydelta.spark.write.command import WriteRequest, write_path
+
+    table = location_in(options.table)
+    if table is None:
+        entry = look_up(spark, parse_identifier(spark, options.table))
+        table = entry.location if isinstance(entry, DeltaEntry) else None
+        if options.bad_records == options.table:
+            raise InvalidArgumentError(
+                "--bad-records is the table itself.", hint="Give bad records a table of their own."
+            )
+    rows = records.bad
+    place = place_of_bad(spark, options.bad_records, table and Jvm.of(spark).qualify(table), rows.schema)
+    once = {key: value for key, value in how.items() if key in ("txnAppId", "txnVersion")}
+    write_path(spark, rows, place, WriteRequest(mode=WriteMode.APPEND, options=once))
 
 
 def _write(

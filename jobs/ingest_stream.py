@@ -48,7 +48,11 @@ def arguments() -> argparse.ArgumentParser:
     add("--schema", metavar="DDL_OR_FILE", help="columns of the records; inferred once and kept if it is not given")
     add("--table", required=True, metavar="PATH_OR_NAME", help="a location, or a name in the catalog")
     add("--checkpoint", required=True, metavar="PATH", help="where the stream notes how far it got")
-    add("--bad-records", metavar="PATH", help="table of records that cannot be used; without it they stop the job")
+    add(
+        "--bad-records",
+        metavar="PATH_OR_NAME",
+        help="table of records that cannot be used; without it they stop the job",
+    )
     add("--merge-key", metavar="A,B", help="columns by which a record takes the place of a row")
     add(
         "--order-by", metavar="COLUMN", help="the newest record of a key has the largest value; else Kafka's order says"

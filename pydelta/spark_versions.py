@@ -29,8 +29,8 @@ def installed_spark() -> str | None:
     return None if version is None else version.group(1)
 
 
-def refuse_unsupported(version: str | None) -> None:
-    """Check that a version of Spark is one of ``SPARKS``.
+def refuse_unsupported(version: str | None) -> tuple[int, ...]:
+    """Return major and minor of a version of Spark, if it is one of ``SPARKS``; nothing of one that is not known.
 
     Args:
         version: As Spark gives it; None for one that is not known.
@@ -38,8 +38,9 @@ def refuse_unsupported(version: str | None) -> None:
     Raises:
         DeltaEnvironmentError: It is another one; says which there are.
     """
-    if version is None or tuple(int(part) for part in re.findall(r"\d+", version)[:2]) in SPARKS:
-        return
+    found = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
+    if version is None or found in SPARKS:
+        return found
     first, last = (".".join(map(str, number)) for number in (SPARKS[0], SPARKS[-1]))
     raise DeltaEnvironmentError(
         f"This is Spark {version}, and pydelta runs on Spark {first} to {last}.",

@@ -59,13 +59,12 @@ class Jvm:
                 hint="Create the session with SparkSession.builder.master(...) instead of .remote(...), "
                 "or run the job with spark-submit.",
             )
-        refuse_unsupported(spark.version)
+        self.version = refuse_unsupported(spark.version)
         self.spark = spark
         self.session: Any = spark._jsparkSession
         self.gateway: Any = spark.sparkContext._gateway
         jvm: Any = JavaNames.of(self.gateway)
         self.view: Any = jvm
-        self.version = tuple(int(part) for part in spark.version.split(".")[:2])
         ensure_callback_server_started(self.gateway)
         release_late(self.gateway)
         close_ended(self.gateway)

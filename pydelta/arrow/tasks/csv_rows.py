@@ -25,7 +25,7 @@ from pydelta.arrow.tasks.text_values import BadRow, TextBlock, TextRules, checke
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import StructField
 
-__all__ = ["CsvRows", "first_bytes"]
+__all__ = ["CsvRows", "CsvShape", "first_bytes"]
 
 _BLOCK: Final = 8 * 1024 * 1024
 _LONGEST: Final = 128 * 1024 * 1024
@@ -48,6 +48,15 @@ def first_bytes(stream: IO[bytes], name: str) -> bytes:
     return begin.removeprefix(_BOM)
 
 
+class CsvShape(NamedTuple):
+    """What a file looks like: whether its first line names the columns, what is between values (one character)."""
+
+    header: bool = True
+    delimiter: str = ","
+    may_be_empty: bool = False
+    """Whether a file without a header has no rows; else it is an error."""
+
+
 class _Record(NamedTuple):
     """A record as it is in the file: its line, its bytes without the line's end, its values, and where the next is."""
 
@@ -66,8 +75,7 @@ class CsvRows:
         name: For messages.
         fields_of: Gives the table's field for each name of the header, and raises for names that do not fit; without a
             header it gets no names.
-        header: Whether the first record has the columns' names.
-        delimiter: One character of ASCII.
+        shape: What the file looks like; None for RFC 4180's commas with a header.
         rules: What texts mean where the format leaves it open.
 
     Raises:
@@ -80,16 +88,17 @@ class CsvRows:
         name: str,
         fields_of: Callable[[Sequence[str]], Sequence[StructField]],
         *,
-        header: bool = True,
-        delimiter: str = ",",
+        shape: CsvShape | None = None,
         rules: TextRules | None = None,
     ) -> None:
+        self._shape = shape or CsvShape()
         self._stream, self._name, self._rules = stream, name, rules or TextRules()
-        self._delimiter = delimiter.encode()
+        self._delimiter = self._shape.delimiter.encode()
         plain = rb"[^\r\n" + re.escape(self._delimiter) + rb"]*"
         self._value = re.compile(rb'"(?:[^"]+|"")*+"' + plain + rb'|"(?:[^"]+|"")*+\Z|' + plain)
         self._rest, self._line, self._ended = first_bytes(stream, name), 1, False
-        self.fields = list(fields_of(self._header() if header else []))
+        names = self._header() if self._shape.header else []
+        self.fields = list(fields_of(names)) if names or not self._shape.header else []
 
     def blocks(self) -> Iterator[TextBlock]:
         """Yield the rows, some megabytes of the file at a time.
@@ -109,6 +118,8 @@ class CsvRows:
                 self._rest, self._line = self._rest[record.end :], record.next_line
             else:
                 break
+        if not record.value and self._shape.may_be_empty:
+            return []
         if not record.value:
             raise InvalidArgumentError(f"{self._name} is empty.", hint="Its first line has to name the columns.")
         if (wrong := _malformed(record, None)) is not None:
@@ -169,7 +180,7 @@ class CsvRows:
                 parse_options=pyarrow.csv.ParseOptions(delimiter=self._delimiter.decode(), newlines_in_values=True),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
-                    null_values=[""],
+                    null_values=["", *self._rules.nulls],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                 ),

@@ -83,11 +83,13 @@ class TextRules:
         base64: Binary values are base64; else they are the text's own bytes.
         zone: Of times that name none; None to refuse them.
         partitions: Partition columns, in which an empty text is null.
+        nulls: Values of CSV without quotes that are null, besides the empty one.
     """
 
     base64: bool = False
     zone: str | None = None
     partitions: frozenset[str] = frozenset()
+    nulls: tuple[str, ...] = ()
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -31,6 +31,7 @@ __all__ = ["KAFKA_CLASS", "RecordSource", "inferred", "need_package", "open_reco
 KAFKA_CLASS: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS: Final = "org.apache.spark.sql.avro.AvroFileFormat"
 _SAMPLE: Final = 1000
+_RFC_4180: Final = {"multiLine": "true", "escape": '"'}
 _PACKAGES: Final = {
     KAFKA_CLASS: ("Kafka", "org.apache.spark:spark-sql-kafka-0-10_2.13"),
     _AVRO_CLASS: ("Avro", "org.apache.spark:spark-avro_2.13"),
@@ -119,6 +120,8 @@ def stream_rows(spark: SparkSession, source: RecordSource, how: RecordFormat) ->
         rows = reader.schema(how.schema).options(**options).load(source.name)
         return rows.select(_row(how.schema), F.lit(None).cast("string").alias("reason"), *_of_file(nothing))
     own = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    given = {name.lower() for name in options}
+    own |= {name: value for name, value in _RFC_4180.items() if name.lower() not in given}
     if options.get("header", "").lower() == "true":
         own["enforceSchema"] = options.get("enforceSchema", "false")  # else columns in another order would pass
     rows = reader.schema(with_corrupt(how.schema)).options(**{**options, **own}).load(source.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydelta.commands.write.command import WriteMode
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
     from pydelta.spark.ingest.running import BatchReport
 
-__all__ = ["Totals", "has_batch", "open_checkpoint", "prepare_table"]
+__all__ = ["Totals", "has_batch", "open_checkpoint", "place_of_bad", "prepare_table"]
+
+_BAD: Final = (
+    "value BINARY, key BINARY, source STRING, partition INT, offset BIGINT, record_time TIMESTAMP, reason STRING, "
+    "found_at TIMESTAMP, batch BIGINT"
+)
 
 
 def open_checkpoint(spark: SparkSession, location: str) -> tuple[str, Store]:
@@ -54,39 +59,56 @@ def prepare_table(spark: SparkSession, table: str, columns: StructType, writing:
         The same, with locations.
 
     Raises:
-        InvalidArgumentError: Bad records would go to the table itself, or to a name.
+        InvalidArgumentError: Bad records would go to the table itself.
         TableAlreadyExistsError: The name is taken by something that is not a Delta table.
     """
-    jvm = Jvm.of(spark)
-    bad = None if writing.bad_records is None else location_in(writing.bad_records)
-    if writing.bad_records is not None and bad is None:
-        raise InvalidArgumentError(
-            f"--bad-records is {writing.bad_records!r}, which is not a path.",
-            hint="Give a path or a URI, with a slash.",
-        )
     request = WriteRequest(mode=WriteMode.IGNORE, partition_by=writing.partition_by)
     location = location_in(table)
     if location is not None:
-        location = jvm.qualify(location)
+        location = Jvm.of(spark).qualify(location)
         if not log_for_path(spark, location).table_exists():
             write_path(spark, spark.createDataFrame([], columns), location, request)
     else:
+        location = _named(spark, table, columns, request)
+    if writing.bad_records is None:
+        return replace(writing, location=location)
+    return replace(writing, location=location, bad_records=place_of_bad(spark, writing.bad_records, location, _BAD))
+
+
+def place_of_bad(spark: SparkSession, place: str, table: str | None, columns: StructType | str) -> str:
+    """Return the location of the table that takes rows that do not fit; one that is named is made where there is none.
+
+    Args:
+        spark: The session.
+        place: A location, or a name in the catalog.
+        table: Location of the table for the other rows; None for one that is not there.
+        columns: Of a table that is made.
+
+    Raises:
+        InvalidArgumentError: It is the same table.
+        TableAlreadyExistsError: The name is taken by something that is not a Delta table.
+    """
+    location = location_in(place)
+    if location is not None:
+        location = Jvm.of(spark).qualify(location)
+    else:
+        location = _named(spark, place, columns, WriteRequest(mode=WriteMode.IGNORE))
+    if table is not None and normalize_uri(location) == normalize_uri(table):
+        raise InvalidArgumentError("--bad-records is the table itself.", hint="Give bad records a table of their own.")
+    return location
+
+
+def _named(spark: SparkSession, table: str, columns: StructType | str, request: WriteRequest) -> str:
+    """Location of a table by its name; an empty one is made where there is none."""
+    entry = look_up(spark, parse_identifier(spark, table))
+    if entry is None:
+        save_as_table(spark, spark.createDataFrame([], columns), table, request)
         entry = look_up(spark, parse_identifier(spark, table))
-        if entry is None:
-            save_as_table(spark, spark.createDataFrame([], columns), table, request)
-            entry = look_up(spark, parse_identifier(spark, table))
-        if not isinstance(entry, DeltaEntry):
-            raise TableAlreadyExistsError(
-                f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
-            )
-        location = jvm.qualify(entry.location)
-    if bad is not None:
-        bad = jvm.qualify(bad)
-        if normalize_uri(bad) == normalize_uri(location):
-            raise InvalidArgumentError(
-                "--bad-records is the table itself.", hint="Give bad records a table of their own."
-            )
-    return replace(writing, location=location, bad_records=bad)
+    if not isinstance(entry, DeltaEntry):
+        raise TableAlreadyExistsError(
+            f"{table} exists and is not a Delta table.", hint="Choose another name, or drop it first."
+        )
+    return Jvm.of(spark).qualify(entry.location)
 
 
 def has_batch(spark: SparkSession, locations: Sequence[str | None], query: str, batch: int) -> bool:

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from pydelta.arrow.tasks import csv_rows
-from pydelta.arrow.tasks.csv_rows import CsvRows
+from pydelta.arrow.tasks.csv_rows import CsvRows, CsvShape
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.types import PrimitiveType, StructField
 
@@ -115,4 +115,4 @@ def test_a_header_that_cannot_be_read_is_an_error(data, said):
 
 
 def test_another_delimiter_and_no_header():
-    assert read(b"x;1,5;2\n", header=False, delimiter=";") == ([("x", "1,5", 2)], [])
+    assert read(b"x;1,5;2\n", shape=CsvShape(header=False, delimiter=";")) == ([("x", "1,5", 2)], [])

@@ -16,9 +16,7 @@ from pydelta.errors import DeltaEnvironmentError
 from pydelta.spark_versions import SPARKS, installed_spark, refuse_unsupported
 
 ROOT = Path(__file__).parents[3]
-SESSION = (
-    "import pydelta\ntry:\n    pydelta.session()\nexcept Exception as error:\n    print(type(error).__name__, error)"
-)
+SESSION = "import pydelta\ntry:\n    pydelta.session()\nexcept Exception as error:\n    print(error)"
 ROUTES = {
     "session": ["-c", SESSION],
     "tables": ["-c", SESSION.replace("pydelta.session()", "from pydelta.tables import DeltaTable")],
