@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from pydelta.commands.alter.command import SchemaEngine, alter_table
 from pydelta.commands.alter.requests import UnsetProperties
+from pydelta.commands.engine import RearrangingEngine
+from pydelta.commands.optimize.reorg import purge
 from pydelta.conditions import Condition
 from pydelta.errors import TableNotFoundError, UnsafeOperationError, UnsupportedFeatureError, error_context
 from pydelta.log import DeltaLog, Snapshot
@@ -42,7 +44,7 @@ from pydelta.protocol.features import (
     without_feature,
 )
 from pydelta.protocol.paths import LogFileKind
-from pydelta.settings import parse_interval_ms
+from pydelta.settings import Settings, parse_interval_ms
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["FeatureResult", "add_feature", "drop_feature", "upgrade_protocol"]
@@ -135,8 +137,8 @@ def drop_feature(
         truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
             that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
         now_ms: The clock, epoch milliseconds; None for now.
-        engine: Writes the files of a table with column mapping anew, which dropping ``columnMapping`` takes; None
-            where it cannot.
+        engine: Writes files again, without column mapping or without the rows that deletion vectors hide, which
+            dropping ``columnMapping`` and ``deletionVectors`` takes; None where it cannot.
 
     Raises:
         UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
@@ -148,16 +150,24 @@ def drop_feature(
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with error_context(table=log.uri):
-        txn = _start(log)
+        prepared, txn = False, _start(log)
         if name == "columnMapping" and engine is not None and txn.snapshot.column_mapping_mode != "none":
             alter_table(log, UnsetProperties(names=(MODE,)), engine=engine)
-            txn = _start(log)
+            prepared, txn = True, _start(log)
         removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
+        writer: object = engine
+        if name == "deletionVectors" and isinstance(writer, RearrangingEngine) and _state(txn.snapshot).vectors:
+            _turn_off(txn, removal)
+            purge(log, writer, Settings())
+            prepared, txn = True, _start(log)
+        problem = removal.problem(_state(txn.snapshot))
+        if problem is not None:
+            raise _in_use(name, *problem)
         if name == _PROTECTION:
             _require_nothing_protected(log, txn.snapshot, truncate_history=truncate_history, now_ms=now)
         elif truncate_history:
-            _turn_off(txn, removal)
-            _truncate(log, name, removal, now_ms=now)
+            prepared = _turn_off(txn, removal) or prepared
+            _truncate(log, name, removal, now_ms=now, prepared=prepared)
         protect = FEATURES[name].reader and not truncate_history
         if protect or truncate_history:
             # For readers that do not know the feature: nothing before this has to be replayed.
@@ -245,9 +255,6 @@ def _removal(snapshot: Snapshot, name: str, *, truncate_history: bool) -> Remova
             hint="Leave truncateHistory out.",
             condition=Condition.of("DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"),
         )
-    problem = removal.problem(_state(snapshot))
-    if problem is not None:
-        raise _in_use(name, *problem)
     return removal
 
 
@@ -255,20 +262,25 @@ def _in_use(name: str, what: str, hint: str) -> UnsafeOperationError:
     return UnsafeOperationError(f"The table feature {name} is in use: {what}.", hint=hint)
 
 
-def _turn_off(txn: OptimisticTransaction, removal: Removal) -> None:
-    """Take the feature's properties away, so that no new version uses it while the old ones run out."""
+def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
+    """Take the feature's properties away, so that no new version uses it; return whether there were any."""
     metadata = txn.snapshot.metadata
     assert metadata is not None
     left = _without_properties(metadata.configuration, removal.properties)
-    if left != metadata.configuration:
+    turned_off = left != metadata.configuration
+    if turned_off:
         gone = sorted(metadata.configuration.keys() - left.keys())
         txn.update_metadata(metadata.replace(configuration=left))
         parameters = {"properties": encode_json(gone), "ifExists": True}
         txn.commit([], Operation(name="UNSET TBLPROPERTIES", parameters=parameters))
+    return turned_off
 
 
-def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int) -> None:
-    """Delete what is older than the retention; refuse while a version that is left uses the feature."""
+def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int, prepared: bool) -> None:
+    """Delete what is older than the retention; refuse while a version that is left uses the feature.
+
+    ``prepared`` says that this call stopped the use of it, so that the wait only begins.
+    """
     snapshot = log.update()
     log.checkpoint(snapshot)
     assert snapshot.metadata is not None
@@ -282,7 +294,9 @@ def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int) -> Non
             "feature without truncateHistory.",
             version=using,
             condition=Condition.of(
-                "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST",
+                "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"
+                if prepared
+                else "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST",
                 feature=name,
                 logRetentionPeriodKey=_RETENTION,
                 truncateHistoryLogRetentionPeriod=text,

@@ -132,7 +132,8 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
     hint = "A default is an expression without columns, such as 0, 'new' or current_timestamp()."
     try:
         computed = table_expression(expression, "default")
-        value = one.select(computed.cast(ddl(data_type)).alias("value"))
+        value = one.select(computed.cast(ddl(data_type)).alias("value"), computed.alias("given"))
+        assignable = _is_assignable(Jvm.of(spark), value)
     except ParseException as error:
         raise ParseError(
             f"The default {expression!r} does not parse: {first_line(error)}", hint=hint, condition=condition_of(error)
@@ -144,20 +145,36 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
             condition=Condition.of("INVALID_DEFAULT_VALUE.NOT_CONSTANT", defaultValue=expression),
         ) from error
     try:
-        row = value.first()
-        given = one.select(computed.isNull().alias("missing")).first()
+        row = value.select("value", F.isnull("given").alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
             f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}",
             hint=hint,
             condition=Condition.of("INVALID_DEFAULT_VALUE.DATA_TYPE", defaultValue=expression, expectedType=data_type),
         ) from error
-    if row is not None and row[0] is None and given is not None and not given[0]:
+    if not assignable or (row is not None and row.value is None and not row.missing):
         raise InvalidArgumentError(
             f"The default {expression!r} is not a value of type {data_type}.",
             hint=hint,
             condition=Condition.of("INVALID_DEFAULT_VALUE.DATA_TYPE", defaultValue=expression, expectedType=data_type),
         )
+
+
+def _is_assignable(jvm: Jvm, frame: DataFrame) -> bool:
+    """Whether Spark takes an expression (the second column) as a default of a type (that of the first).
+
+    As for its own tables: what every value of the type can be widened from, and constants of another type, but that
+    no boolean becomes a number and no number a boolean.
+    """
+    target, given = (field.dataType() for field in frame._jdf.schema().fields())
+    spark_types = jvm.view.org.apache.spark.sql.catalyst.expressions.Cast
+    if given.equals(target) or spark_types.canUpCast(given, target):
+        return True
+    never = ("boolean", "array", "map", "struct")
+    if {str(kind.typeName()) for kind in (given, target)} & set(never):
+        return False
+    constant = jvm.to_list(frame._jdf.queryExecution().analyzed().expressions())[1].child()
+    return bool(constant.foldable())
 
 
 def rows_against(rows: DataFrame, expression: str) -> tuple[int, str | None]:

@@ -36,8 +36,10 @@ _ROW_ID: Final = ("row_id", {"__row_id_metadata_col": True})
 _ROW_VERSION: Final = ("row_commit_version", {"__row_commit_version_metadata_col": True})
 
 
-def names_metadata(jvm: Jvm, plan: Any) -> bool:
-    """Tell whether a parsed statement names ``_metadata``, in subqueries too."""
+def names_metadata(jvm: Jvm, plan: Any | None) -> bool:
+    """Tell whether a parsed statement names ``_metadata``, in subqueries too; a name alone, which is None, does not."""
+    if plan is None:
+        return False
     found = False
 
     def visit(node: Any, _: str) -> None:

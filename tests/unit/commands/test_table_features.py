@@ -118,8 +118,14 @@ def test_vectors_have_to_be_purged_first():
 def test_history_is_truncated_before_a_feature_goes_without_protection():
     log = table(vector=True, delta_enableDeletionVectors="true")
     purge(log)
-    with pytest.raises(UnsafeOperationError, match="Version 2 is still in the log"):
+    with pytest.raises(UnsafeOperationError, match="Version 2 is still in the log") as first:
         drop_feature(log, "deletionVectors", truncate_history=True)
+    with pytest.raises(UnsafeOperationError, match="is still in the log") as again:
+        drop_feature(log, "deletionVectors", truncate_history=True)
+    assert [error.value.code for error in (first, again)] == [
+        "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD",
+        "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST",
+    ], "the wait begins with the call that turns the feature off"
     assert log.history(1)[0].commit_info.operation == "UNSET TBLPROPERTIES"
     assert log.update().metadata.configuration == {}
     assert "deletionVectors" in features(log)

@@ -130,6 +130,15 @@ def test_sql_shows_ids_and_versions_of_rows_in_metadata(spark, table):
     assert [*_in_metadata(spark, table, f"_metadata.row_commit_version = ({newest})")] == [3]
 
 
+def test_a_table_that_tracks_its_rows_is_read_by_name_as_any_other(spark, table):
+    spark.sql(f"CREATE TABLE tracked_by_name USING delta LOCATION '{table}'")
+    try:
+        for frame in (spark.read.table("tracked_by_name"), spark.table("tracked_by_name")):
+            assert frame.count() == len(_in_metadata(spark, table)) and "_metadata" not in frame.columns
+    finally:
+        spark.sql("DROP TABLE tracked_by_name")
+
+
 def test_metadata_keeps_its_other_fields_and_the_columns_stay_those_of_the_table(spark, table):
     frame = spark.sql(f"SELECT *, _metadata.file_name, _metadata.row_id FROM delta.`{table}`")
     assert frame.columns == ["id", "p", "v", "file_name", "row_id"]

@@ -186,3 +186,19 @@ def test_without_a_session_the_feature_says_what_to_do(spark, path):
     with pytest.raises(UnsafeOperationError, match="mode is name") as caught:
         drop_feature(DeltaLog.for_table(path), "columnMapping")
     assert "'none'" in caught.value.hint
+
+
+def test_dropping_deletion_vectors_rewrites_the_files_that_have_them_and_keeps_the_rows(spark, tmp_path):
+    path = str(tmp_path / "hidden")
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id BIGINT) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')"
+    )
+    spark.range(6).coalesce(1).write.format("delta").mode("append").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 2")
+    log = DeltaLog.for_table(path)
+    assert log.update().files.core["dv_id"].null_count() == 0, "the file has a vector"
+    spark.sql(f"ALTER TABLE delta.`{path}` DROP FEATURE deletionVectors")
+    after = log.update()
+    assert after.files.core["dv_id"].null_count() == after.num_files and not after.properties.enable_deletion_vectors
+    assert "deletionVectors" not in (after.protocol.writer_features or ())
+    assert sorted(row.id for row in spark.read.format("delta").load(path).collect()) == [0, 1, 3, 4, 5]
