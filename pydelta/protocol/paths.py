@@ -150,7 +150,7 @@ def parse_log_name(name: str) -> LogFile | None:
 
 _ABSOLUTE: Final = r"^(?:/|%2[Ff]|[A-Za-z][A-Za-z0-9+.-]*:/)"
 _IS_ABSOLUTE: Final = re.compile(_ABSOLUTE)
-_KEPT_AS_IS: Final = "/-._~!$&'()*+,;=:@"
+_KEPT_AS_IS: Final = "/!$&'()*+,;=:@"
 _ASCII_ESCAPES: Final = {f"%{code:02{case}}": chr(code) for code in range(0x20, 0x7F) for case in ("X", "x")}
 
 
@@ -181,7 +181,7 @@ def encode_log_path(relative: str) -> str:
     """
     encoded = quote(relative, safe=_KEPT_AS_IS)
     head, _, _ = encoded.partition("/")
-    return encoded if ":" not in head else encoded.replace(":", "%3A", head.count(":"))
+    return encoded.replace(":", "%3A", head.count(":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ def decode_log_path(log_path: str) -> DecodedPath:
 
 def decoded_paths(log_paths: pl.Series) -> pl.Series:
     """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
-    escaped = log_paths.str.contains("%", literal=True)
+    escaped = log_paths.str.contains("%")
     if not bool(escaped.any()):
         return log_paths
     odd = log_paths.filter(escaped)

@@ -29,6 +29,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "pydelta/protocol/roaring.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/vectors.py": ("tests/unit/protocol/test_vectors.py",),
     "pydelta/protocol/partitions.py": ("tests/unit/protocol/test_partitions.py",),
+    "pydelta/protocol/paths.py": ("tests/unit/protocol/test_paths.py",),
     "pydelta/commands/vacuum/paths.py": (
         "tests/unit/commands/vacuum/test_vacuum_paths.py",
         "tests/unit/commands/vacuum/test_vacuum_plan.py",

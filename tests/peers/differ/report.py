@@ -53,6 +53,7 @@ _SUBJECTS = {
     "names": "names, views and EXECUTE IMMEDIATE",
     "nulls": "NULL at each level of nested values",
     "partitions": "PARTITION clauses with values of every type",
+    "paths": "paths without a table, and names that a catalog refuses",
     "statements": "parameters, misplaced aggregates, folders of other files",
     "streams": "streams",
     "tables": "CREATE, ALTER, DESCRIBE and SHOW",

@@ -7,14 +7,26 @@ import pytest
 
 from pydelta.errors import LogCorruptedError
 from pydelta.protocol.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    SIDECAR_DIR,
     DecodedPath,
+    LogFile,
+    LogFileKind,
     are_absolute,
+    checkpoint_file,
+    checksum_file,
+    commit_file,
+    compacted_file,
     decode_log_path,
     decoded_paths,
     encode_log_path,
     is_absolute_path,
+    multipart_file,
+    parse_log_name,
     plain_root,
     resolve_data_path,
+    v2_checkpoint_file,
 )
 
 RELATIVE = (
@@ -46,6 +58,7 @@ def test_many_paths_are_judged_and_decoded_as_one_is():
     series = pl.Series(paths)
     assert are_absolute(series).to_list() == [is_absolute_path(path) for path in paths]
     assert decoded_paths(series).to_list() == [decode_log_path(path).text for path in paths]
+    assert series.to_list() == paths, "what was given stays as it is"
     assert decoded_paths(pl.Series(["a", "b"])).to_list() == ["a", "b"]
 
 
@@ -67,6 +80,9 @@ def test_many_paths_are_judged_and_decoded_as_one_is():
         ("s3a://c/a%2541/x%2542", "s3a://b/t", "s3a://c/a%41/x%42", ("s3a://c/a%41", "x%42")),
         ("s3a://b/t%2541/x", "s3a://b/t%41", "s3a://b/t%41/x", (None, "x")),
         ("C:/x", "file:///t", "c:/x", ("c:", "x")),
+        ("FILE:/t/x:y", "file:///t", "file:///t/x:y", (None, "x:y")),
+        ("s3a://c/x:y", "s3a://b/t", "s3a://c/x:y", ("s3a://c", "x:y")),
+        ("/k", "s3a://b/a://c", "s3a://b/k", ("s3a://b", "k")),
     ],
 )
 def test_a_file_is_found_where_its_path_decoded_once_says(path, root, identity, place):
@@ -101,3 +117,35 @@ def test_what_is_written_reads_as_one_name_in_the_table():
 )
 def test_a_root_is_decoded_only_where_it_is_spelt_escaped(root, plain):
     assert plain_root(root) == plain
+
+
+UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+V = "0" * 18 + "42"
+LOG_FILES = (
+    (commit_file(42), f"{V}.json", LogFileKind.COMMIT, {}),
+    (checksum_file(42), f"{V}.crc", LogFileKind.CHECKSUM, {}),
+    (checkpoint_file(42), f"{V}.checkpoint.parquet", LogFileKind.CHECKPOINT_CLASSIC, {}),
+    (
+        multipart_file(42, 3, 7), f"{V}.checkpoint.0000000003.0000000007.parquet", LogFileKind.CHECKPOINT_PART,
+        {"part": 3, "parts": 7},
+    ),
+    (v2_checkpoint_file(42, UUID), f"{V}.checkpoint.{UUID}.parquet", LogFileKind.CHECKPOINT_V2, {"uuid": UUID}),
+    (v2_checkpoint_file(42, UUID, "json"), f"{V}.checkpoint.{UUID}.json", LogFileKind.CHECKPOINT_V2, {"uuid": UUID}),
+    (compacted_file(42, 50), f"{V}.{50:020d}.compacted.json", LogFileKind.COMPACTED, {"end_version": 50}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "name", "kind", "more"), LOG_FILES)
+def test_a_file_of_the_log_is_named_and_read_by_the_protocols_name(made, name, kind, more):
+    assert made == name
+    assert parse_log_name(name) == LogFile(kind=kind, version=42, name=name, **more)
+    for other in (f"{name}.tmp", f".{name}", name[1:], name.replace("42", "4x"), f"{name}\n"):
+        assert parse_log_name(other) is None
+
+
+def test_the_places_of_the_log_are_the_protocols():
+    assert (LOG_DIR, SIDECAR_DIR, LAST_CHECKPOINT) == ("_delta_log", "_delta_log/_sidecars", "_last_checkpoint")
+    assert [kind.value for kind in LogFileKind] == [
+        "commit", "classic checkpoint", "part of a checkpoint", "V2 checkpoint", "compacted commits",
+        "version checksum",
+    ]  # fmt: skip
