@@ -24,6 +24,7 @@ __all__ = [
     "optional",
     "replaced",
     "same_shape",
+    "spelled_out",
     "struct_leaves",
 ]
 
@@ -49,6 +50,7 @@ def file_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return an array as ``target``; children of structs are matched by position, void ones are left out."""
+    array = _spelled_out(array)
     source = array.type
     if source.equals(target, check_metadata=True):
         return array
@@ -67,6 +69,20 @@ def file_array(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and target.unit == "ms":
         array = pc.floor_temporal(array, unit="millisecond")
     return array.cast(target)
+
+
+def spelled_out(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the same values without a dictionary, and without a fixed size of lists."""
+    if pa.types.is_dictionary(data_type):
+        return data_type.value_type
+    return pa.list_(data_type.value_field) if pa.types.is_fixed_size_list(data_type) else data_type
+
+
+def _spelled_out(array: pa.Array) -> pa.Array:
+    plain = spelled_out(array.type)
+    if plain is array.type:
+        return array
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(plain)
 
 
 def same_shape(given: pa.DataType, held: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pydelta.arrow.tasks.arrow import file_array
+from pydelta.arrow.tasks.arrow import file_array, spelled_out
 from pydelta.errors import StorageError
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.paths import decode_log_path, is_absolute_path
@@ -227,7 +227,7 @@ def _refuse_old_calendar(file: OldFile, parquet: pq.ParquetFile) -> None:
 
 def _same_values(given: pa.DataType, target: pa.DataType, *, int96: bool) -> bool:
     """Whether a cast from a file's type to the table's keeps every value and cannot be read in two ways."""
-    types = pa.types
+    types, given = pa.types, spelled_out(given)
     if types.is_struct(target):
         if not types.is_struct(given) or given.num_fields != target.num_fields:
             return False

@@ -250,3 +250,35 @@ def test_a_category_of_pandas_is_appended_and_merged():
         (2, None, "x"),
         (3, "a", "x"),
     ]
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=str)
+def test_files_whose_arrow_schema_says_dictionary_or_a_list_of_a_fixed_size_are_read_and_rewritten(properties):
+    store = MemoryStore(f"memory://rowsin{next(_NAMES)}/t")
+    own = {name.replace("_", "."): value for name, value in properties.items()}
+    built = TableBuilder(store, columns={}, properties=own, protocol=FEATURES)
+    words = StructType((StructField("w", STRING),))
+    fields = [StructField("k", LONG), StructField("s", STRING), StructField("b", PrimitiveType("binary"))]
+    fields += [StructField("l", ArrayType(LONG)), StructField("v", ArrayType(LONG)), StructField("i", words)]
+    built.metadata = built.metadata.replace(schema_string=StructType(tuple(fields)).to_json())
+    words_given = pa.StructArray.from_arrays([pa.array(["x", None, "y"]).dictionary_encode()], names=["w"])
+    given = pa.table({
+        "k": [1, 2, 3],
+        "s": pa.array(["a", None, "b"]).dictionary_encode(),
+        "b": pa.array([b"a", None, b""]).dictionary_encode(),
+        "l": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int64(), 2)),
+        "v": pa.array([[1], None, []], pa.large_list(pa.int64())),
+        "i": words_given,
+    })  # fmt: skip
+    built.commit(built.file(given))
+    opened = LocalTable(DeltaLog(store))
+    rows = given.to_pylist()
+    assert opened.scan().to_pylist() == rows
+    assert [row["k"] for row in opened.scan("s = 'a' OR b IS NULL").to_pylist()] == [1, 2]
+    opened.update({"s": "'new'"}, "k = 2")
+    opened.delete("k = 1")
+    assert opened.merge(pa.table({"s": ["b"], "v": [[9]]}), on="s").num_updated_rows == 1
+    opened.optimize()
+    opened.purge()
+    expected = [{**rows[1], "s": "new"}, {**rows[2], "v": [9]}]
+    assert sorted(opened.scan().to_pylist(), key=lambda row: row["k"]) == expected
