@@ -126,7 +126,7 @@ def test_a_script_ends_at_its_first_error_and_says_where():
     session = Failing(ConcurrentAppendException("Somebody else was first."))
     code, said = run(session, "-- two\nSELECT 1;\nSELECT 2", "all.sql")
     assert (code, session.asked) == (2, ["-- two\nSELECT 1"])
-    assert said.startswith("all.sql, line 1: Error: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Somebody else was first.")
+    assert said.startswith("all.sql, line 1: Error: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Somebody else was first (")
 
 
 @pytest.mark.parametrize("text", ["SELECT 1; SELECT 'two;", "SELECT 1;\n/* open", "SELECT 1; BEGIN SELECT 2;"])

@@ -12,7 +12,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.conditions import Condition
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
+from pydelta.log import Snapshot
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import StructType, parse_schema
 from pydelta.spark.catalog.define import define_table
@@ -143,15 +144,23 @@ def _refresh_table(original: Callable[..., None]) -> Callable[..., None]:
 def _delta_entry(catalog: Catalog, parts: tuple[str, ...]) -> DeltaEntry | None:
     spark = catalog._sparkSession
     entry = look_up(spark, parts) if is_enabled(spark) else None
-    if not isinstance(entry, DeltaEntry) or entry.twin:
-        return None
-    return None if entry.by_path and not log_for_path(spark, entry.location).table_exists() else entry
+    return entry if isinstance(entry, DeltaEntry) and not entry.twin else None
+
+
+def _snapshot(spark: SparkSession, entry: DeltaEntry) -> Snapshot:
+    log = log_for_path(spark, entry.location)
+    if entry.by_path and not log.table_exists():
+        raise TableNotFoundError(
+            f"{entry.location} is not a Delta table.",
+            hint="Check the path, or create the table first.",
+            condition=Condition.of("DELTA_MISSING_DELTA_TABLE", tableName=entry.location),
+        )
+    return log.update()
 
 
 def _shown_table(spark: SparkSession, table: Table, entry: DeltaEntry) -> Table:
     """What Spark tells of a table, with what the log knows: Spark's own entry has no description."""
-    snapshot = log_for_path(spark, entry.location).update()
-    metadata = snapshot.metadata
+    metadata = _snapshot(spark, entry).metadata
     description = (metadata.description or None) if metadata is not None else table.description
     return table._replace(description=description, tableType="MANAGED" if entry.managed else "EXTERNAL")
 
@@ -175,8 +184,9 @@ def _table_exists(original: Callable[..., bool]) -> Callable[..., bool]:
     def table_exists(self: Catalog, tableName: str, dbName: str | None = None) -> bool:
         if dbName is None and is_enabled(self._sparkSession) and split_path_identifier(tableName) is not None:
             with user_errors():
-                if _delta_entry(self, parse_identifier(self._sparkSession, tableName)) is not None:
-                    return True
+                entry = _delta_entry(self, parse_identifier(self._sparkSession, tableName))
+                if entry is not None and entry.by_path:
+                    return log_for_path(self._sparkSession, entry.location).table_exists()
         return original(self, tableName, dbName)
 
     return table_exists
@@ -211,7 +221,7 @@ def _list_columns(original: Callable[..., list[Column]]) -> Callable[..., list[C
                 return original(self, tableName, dbName)
             if dbName is not None:
                 warnings.warn("dbName is deprecated: name the table as database.table.", FutureWarning, stacklevel=2)
-            snapshot = log_for_path(spark, entry.location).update()
+            snapshot = _snapshot(spark, entry)
             partitions, clustered = set(snapshot.partition_columns), set(snapshot.clustering_columns)
             return [
                 Column(

@@ -57,8 +57,9 @@ def test_a_table_named_by_its_path_is_known_too(spark, tmp_path):
     assert (table.name, table.namespace, table.tableType) == (str(tmp_path / "t"), ["delta"], "MANAGED")
     assert [it.name for it in spark.catalog.listColumns(path)] == ["id"]
     for ask in (spark.catalog.getTable, spark.catalog.listColumns):
-        with pytest.raises(AnalysisException):
+        with pytest.raises(AnalysisException) as caught:
             ask(nothing)
+        assert caught.value.getCondition() == "DELTA_MISSING_DELTA_TABLE"
 
 
 def test_statements_of_the_catalog_reach_the_table(spark, database):
