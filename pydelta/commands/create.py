@@ -41,6 +41,8 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, DomainMetadata, Metadata, RemoveFile
 from pydelta.protocol.features import required_protocol, upgrade
+from pydelta.protocol.schema_edits import all_paths, fields_along, name_of
+from pydelta.protocol.types import StructType
 from pydelta.settings import Settings, checked_properties
 from pydelta.storage import Store
 from pydelta.txn import Committed, Operation, start_transaction
@@ -138,6 +140,7 @@ def plan_create(
     if exists and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return CreatePlan(metadata=None, removes_files=False, operation="CREATE TABLE", parameters={})
     check_columns(definition.schema)
+    _refuse_unchecked_not_null(definition.schema)
     definition = replace(definition, properties=checked_properties(definition.properties))
     metadata = new_metadata(definition, settings=settings, replaced=snapshot.metadata if exists else None)
     check_layout(snapshot, metadata.partition_columns, definition.cluster_by)
@@ -149,6 +152,24 @@ def plan_create(
     return CreatePlan(
         metadata=metadata, removes_files=exists, operation=operation, parameters=parameters, clustering=clustering
     )
+
+
+def _refuse_unchecked_not_null(schema: StructType) -> None:
+    """Refuse NOT NULL within arrays and maps: no writer checks it there."""
+    for path, field in all_paths(schema):
+        inside = [at for at, item in enumerate(fields_along(schema, path)) if item is None]
+        if inside and not field.nullable:
+            raise SchemaError(
+                f"{name_of(path)} is NOT NULL within an array or map, where it would not be checked.",
+                hint="Leave NOT NULL out there; it is for columns and for fields of structs.",
+                condition=Condition.of(
+                    "DELTA_NESTED_NOT_NULL_CONSTRAINT",
+                    nestType=path[inside[0]],
+                    parent=name_of(path[: inside[0]]),
+                    configKey="spark.databricks.delta.constraints.allowUnenforcedNotNull.enabled",
+                    nestedPrettyJson=field.to_dict(),
+                ),
+            )
 
 
 def create_table(

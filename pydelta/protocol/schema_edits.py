@@ -440,6 +440,14 @@ def _become_struct(old: StructType, new: StructType, path: Path, widening: bool)
         if there is None:
             fields.append(field.replace(nullable=True))
             continue
+        if there.nullable and not field.nullable:
+            raise SchemaError(
+                f"The new type of {name_of(path)} makes {there.name} NOT NULL, and now it is nullable.",
+                hint="Leave NOT NULL out of the type; ALTER COLUMN … SET NOT NULL checks the rows.",
+                condition=Condition.of(
+                    "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP", fieldPath=name_of(path), oldField=old, newField=new
+                ),
+            )
         changes: list[dict[str, Any]] = []
         inner = _become(there.data_type, field.data_type, (*path, there.name), (), widening, changes)
         fields.append(with_changes(there.replace(data_type=inner), changes))

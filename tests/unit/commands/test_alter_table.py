@@ -445,6 +445,13 @@ REFUSED: list[tuple[Change, type[DeltaError], str]] = [
     (ChangeColumn(path=("at", "x"), data_type=LONG), SchemaError, "enableTypeWidening"),
     (ChangeColumn(path=("Name",), data_type=INT), SchemaError, "cannot become integer"),
     (ChangeColumn(path=("at",), data_type=StructType((StructField("x", INT),))), SchemaError, "DROP COLUMN at.y"),
+    (
+        ChangeColumn(
+            path=("at",), data_type=StructType((StructField("x", INT, nullable=False), StructField("y", INT)))
+        ),
+        SchemaError,
+        "makes x NOT NULL",
+    ),
     (ChangeColumn(path=("by", "value"), nullable=False), SchemaError, "inside an array or map"),
     (ChangeColumn(path=("by", "key"), nullable=True), SchemaError, "cannot be made nullable"),
     (ChangeColumn(path=("by", "value"), comment="c"), SchemaError, "part of by"),

@@ -29,6 +29,7 @@ from pydelta.errors import (
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import PrimitiveType, StructField, StructType
+from pydelta.protocol.types import ArrayType, MapType
 from pydelta.settings import Settings
 from pydelta.storage.memory import MemoryStore
 from pydelta.txn import Operation, OptimisticTransaction, start_transaction
@@ -558,3 +559,24 @@ def test_a_table_is_not_replaced_by_one_without_columns_and_keeps_its_rows(log, 
         create_table(log, TableDefinition(schema=StructType(())), mode=mode, settings=Settings())
     assert refused.value.code == "DELTA_SCHEMA_NOT_PROVIDED"
     assert log.update().version == 0 and live(log) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        lambda point: ArrayType(point, True),
+        lambda point: MapType(STRING, point, True),
+        lambda point: StructType((StructField("a", ArrayType(MapType(point, LONG, True), True)),)),
+    ],
+)
+def test_not_null_within_an_array_or_map_is_refused_when_a_table_is_made_since_nothing_would_check_it(log, inside):
+    def make(nullable):
+        column = StructField("c", inside(StructType((StructField("x", LONG, nullable),))))
+        return plan_create(
+            log.update(), TableDefinition(schema=StructType((column,))), mode=CreateMode.CREATE, settings=Settings()
+        )
+
+    with pytest.raises(SchemaError, match="NOT NULL within an array or map") as refused:
+        make(False)
+    assert refused.value.code == "DELTA_NESTED_NOT_NULL_CONSTRAINT"
+    assert make(True).metadata is not None
