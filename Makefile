@@ -23,6 +23,7 @@ FILE ?=
 TO ?=
 TURN ?=
 TARGET ?=
+VERSION ?=
 FROM ?= 0
 SEED ?=
 # make hands down the shell's own SECONDS, a clock: only one that was typed counts
@@ -162,6 +163,10 @@ interop-pairs: $(VENV)/.bench $(PEER)/.installed ## Two engines write one table 
 	@scripts/check-java
 	@cd tests/peers && $(CURDIR)/$(PY) -m matrix.pairs --python $(CURDIR)/$(PEER)/bin/python $(if $(RECORD),--record) $(ARGS)
 
+.PHONY: test-spark
+test-spark: ## A few tests with another PySpark (VERSION=4.1.0, the oldest that is claimed)
+	@scripts/test-spark-version $(or $(VERSION),4.1.0)
+
 .PHONY: test-fast
 test-fast: $(VENV)/.dev ## The tests that start no Spark session
 	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup tests/unit tests/property tests/contracts tests/test_shape.py $(ARGS)
@@ -231,7 +236,7 @@ doctor: ## What is installed, what is missing, what to do (URI=s3a://… tries a
 
 .PHONY: clean
 clean: ## Remove what the targets above made, the virtual environment included
-	rm -rf $(VENV) $(PEER) $(DOCS) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(PEER) $(DOCS) .venv-spark demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 .PHONY: help
 help: ## This list

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Tell which tests with servers, and which of the stack's further parts, a run takes.
 
-Prints three lines: the room of tests with servers; the stack's further parts that run, in this order, as long as there
-is time; those that are left to other commits. What the commits of the last four hours before this one changed runs; of
+Prints four lines: the room of tests with servers; the stack's further parts that run, in this order, as long as there
+is time; those that are left to other commits; whether tests run with the oldest
+Spark, too, "yes" or "no". What the commits of the last four hours before this one changed runs; of
 the others one, with every fourth commit.
 """
 
@@ -70,6 +71,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
     "secure": ("scripts/test-stack-secure", "docker-compose.secure.yml", "tests/stack/test_secure"),
     "monitor": ("images/monitor/", "scripts/test-stack-monitor", "pydelta/ui/metrics"),
 }
+OLDEST = ("pydelta/spark_versions", "pydelta/spark/jvm", "pydelta/spark/local_rows", "scripts/test-spark-version")
 
 
 def in_turn(parts: Mapping[str, tuple[str, ...]], changed: Iterable[str], number: int) -> tuple[list[str], list[str]]:
@@ -108,13 +110,19 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
     return [*concerned, *others[:more]], others[more:]
 
 
+def runs_oldest_spark(changed: Iterable[str], number: int) -> bool:
+    """Tell whether tests run with the oldest Spark, too: with what knows its version, and every fourth commit."""
+    return number % 4 == 2 or any(file.startswith(OLDEST) for file in changed)
+
+
 def main() -> None:
     """See above."""
     number = int(_git("rev-parse", "HEAD")[:7], 16)
     since = datetime.fromisoformat(_git("show", "-s", "--format=%cI", "HEAD")) - timedelta(hours=4)
     changed = _git("log", f"--since={since.isoformat()}", "--name-only", "--format=").splitlines()
     run, left = parts_of(changed, number)
-    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join(run)}\n{' '.join(left)}\n")
+    oldest = "yes" if runs_oldest_spark(changed, number) else "no"
+    sys.stdout.write(f"{room_of(changed, number)}\n{' '.join(run)}\n{' '.join(left)}\n{oldest}\n")
 
 
 def _git(*arguments: str) -> str:

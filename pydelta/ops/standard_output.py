@@ -84,8 +84,8 @@ def sparing_output() -> Iterator[Output]:
     _keep_closed()
     before = sys.stdout, sys.stderr
     nowhere = open(os.devnull, "w")  # noqa: SIM115 - a stream that was closed before the process began is None
-    sys.stderr = _Sparing(before[1] or nowhere, output, says=False)  # type: ignore[assignment]
-    sys.stdout = _Sparing(before[0] or nowhere, output, says=True)  # type: ignore[assignment]
+    sys.stderr = _Sparing(before[1] or nowhere, output, says=False)
+    sys.stdout = _Sparing(before[0] or nowhere, output, says=True)
     try:
         yield output
     finally:

@@ -49,3 +49,11 @@ def test_rooms_are_the_folders_of_servers_and_turns_are_known_to_the_run():
     cases = script.partition("case $turn in hdfs | versity | secure) wanted")[2].partition("case $turn in\n")[2]
     unknown = [name for name in turns.STACK if name not in cases]
     assert not unknown
+
+
+def test_the_oldest_spark_runs_with_what_knows_its_version_and_with_every_fourth_commit():
+    assert turns.runs_oldest_spark(["pydelta/spark/jvm.py"], 0)
+    assert [turns.runs_oldest_spark(["README.md"], number) for number in range(4)] == [False, False, True, False]
+    for name in turns.OLDEST:
+        assert list(ROOT.glob(f"{name}*")), name
+    assert "read -r oldest" in (ROOT / ".ci" / "run").read_text()

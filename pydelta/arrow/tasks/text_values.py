@@ -329,7 +329,7 @@ def _moments(texts: Any, zone: str | None) -> Any:
     offset = parts["zone"].str.replace("Z", "+00:00", literal=True).str.replace(":", "", literal=True)
     minutes = offset.str.slice(1, 2).cast(pl.Int64) * 60 + offset.str.slice(3, 2).cast(pl.Int64)
     minutes = minutes * pl.select(pl.when(offset.str.starts_with("-")).then(-1).otherwise(1)).to_series()
-    moments = local - pl.select(pl.duration(minutes=minutes)).to_series()
+    moments = local - pl.select(pl.duration(minutes=pl.lit(minutes))).to_series()
     if zone is not None and parts["zone"].null_count():
         moments = pl.select(pl.coalesce(moments, _in_zone(local, zone))).to_series()
     return moments.to_arrow().cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))

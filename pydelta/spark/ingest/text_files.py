@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
@@ -194,7 +194,7 @@ def _columns(
     """The columns of the rows; None where they have a type that only Spark reads."""
     form = reading.form
     if schema is not None:
-        found = StructType.fromDDL(schema)
+        found = cast("StructType", StructType.fromDDL(schema))
         found = StructType([item for item in found.fields if item.name not in reading.kept.names])
     elif form == "json" or options.get("inferSchema", "false").lower() == "true":
         reader = spark.read.format(form).options(**{**(_RFC if form == "csv" else {}), **options})

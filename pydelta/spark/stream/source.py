@@ -312,6 +312,8 @@ def stream_frame(spark: SparkSession, source: DeltaSource) -> DataFrame:
     jvm = Jvm.of(spark)
     streaming = jvm.view.org.apache.spark.sql
     output = jvm.local_relation.apply(source.schema()).output()
-    unnamed = getattr(getattr(streaming.catalyst.streaming, "Unassigned$"), "MODULE$")
     relation = streaming.execution.streaming.runtime.StreamingExecutionRelation
+    if jvm.version < (4, 2):  # in which sources have no names
+        return jvm.frame(relation(source, output, jvm.none, jvm.session))
+    unnamed = getattr(getattr(streaming.catalyst.streaming, "Unassigned$"), "MODULE$")
     return jvm.frame(relation(source, output, jvm.none, unnamed, jvm.session))
