@@ -152,7 +152,8 @@ class RelationResolver:
     def _entry(self, parts: tuple[str, ...]) -> DeltaEntry | ViewEntry | None:
         """What a name stands for; asked once a statement."""
         if parts not in self._entries:
-            named = parts if parts in self._temporary else on_path(self._spark, parts)
+            temporary = tuple(part.lower() for part in parts) in self._temporary
+            named = parts if temporary else on_path(self._spark, parts)
             self._entries[parts] = None if named is None else look_up(self._spark, named)
         return self._entries[parts]
 
