@@ -250,7 +250,8 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
         assert field is not None
         shown, kind = quoted(column), ddl(field.data_type)
         if value is None:
-            texts.append(f"{shown} IS NULL")
+            missing = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.IsNull
+            texts.append(str(missing(nodes.jvm.expression(F.col(shown))).sql()))
             conditions.append(F.col(shown).isNull())
             continue
         literal = F.lit(value) if kind.lower() == "string" else F.lit(value).cast(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydelta.conditions import Condition
 from pydelta.errors import UnsupportedFeatureError, error_context
 from pydelta.spark.scan.caches import refresh_caches
 from pydelta.spark.sql import describe as describe_sql
@@ -31,6 +32,7 @@ def describe(nodes: Nodes, node: Any) -> DataFrame | None:
             f"{target.name} is a Delta table: the partitions have no descriptions of their own.",
             features=("DESCRIBE … PARTITION",),
             hint="SHOW PARTITIONS lists them.",
+            condition=Condition.of("INVALID_PARTITION_OPERATION.PARTITION_MANAGEMENT_IS_UNSUPPORTED", name=target.name),
         )
     column = nodes.names(node.column().nameParts()) if kind == "DescribeColumn" else None
     log = nodes.log(target)
