@@ -403,6 +403,15 @@ class ArrowRows:
     """An Arrow table as a source of rows for ``write_table``."""
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:
+        try:
+            rows.validate(
+                full=True
+            )  # indices beyond a dictionary, texts that are not UTF-8, buffers that are too short
+        except pa.ArrowException as error:
+            raise InvalidArgumentError(
+                f"The rows are not a valid Arrow table: {first_line(error)}",
+                hint="Read or make them again; table.validate(full=True) says what is wrong.",
+            ) from error
         self._rows, self._store, self._options = rows, log.store, log.options
         self._partitions = {name.lower() for name in snapshot.partition_columns}
         given: dict[str, StructField] = {}
@@ -430,6 +439,8 @@ class ArrowRows:
         task = make_task(shape, target.options, session)
         data, partitions = written_columns(plan.schema, plan.partition_columns)
         columns = [self._column(plan.schema, name) for name in (*data, *partitions)]
+        for name in set(self._schema.names).difference(data, partitions):  # void: files have no place for a value
+            self._column(plan.schema, name)
         table = pa.Table.from_arrays(columns, names=[f"c{number}" for number in range(len(columns))])
         records = run_task(table.to_batches(max_chunksize=_BATCH_ROWS), task, partition_id=0, store=self._store)
         return output_of(records)

@@ -14,6 +14,7 @@ from pydelta.arrow.table import LocalTable
 from pydelta.errors import (
     ConstraintViolatedError,
     DeltaError,
+    InvalidArgumentError,
     SchemaMismatchError,
     UnsafeOperationError,
     UnsupportedFeatureError,
@@ -230,6 +231,18 @@ def test_columns_that_arrow_does_not_have_are_refused_by_name():
     refused(
         opened, store, SchemaMismatchError, "'A'", lambda: opened.append(pa.table([[b""], [b""]], names=["a", "A"]))
     )
+
+
+def test_a_value_for_a_void_column_and_broken_arrow_tables_are_refused():
+    opened, store = table(StructField("k", LONG), StructField("s", STRING), StructField("n", PrimitiveType("void")))
+    opened.append(pa.table({"k": [1], "n": pa.nulls(1)}))
+    refused(opened, store, SchemaMismatchError, "'n'", lambda: opened.append(pa.table({"k": [1], "n": [1]})))
+    refused(opened, store, SchemaMismatchError, "'n'", lambda: opened.merge(pa.table({"k": [1], "n": [1]}), on="k"))
+    beyond = pa.DictionaryArray.from_arrays(pa.array([5]), pa.array(["a"]), safe=False)
+    for column in (beyond, pa.array([b"\xff"]).view(pa.string())):
+        rows = pa.table([column], names=["s"])
+        refused(opened, store, InvalidArgumentError, "not a valid", lambda rows=rows: opened.append(rows))
+    assert opened.scan().num_rows == 1
 
 
 def test_a_category_of_pandas_is_appended_and_merged():
