@@ -404,9 +404,7 @@ class ArrowRows:
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, rows: pa.Table) -> None:
         try:
-            rows.validate(
-                full=True
-            )  # indices beyond a dictionary, texts that are not UTF-8, buffers that are too short
+            rows.validate(full=True)  # a place beyond a dictionary would end the process
         except pa.ArrowException as error:
             raise InvalidArgumentError(
                 f"The rows are not a valid Arrow table: {first_line(error)}",

@@ -201,3 +201,76 @@ def test_an_empty_text_is_null_in_a_partition_column():
     assert fit(pa.array([0]), LONG, partition=True) == [0]
     with pytest.raises(ConstraintViolatedError):
         fit(pa.array([""]), STRING, nullable=False, partition=True)
+
+
+def test_variants_are_a_value_and_its_metadata_and_both_must_be_there():
+    kind = PrimitiveType("variant")
+    given = pa.array([{"METADATA": b"\x01", "value": b"\x00"}, None])
+    assert fit(given, kind) == [{"value": b"\x00", "metadata": b"\x01"}, None]
+    for name in ("value", "metadata"):
+        rows = [{"value": b"\x00", "metadata": b"\x01"} | {name: None}]
+        with pytest.raises(ConstraintViolatedError, match=rf"c\.{name}'"):
+            fit(pa.array(rows, given.type), kind)
+    with pytest.raises(SchemaMismatchError, match=r"c\.metadata'"):
+        fit(pa.array([{"value": b"a"}]), kind)
+    with pytest.raises(SchemaMismatchError, match="struct"):
+        fit(pa.array(["{}"]), kind)
+
+
+def test_columns_of_more_rows_than_a_slice_are_whole():
+    count = 2 * 131_072 + 3
+    numbers = pa.array(np.arange(count) % 100, pa.int8())
+    assert fit(numbers, LONG) == numbers.to_pylist()
+    assert fit(pa.array([str(n) for n in range(count)], pa.large_string()), STRING)[-1] == str(count - 1)
+
+
+def test_json_of_arrow_is_text():
+    assert fit(pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["{}", None])), STRING) == ["{}", None]
+
+
+def test_an_empty_text_stays_where_it_is_no_partition():
+    assert fit(pa.array(["", None]), STRING) == ["", None]
+    assert fit(pa.array(["", None], pa.large_string()), STRING) == ["", None]
+
+
+def test_maps_that_begin_late_and_hide_entries_keep_their_own():
+    kind = pa.map_(pa.string(), pa.int64())
+    pairs = pa.StructArray.from_arrays([pa.array(list("abcdef")), pa.array(range(6))], names=["key", "value"])
+    ends = pa.array([1, 2, 4, 4, 6], pa.int32())
+    given = pa.Array.from_buffers(kind, 4, [pa.py_buffer(bytes([0b1101])), ends.buffers()[1]], children=[pairs])
+    assert fit(given, MapType(STRING, INTEGER)) == [[("b", 1)], None, [], [("e", 4), ("f", 5)]]
+    assert fit(given.slice(1), MapType(STRING, INTEGER)) == [None, [], [("e", 4), ("f", 5)]]
+    full = pa.array([[("a", 1)], [("b", 2), ("c", 3)], []], kind)
+    assert fit(full.slice(1), MapType(STRING, INTEGER)) == [[("b", 2), ("c", 3)], []]
+
+
+@pytest.mark.parametrize(("part", "word"), [("key", r"c\.key'"), ("value", r"c\.value'")])
+def test_what_does_not_fit_in_a_map_is_named(part, word):
+    wrong = {"key": pa.map_(pa.int64(), pa.int64()), "value": pa.map_(pa.string(), pa.string())}
+    rows = {"key": [[(1, 1)]], "value": [[("a", "b")]]}
+    with pytest.raises(SchemaMismatchError, match=word):
+        fit(pa.array(rows[part], wrong[part]), MapType(STRING, LONG))
+
+
+def test_one_null_among_required_fields_and_elements_is_enough():
+    kind = StructType((StructField("A", LONG, False),))
+    assert fit(pa.array([{"a": 1}, {"a": 2}]), kind) == [{"A": 1}, {"A": 2}]
+    with pytest.raises(ConstraintViolatedError, match=r"c\.A'"):
+        fit(pa.array([{"a": 1}, {"a": None}]), kind)
+    assert fit(pa.array([[1], [2]]), ArrayType(LONG, contains_null=False)) == [[1], [2]]
+    assert fit(pa.array([1, 2]), LONG, nullable=False) == [1, 2]
+    with pytest.raises(ConstraintViolatedError, match=r"c\.value'"):
+        fit(pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int64())), MapType(STRING, LONG, False))
+
+
+def test_a_struct_without_fields_is_refused_and_the_error_has_the_conditions_of_delta():
+    with pytest.raises(SchemaMismatchError, match="without fields"):
+        fit(pa.array([{}], pa.struct([])), StructType(()))
+    with pytest.raises(SchemaMismatchError) as caught:
+        fit(pa.array(["1"]), LONG)
+    assert caught.value.condition.name == "DELTA_FAILED_TO_MERGE_FIELDS"
+    assert dict(caught.value.condition.parameters) == {"currentField": "c", "updateField": "c"}
+
+
+def test_a_dictionary_of_views_of_bytes_is_written_out():
+    assert fit(dictionary([b"a", b"b"], pa.binary_view()), BINARY) == [b"b", None, b"a", b"b"]
