@@ -213,6 +213,10 @@ def importers_of(module: str, files: Mapping[str, Path]) -> set[str]:
         files: Module -> file.
     """
     imports = {name: _imports(path) | _parents(name) for name, path in files.items()}
+    lazy = {name for name, path in files.items() if "def __getattr__" in path.read_text()}
+    for loaded in imports.values():  # a name that a package loads when it is asked for may be in any of its modules
+        asked = {parent for name in loaded - files.keys() if (parent := name.rpartition(".")[0]) in lazy}
+        loaded |= {name for name in files for parent in asked if name.startswith(f"{parent}.")}
     found = {module}
     while more := {name for name, loaded in imports.items() if name not in found and loaded & found}:
         found |= more

@@ -143,12 +143,26 @@ def test_what_imports_a_module_as_it_is_loaded_does_so_by_way_of_others_and_of_i
         "p.other": "from p.later import f",
         "q": "import p.files",
         "q.inner": "import json",
+        "lazy": "def __getattr__(name): ...",
+        "lazy.one": "import p.bitmaps",
+        "lazy.two": "",
+        "asks": "from lazy import One",
+        "named": "from lazy import two",
     }
     files = {}
     for name, text in texts.items():
         files[name] = tmp_path / f"{name}.py"
         files[name].write_text(text)
-    assert importers_of("p.bitmaps", files) == {"p.bitmaps", "p.vectors", "p.files", "p.whole", "q", "q.inner"}
+    assert importers_of("p.bitmaps", files) == {
+        "p.bitmaps",
+        "p.vectors",
+        "p.files",
+        "p.whole",
+        "q",
+        "q.inner",
+        "lazy.one",
+        "asks",
+    }
 
 
 MODULE = """
