@@ -8,13 +8,13 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-import numpy as np
-import polars as pl
-
 from pydelta.errors import LogCorruptedError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "LAST_CHECKPOINT",
@@ -256,6 +256,9 @@ def decode_log_path(log_path: str) -> DecodedPath:
 
 def decoded_paths(log_paths: pl.Series) -> pl.Series:
     """Percent-decode paths, in their order: escapes of printable ASCII at once, others one path at a time."""
+    import numpy as np  # here, since pydelta history needs neither
+    import polars as pl
+
     escaped = log_paths.str.contains("%")
     if not bool(escaped.any()):
         return log_paths
