@@ -361,7 +361,7 @@ _SESSION_PARSERS: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
     "autoCompact.enabled": ("auto_compact", _on_or_auto),
     "autoCompact.maxFileSize": ("auto_compact_max_file_bytes", parse_bytes),
     "autoCompact.minFileSize": ("auto_compact_min_file_bytes", parse_bytes),
-    "autoCompact.minNumFiles": ("auto_compact_min_files", parse_positive_int),
+    "autoCompact.minNumFiles": ("auto_compact_min_files", _or_none(parse_positive_int)),
     "vacuum.retentionCheck": ("retention_check", parse_bool),
     "restore.vacuumCheck": ("vacuum_check", parse_bool),
     "local.maxBytes": ("local_max_bytes", _or_none(parse_bytes)),

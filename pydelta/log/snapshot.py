@@ -18,6 +18,7 @@ from pydelta.log.sums import FileSums
 from pydelta.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
+from pydelta.protocol.names import path_text
 from pydelta.protocol.paths import LOG_DIR
 from pydelta.protocol.schema import physical_name
 from pydelta.protocol.types import StructType, parse_schema
@@ -228,7 +229,7 @@ class Snapshot:
                 field = next((field for field in level.fields if physical_name(field) == part), None)
             names.append(field.name if field else str(part))
             level = field.data_type if field else None
-        return ".".join(names)
+        return path_text(names)
 
     def tombstones(self) -> pl.DataFrame:
         """Return removed files that the log still knows: ``path dv_id deletion_timestamp size row``, epoch ms."""

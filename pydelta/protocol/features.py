@@ -21,6 +21,7 @@ __all__ = [
     "implied_features",
     "is_request",
     "partition_columns_in_files",
+    "refuse_unasked",
     "required_protocol",
     "supports",
     "upgrade",
@@ -32,6 +33,8 @@ __all__ = [
 _MAX_READER, _MAX_WRITER = 3, 7
 _CATALOG = {"catalogManaged", "catalogOwned", "catalogOwned-preview"}
 _PARTITIONS_IN_FILES = "materializePartitionColumns"
+_TO_ASK_FOR = {"timestampNtz"}
+"""Features that a new table gets with a column, and one that is there only by name."""
 
 
 def implied_features(protocol: Protocol) -> frozenset[str]:
@@ -213,6 +216,28 @@ def upgrade(protocol: Protocol, features: Iterable[str]) -> Protocol:
             min_writer_version=max([protocol.min_writer_version, *(FEATURES[n].legacy_writer or 1 for n in missing)]),
         )
     return _listed(have | wanted, protocol.min_reader_version == _MAX_READER)
+
+
+def refuse_unasked(protocol: Protocol, features: Iterable[str], *, table: str) -> None:
+    """Check that a change of a table's columns needs no feature that has to be asked for, as the reference has it.
+
+    Raises:
+        UnsupportedFeatureError: One that the protocol lacks.
+    """
+    lacking = sorted((_TO_ASK_FOR & set(features)) - implied_features(protocol))
+    if lacking:
+        wanted = ", ".join(f"'delta.feature.{name}' = 'supported'" for name in lacking)
+        raise UnsupportedFeatureError(
+            f"The new columns need the table feature {', '.join(lacking)}, which this table does not have.",
+            features=lacking,
+            hint=f"Older readers cannot read it afterwards. ALTER TABLE … SET TBLPROPERTIES ({wanted}) adds it.",
+            table=table,
+            condition=Condition.of(
+                "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
+                unsupportedFeatures=lacking,
+                supportedFeatures=sorted(implied_features(protocol)),
+            ),
+        )
 
 
 def _refuse_undefined(names: Iterable[str]) -> None:

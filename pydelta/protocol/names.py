@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from pydelta.errors import InvalidArgumentError
 
-__all__ = ["quoted", "unquoted"]
+__all__ = ["path_text", "quoted", "unquoted"]
 
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
@@ -45,3 +47,13 @@ def unquoted(name: str) -> tuple[str, ...]:
         f"{name!r} is not the name of a column.",
         hint="A dot leads to a field in a column; put a name that has a dot between backticks: `a.b`.",
     )
+
+
+def path_text(path: Sequence[str]) -> str:
+    r"""Return a path as users write it: dotted, odd names in backticks.
+
+    Example:
+        >>> path_text(("a", "b c"))
+        'a.`b c`'
+    """
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in path)

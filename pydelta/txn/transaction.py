@@ -391,7 +391,7 @@ class OptimisticTransaction:
                 hint="Create the table first, or check the path.",
             )
         staged, metadata = self._with_row_tracking(staged, metadata)
-        staged, protocol = self._with_protocol(staged, metadata)
+        staged, protocol = self._with_protocol(staged, metadata, operation.name)
         staged = self._with_iceberg(staged, staged.metadata or metadata, protocol, operation)
         properties = TableProperties.parse(metadata.configuration)
         stamped = properties.in_commit_timestamps_enabled and features.supports(protocol, "inCommitTimestamp")
@@ -477,7 +477,7 @@ class OptimisticTransaction:
         )
         return Staged.of(marked)
 
-    def _with_protocol(self, staged: Staged, metadata: Metadata) -> tuple[Staged, Protocol]:
+    def _with_protocol(self, staged: Staged, metadata: Metadata, operation: str) -> tuple[Staged, Protocol]:
         """The staged actions with the protocol that their metadata needs, and that protocol."""
         if self.snapshot.protocol is not None:
             features.ensure_writable(self.snapshot.protocol, table=self.snapshot.table_uri)
@@ -486,7 +486,10 @@ class OptimisticTransaction:
             protocol = features.required_protocol(metadata)
         elif staged.metadata is not None:
             asked = {key.removeprefix(_FEATURE) for key in metadata.configuration if key.startswith(_FEATURE)}
-            protocol = features.upgrade(stated, features.needed_features(metadata) | asked)
+            needed = features.needed_features(metadata)
+            if not any(word in operation for word in ("CLONE", "RESTORE", "CONVERT")):
+                features.refuse_unasked(stated, needed - asked, table=self.snapshot.table_uri)
+            protocol = features.upgrade(stated, needed | asked)
         else:
             protocol = stated
         if staged.metadata is not None:

@@ -18,7 +18,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.protocol.names import quoted
+from pydelta.protocol.names import path_text
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.protocol.stats import has_bounds, leaves_with_stats
 from pydelta.protocol.types import DataType, StructField, StructType
@@ -59,17 +59,6 @@ Path: TypeAlias = tuple[str, ...]
 """Names of a column from the top level down."""
 
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def path_text(path: Path) -> str:
-    r"""Return a path as users write it: dotted, odd names in backticks.
-
-    Example:
-        >>> path_text(("a", "b c"))
-        'a.`b c`'
-    """
-    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in path)
 
 
 def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:

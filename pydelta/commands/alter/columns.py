@@ -201,7 +201,7 @@ def _changed(
     if change.nullable is not None:
         schema, rules = _with_nullability(schema, path, change.nullable)
     if change.comment is not None:
-        schema = edit_field(schema, path, lambda field: _with(field, "comment", change.comment or None))
+        schema = edit_field(schema, path, lambda field: _with(field, "comment", change.comment))
     if change.default is not None or change.drop_default:
         schema = _with_default(schema, path, None if change.drop_default else change.default)
     if change.position is not None:

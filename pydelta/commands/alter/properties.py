@@ -165,7 +165,7 @@ def set_comment(snapshot: Snapshot, change: SetComment) -> Plan:
     operation = Operation(
         name="SET TBLPROPERTIES", parameters={"properties": encode_json({_COMMENT: change.text or ""})}
     )
-    made = metadata.replace(description=change.text or None)
+    made = metadata.replace(description=change.text)
     return Plan(metadata=made, operation=operation, changed=made != metadata)
 
 

@@ -276,6 +276,12 @@ class WriteOptions:
             description=description,
         )
         parsed._refuse_contradictions(explicit_dynamic="partitionOverwriteMode" in given)
+        if mode.replaces_table and "overwriteSchema" in given and not parsed.overwrite_schema:
+            raise InvalidArgumentError(
+                "A replace makes the table anew with the schema of the data, and overwriteSchema=false was given.",
+                hint="Leave overwriteSchema out, or write with mode overwrite, which keeps the schema.",
+                condition=Condition.of("DELTA_ILLEGAL_USAGE", option="overwriteSchema", operation="replacing"),
+            )
         return parsed
 
     def narrowed(

@@ -322,13 +322,21 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
     old = [(item.name.lower(), item.data_type, item.nullable) for item in there.schema.fields]
     new = [(item.name.lower(), item.data_type, item.nullable) for item in schema.fields]
     partitions = [name.lower() for name in partition_columns]
-    if schema.fields and (old != new or partitions != [name.lower() for name in there.partition_columns]):
+    same = partitions == [name.lower() for name in there.partition_columns]
+    if schema.fields and (old != new or not same):
         raise SchemaMismatchError(
             f"The Delta table at {there.table_uri} has other columns than the ones given.\n"
             f"Its columns (partitioned by {list(there.partition_columns)}):\n{there.schema.tree()}\n"
             f"Those given (partitioned by {list(partition_columns)}):\n{schema.tree()}",
             hint="Leave the columns out to take the table as it is, or give the ones that it has.",
             condition=Condition.of(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING",
+                path=there.table_uri,
+                specifiedColumns=list(partition_columns),
+                existingColumns=list(there.partition_columns),
+            )
+            if old == new
+            else Condition.of(
                 "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
                 path=there.table_uri,
                 specifiedSchema=schema.tree(),

@@ -432,8 +432,10 @@ def _bound(
     plan = source._jdf.queryExecution().analyzed()
     named = str(plan.nodeName()) == "SubqueryAlias"
     alias, source_alias = statement.alias or TARGET_ALIAS, str(plan.alias()) if named else _SOURCE_ALIAS
+    empty = statement.evolve and not snapshot.schema.fields  # has no file either
+    table = Jvm.of(spark).nothing() if empty else scan_dataframe(spark, snapshot, pinned=True)
     sides = Sides(
-        table=scan_dataframe(spark, snapshot, pinned=True).alias(alias),
+        table=table.alias(alias),
         source=source if named else source.alias(source_alias),
         alias=alias,
         source_alias=source_alias,

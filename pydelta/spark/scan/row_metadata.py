@@ -3,7 +3,7 @@
 ::
 
     physical scan, tracked columns, values a file
-      -> the table's columns, and ``_metadata`` made anew: Spark's fields, row_id, row_commit_version
+      -> the table's columns, and ``_metadata`` made anew: Spark's fields, row_id, row_commit_version and their bases
       -> the table's columns; ``_metadata`` is hidden and can be selected
 
 Spark asks for ``_metadata`` when it analyses a query, so such a scan is made for statements that name it, over tables
@@ -33,6 +33,8 @@ __all__ = ["names_metadata", "scan_with_row_metadata"]
 _METADATA: Final = "_metadata"
 _HIDDEN_MARK: Final = {"__metadata_col": _METADATA}
 _ROW_ID: Final = ("row_id", {"__row_id_metadata_col": True})
+_BASE_ID: Final = ("base_row_id", {"__base_row_id_metadata_col": True})
+_DEFAULT_VERSION: Final = ("default_row_commit_version", {"__default_row_version_metadata_col": True})
 _ROW_VERSION: Final = ("row_commit_version", {"__row_commit_version_metadata_col": True})
 
 
@@ -56,7 +58,8 @@ def scan_with_row_metadata(spark: SparkSession, snapshot: Snapshot, *, pinned: b
     """Scan a version of a table that tracks its rows; arguments as ``scan_dataframe``.
 
     Returns:
-        The table's columns. ``_metadata`` can be selected, with ``row_id`` and ``row_commit_version`` (bigint).
+        The table's columns. ``_metadata`` can be selected, with ``row_id``, ``row_commit_version`` and what they are
+        made of, ``base_row_id`` and ``default_row_commit_version`` (bigint).
     """
     jvm = Jvm.of(spark)
     files = with_row_ids(snapshot.files, snapshot.files.core)
@@ -71,11 +74,11 @@ def scan_with_row_metadata(spark: SparkSession, snapshot: Snapshot, *, pinned: b
     own = scanned.metadataColumn(_METADATA)
     fields = scanned.select(own.alias(_METADATA)).select(f"{_METADATA}.*").columns
     complete = not files[BASE_ROW_ID].null_count() and not files[DEFAULT_ROW_VERSION].null_count()
+    row_id, version = tracking_columns(scanned, snapshot.properties)
+    base, default = (scanned[item.name] for item in TRACKING_HIDDEN)
+    values = ((row_id, _ROW_ID), (base, _BASE_ID), (default, _DEFAULT_VERSION), (version, _ROW_VERSION))
     tracked = [
-        (_never_null(jvm, value) if complete else value).alias(name, metadata=mark)
-        for value, (name, mark) in zip(
-            tracking_columns(scanned, snapshot.properties), (_ROW_ID, _ROW_VERSION), strict=True
-        )
+        (_never_null(jvm, value) if complete else value).alias(name, metadata=mark) for value, (name, mark) in values
     ]
     whole = F.struct(*(own.getField(name).alias(name) for name in fields), *tracked)
     shown = project(

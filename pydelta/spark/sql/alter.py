@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydelta.commands.alter.clustering import path_text
 from pydelta.commands.alter.command import alter_table
 from pydelta.commands.alter.requests import (
     AddColumns,
@@ -119,7 +120,7 @@ def _changes(nodes: Nodes, node: Any, kind: str) -> list[Change]:
     specification = nodes.optional(node.clusterBySpec())
     if specification is None:
         return [ClusterBy(columns=None)]
-    columns = [".".join(str(part) for part in item.fieldNames()) for item in nodes.items(specification.columnNames())]
+    columns = [path_text(tuple(map(str, item.fieldNames()))) for item in nodes.items(specification.columnNames())]
     return [ClusterBy(columns=tuple(columns) or None)]
 
 

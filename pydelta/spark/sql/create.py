@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import ParseException
+
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.write.command import WriteMode
 from pydelta.conditions import Condition
@@ -291,3 +293,21 @@ def cache_as_select(nodes: Nodes, node: Any) -> DataFrame | None:
     if not bool(node.isLazy()):
         frame.count()
     return jvm.nothing()
+
+
+def create_function(nodes: Nodes, node: Any) -> DataFrame | None:
+    """``CREATE FUNCTION … RETURN …``: Spark's, unless its body reads a Delta table."""
+    query, expression = text_of(nodes.optional(node.queryText())), text_of(nodes.optional(node.exprText()))
+    body = query if query is not None else f"SELECT {expression}"
+    try:
+        parsed = nodes.jvm.parse(body)
+    except ParseException:
+        return None  # Spark says what is wrong with it
+    if RelationResolver(nodes.spark).statement(parsed) is None:
+        return None
+    raise UnsupportedFeatureError(
+        "The body of a SQL function cannot read a Delta table: Spark looks up its tables without this engine.",
+        features=("SQL functions over tables",),
+        hint="Make a view of the query, and join it or filter it where the function would be called.",
+        condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="CREATE FUNCTION over a Delta table"),
+    )

@@ -10,13 +10,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pydelta.commands.alter.clustering import clustering_paths
 from pydelta.conditions import Condition
 from pydelta.errors import BindError, InvalidArgumentError, LogCorruptedError
 from pydelta.protocol.features import implied_features
-from pydelta.protocol.names import quoted
-from pydelta.protocol.partitions import parse_partition_value, partition_dir, serialize_partition_value
+from pydelta.protocol.names import path_text, quoted
+from pydelta.protocol.partitions import parse_partition_value, serialize_partition_value
 from pydelta.protocol.schema import physical_partition_columns
 from pydelta.protocol.types import DataType, PrimitiveType
 from pydelta.spark.catalog.lookup import DeltaEntry
@@ -93,7 +95,7 @@ def describe_table(
         rows += [_described(jvm, field) for field in named]
     if snapshot.clustering_columns:
         rows += [("# Clustering Information", "", ""), ("# col_name", "data_type", "comment")]
-        rows += [_nested(jvm, snapshot, path) for path in snapshot.clustering_columns]
+        rows += [_nested(jvm, snapshot, path) for path in clustering_paths(snapshot)]
     if extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(key, value, "") for key, value in _details(jvm, entry, snapshot).items()]
@@ -137,14 +139,14 @@ def _described(jvm: Jvm, field: DeltaField) -> tuple[str | None, ...]:
     return field.name, type_text(jvm, field), None if comment is None else str(comment)
 
 
-def _nested(jvm: Jvm, snapshot: Snapshot, path: str) -> tuple[str | None, ...]:
+def _nested(jvm: Jvm, snapshot: Snapshot, path: Sequence[str]) -> tuple[str | None, ...]:
     """A clustering column, which may lie inside structs."""
     level: Any = snapshot.schema
     field = None
-    for part in path.split("."):
+    for part in path:
         field = level.field(part) if hasattr(level, "field") else None
         level = field.data_type if field else None
-    return (path, *_described(jvm, field)[1:]) if field else (path, None, None)
+    return (path_text(path), *_described(jvm, field)[1:]) if field else (path_text(path), None, None)
 
 
 def _field(snapshot: Snapshot, name: str) -> DeltaField:
@@ -190,7 +192,7 @@ def _details(jvm: Jvm, entry: DeltaEntry, snapshot: Snapshot) -> Mapping[str, st
         provider=jvm.option.apply("delta"),
         partitionColumnNames=jvm.seq([]),
         properties=jvm.scala_map(_properties(snapshot)),
-        comment=jvm.option.apply(snapshot.metadata.description or None),
+        comment=jvm.option.apply(snapshot.metadata.description),
         tracksPartitionsInCatalog=False,
     )
     found = shown.toLinkedHashMap().toSeq()
@@ -210,7 +212,7 @@ def show_columns(spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot) -> 
 def show_partitions(
     spark: SparkSession, entry: DeltaEntry, snapshot: Snapshot, spec: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """Answer SHOW PARTITIONS: ``partition``, as ``a=1/b=x``, in order; those that hold a file.
+    """Answer SHOW PARTITIONS: a column for each partition column, with its type, in order; those that hold a file.
 
     Args:
         spark: The session.
@@ -246,12 +248,13 @@ def show_partitions(
         asked[place] = _stored(value, fields[place].data_type)
     keys = [f"pv:{name}" for name in physical_partition_columns(snapshot.schema, names, snapshot.column_mapping_mode)]
     distinct = snapshot.files.core.select(keys).unique()
-    shown = sorted(
-        partition_dir(dict(zip(names, row, strict=True)))
-        for row in distinct.iter_rows()
-        if all(row[place] == value for place, value in asked.items())
-    )
-    return _frame(spark, [(text,) for text in shown], StructType([_column("partition")]))
+    rows = [row for row in distinct.iter_rows() if all(row[place] == value for place, value in asked.items())]
+    texts = [f"c{place}" for place in range(len(names))]
+    found = _frame(spark, rows, StructType([_column(text, nullable=True) for text in texts]))
+    typed = [
+        F.col(text).try_cast(str(item.data_type)).alias(item.name) for text, item in zip(texts, fields, strict=True)
+    ]
+    return found.select(*typed).orderBy(*(F.asc_nulls_last(quoted(item.name)) for item in fields))
 
 
 def _stored(value: Any, data_type: DataType) -> str | None:

@@ -58,6 +58,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "CreateTableLikeCommand": sql_create.create_like,
     "CacheTableAsSelect": sql_create.cache_as_select,
     "CreateTempViewUsing": sql_create.create_view_using,
+    **dict.fromkeys(("CreateUserDefinedFunction", "CreateSQLFunctionCommand"), sql_create.create_function),
     "DropTable": sql_alter.drop,
     "DropNamespace": sql_alter.drop_database,
     "RenameTable": sql_alter.rename,
@@ -196,7 +197,7 @@ def is_effect(spark: SparkSession, node: Any) -> bool:
         return str(node.logicalPlan().nodeName()) in sql_explain.EXPLAINED
     if kind == "Union":
         nodes = Nodes(spark)
-        return all(str(item.nodeName()) in sql_insert.INSERTS for item in nodes.items(node.children()))
+        return all(str(item.nodeName()) in sql_insert.INSERTS for item in nodes.items(_statement(node).children()))
     if kind in _ALWAYS:
         return True
     if kind in _MAKES:
@@ -231,6 +232,9 @@ def _with_its_query(nodes: Nodes, node: Any) -> Any:
     kind = str(statement.nodeName())
     if kind in sql_insert.INSERTS:
         return copy_of(statement, query=_under(nodes, node, statement.query()))
+    inserts = nodes.items(statement.children()) if kind == "Union" else []
+    if inserts and all(str(item.nodeName()) in sql_insert.INSERTS for item in inserts):
+        return nodes.jvm.union([copy_of(item, query=_under(nodes, node, item.query())) for item in inserts])
     if kind == "MergeIntoTable":
         return copy_of(statement, sourceTable=_under(nodes, node, statement.sourceTable()))
     return statement if kind in ("DeleteFromTable", "UpdateTable") else node

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType as SparkStructType
 
+from pydelta.commands.alter.clustering import path_text
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError, first_line
 from pydelta.protocol.schema import StructType, parse_schema
@@ -289,7 +290,7 @@ class Nodes:
             if kind == "identity":
                 partitions += columns
             elif kind == "cluster_by":
-                clusters += columns
+                clusters += [path_text(tuple(map(str, item.fieldNames()))) for item in one.references()]
             else:
                 raise UnsupportedFeatureError(
                     f"A Delta table cannot be partitioned by {one.toString()}.",

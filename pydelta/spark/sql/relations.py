@@ -30,7 +30,7 @@ from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
-from pydelta.spark.scan.refresh import transform, with_newest
+from pydelta.spark.scan.refresh import transform, transform_expression, with_newest
 from pydelta.spark.scan.row_metadata import names_metadata, scan_with_row_metadata
 from pydelta.spark.scan.scan import scan_dataframe
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
@@ -253,6 +253,8 @@ class RelationResolver:
                 return self._time_travel(node)
             if name == "UnresolvedWith":
                 return self._with(node, ctes, namespace)
+            if name == "Project":
+                return self._pipe_set(node, ctes, namespace)
             if name == "UnresolvedTableValuedFunction":
                 return self._table_changes(node, namespace)
             if name == "InsertIntoStatement":
@@ -372,6 +374,22 @@ class RelationResolver:
         if self.replaced == before:
             return None
         return node.copy(child, jvm.seq(relations), *jvm.rest_of(node, "copy", 2))
+
+    def _pipe_set(self, node: Any, ctes: frozenset[str], namespace: tuple[str, ...]) -> Any | None:
+        """``|> SET a = …``: its expressions are no part of the plan, so neither are the queries in them."""
+        jvm, before, items = self._jvm, self.replaced, []
+
+        def inside(expression: Any, name: str) -> Any:
+            if name not in ("ScalarSubquery", "Exists", "ListQuery"):
+                return None
+            return expression.withNewPlan(self._rewrite(expression.plan(), ctes, namespace))
+
+        for item in jvm.to_list(node.projectList()):
+            if str(item.nodeName()) == "UnresolvedStarExceptOrReplace" and item.replacements().isDefined():
+                values = [transform_expression(value, inside) for value in jvm.to_list(item.replacements().get())]
+                item = item.copy(item.target(), item.excepts(), jvm.option.apply(jvm.seq(values)))
+            items.append(item)
+        return None if self.replaced == before else jvm.project(jvm.seq(items), node.child())
 
     def _time_travel(self, node: Any) -> Any | None:
         relation = node.relation()

@@ -34,7 +34,7 @@ from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up, parse_i
 from pydelta.spark.catalog.objects import check_new_name
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.jvm import Jvm
-from pydelta.spark.logs import forget_version, log_for_path, settings_of
+from pydelta.spark.logs import absent_path, forget_version, log_for_path, settings_of
 from pydelta.spark.scan.refresh import transform_expression
 from pydelta.spark.types import from_spark
 from pydelta.spark.write.assignment import StoreAssignment, has_fields_of, has_struct
@@ -251,8 +251,16 @@ def insert_by_position(
         SchemaMismatchError: Another number of columns.
         AnalysisException: Spark's own: a type that the policy does not cast.
         BindError: A column that the table does not have.
+        TableNotFoundError: There is no table.
     """
-    snapshot = log_for_path(spark, entry.location).update()
+    log = log_for_path(spark, entry.location)
+    snapshot = log.update()
+    if snapshot.metadata is None:
+        raise TableNotFoundError(
+            f"There is no Delta table at {log.uri}.",
+            hint="Create it first, or check the path.",
+            condition=absent_path(log) if entry.by_path else None,
+        )
     schema, data = snapshot.schema, from_spark(df.schema)
     evolves = columns is None and request.parsed(settings_of(spark)).merge_schema
     given_names = columns if columns is not None else data.names if by_name else schema.names

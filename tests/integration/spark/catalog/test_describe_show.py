@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import functions as F
 
 from pydelta.errors import BindError, InvalidArgumentError
 from pydelta.spark.catalog.entries import drop_table
@@ -78,12 +79,15 @@ def test_show_columns(spark, tables):
 
 
 def test_show_partitions(spark, tables):
-    ours, theirs = both(spark, "SHOW PARTITIONS {}")
-    assert ours == theirs
-    assert ours[-1] == ("p=__HIVE_DEFAULT_PARTITION__/q=__HIVE_DEFAULT_PARTITION__",)
-    for spec in ("p = '2024-01-02'", "q = 10", "p = '2024-01-02', q = 2", "q = 99"):
-        ours, theirs = both(spark, "SHOW PARTITIONS {} PARTITION (" + spec + ")")
-        assert ours == theirs, spec
+    shown = spark.sql(f"SHOW PARTITIONS {DELTA}")
+    columns = spark.table(DELTA).select("p", "q")
+    assert [(item.name, item.dataType) for item in shown.schema] == [(x.name, x.dataType) for x in columns.schema]
+    every = columns.distinct().orderBy(F.asc_nulls_last("p"), F.asc_nulls_last("q")).collect()
+    assert shown.collect() == every
+    assert every[-1] == (None, None)
+    for spec in ("p = '2024-01-02'", "q = 10", "q = '010'", "p = '2024-01-02', q = 2", "q = 99", "q = null"):
+        theirs = spark.sql(f"SHOW PARTITIONS {PARQUET} PARTITION ({spec})".replace("'010'", "10")).count()
+        assert spark.sql(f"SHOW PARTITIONS {DELTA} PARTITION ({spec})").count() == theirs, spec
 
 
 def test_show_tblproperties(spark, tables):

@@ -60,7 +60,7 @@ def test_a_catalog_table_is_read_natively_and_afresh(spark, name, path):
     first = spark.table(name)
     assert _is_native(first) and _is_native(spark.read.table(name)) and _is_native(spark.sql(f"SELECT * FROM {name}"))
     _append(path, 100)
-    assert first.count() == 9
+    assert first.count() == 10
     assert spark.table(name).count() == 10
     assert spark.sql(f"SELECT count(*) FROM {name}").first()[0] == 10
     assert spark.sql(f"SELECT count(*) FROM default.{name}").first()[0] == 10

@@ -1,0 +1,153 @@
+"""Statements at the edges that answer as the reference engine does, or fail with its conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from pydelta.errors import DeltaError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(spark):
+    spark.sql("DROP TABLE IF EXISTS edges")
+    spark.sql("CREATE TABLE edges (a INT, b STRING COMMENT 'the b') USING delta")
+    yield "edges"
+    spark.sql("DROP TABLE IF EXISTS edges")
+
+
+def _condition(action):
+    with pytest.raises(DeltaError) as raised:
+        action()
+    return raised.value.getCondition()
+
+
+@pytest.mark.parametrize("method", ["replace", "createOrReplace"])
+def test_a_replace_that_is_to_keep_the_schema_is_refused(spark, table, method):
+    writer = spark.range(2).writeTo(table).using("delta").option("overwriteSchema", "false")
+    assert _condition(getattr(writer, method)) == "DELTA_ILLEGAL_USAGE"
+    assert spark.table(table).columns == ["a", "b"]
+
+
+def test_a_table_is_read_where_auto_compaction_needs_no_number_of_files(spark, table):
+    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "0")
+    try:
+        spark.sql(f"INSERT INTO {table} VALUES (1, 'x')")
+        assert spark.table(table).collect() == [(1, "x")]
+    finally:
+        spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
+
+
+def test_an_insert_into_a_path_without_a_table_says_that_there_is_none(spark, tmp_path):
+    path = str(tmp_path / "none")
+    actions = (
+        lambda: spark.sql(f"INSERT INTO delta.`{path}` VALUES (1)"),
+        lambda: spark.sql(f"INSERT OVERWRITE delta.`{path}` SELECT 1"),
+        lambda: spark.range(1).write.insertInto(f"delta.`{path}`"),
+        lambda: spark.range(1).write.insertInto(f"delta.`{path}`", overwrite=True),
+    )
+    assert {_condition(action) for action in actions} <= {"DELTA_TABLE_NOT_FOUND", "PATH_NOT_FOUND"}
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_column_without_a_zone_needs_its_feature_asked_for(spark, table):
+    rows = spark.sql("SELECT 1 AS a, TIMESTAMP_NTZ'2024-01-01' AS n")
+    actions = (
+        lambda: spark.sql(f"ALTER TABLE {table} ADD COLUMN n TIMESTAMP_NTZ"),
+        lambda: spark.sql(f"ALTER TABLE {table} ADD COLUMN n STRUCT<x: ARRAY<TIMESTAMP_NTZ>>"),
+        lambda: spark.sql("CREATE OR REPLACE TABLE edges (n TIMESTAMP_NTZ) USING delta"),
+        lambda: rows.write.format("delta").mode("append").option("mergeSchema", True).saveAsTable(table),
+    )
+    assert {_condition(action) for action in actions} == {"DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"}
+    assert spark.sql(f"DESCRIBE HISTORY {table}").count() == 1
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN n TIMESTAMP_NTZ")
+    rows.write.format("delta").mode("append").option("mergeSchema", True).saveAsTable(table)
+    assert spark.table(table).count() == 1
+
+
+def test_an_empty_comment_is_one(spark, table):
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN b COMMENT ''")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN c INT COMMENT ''")
+    shown = {row.col_name: row.comment for row in spark.sql(f"DESCRIBE {table}").collect()}
+    assert shown == {"a": None, "b": "", "c": ""}
+
+
+def test_a_table_at_a_place_with_another_partitioning_is_refused_by_that_name(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).selectExpr("id", "id AS p").write.format("delta").partitionBy("p").save(path)
+    for clause in ("PARTITIONED BY (id)", "", "PARTITIONED BY (id, p)"):
+        text = f"CREATE TABLE edges_there (id BIGINT, p BIGINT) USING delta {clause} LOCATION '{path}'"
+        assert _condition(lambda: spark.sql(text)) == "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING", clause  # noqa: B023
+    other = f"CREATE TABLE edges_there (id INT, p BIGINT) USING delta PARTITIONED BY (p) LOCATION '{path}'"
+    assert _condition(lambda: spark.sql(other)) == "DELTA_CREATE_TABLE_SCHEME_MISMATCH"
+    assert not spark.catalog.tableExists("edges_there")
+
+
+def test_several_inserts_share_a_with(spark, table):
+    spark.sql("CREATE OR REPLACE TABLE edges_too (a INT, b STRING) USING delta")
+    spark.sql(
+        f"WITH c AS (SELECT * FROM VALUES (1, 'x'), (2, 'y') AS v(a, b)) FROM c INSERT INTO {table} SELECT a, b "
+        "INSERT INTO edges_too SELECT a * 10, b WHERE a > 1"
+    )
+    assert sorted(spark.table(table).collect()) == [(1, "x"), (2, "y")]
+    assert spark.table("edges_too").collect() == [(20, "y")]
+    spark.sql("DROP TABLE edges_too")
+
+
+def test_a_pipe_sets_a_column_to_what_a_query_finds(spark, table):
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')")
+    shown = spark.sql(f"FROM {table} |> SET b = (SELECT max(b) FROM {table}), a = a + (SELECT count(*) FROM {table})")
+    assert sorted(shown.collect()) == [(3, "y"), (4, "y")]
+    assert sorted(spark.sql(f"FROM {table} |> SET b = 'z'").collect()) == [(1, "z"), (2, "z")]
+
+
+def test_columns_to_cluster_by_may_have_dots_in_their_names(spark, table):
+    spark.sql(f"CREATE OR REPLACE TABLE {table} (s STRUCT<`a.b`: INT>, `x.y` INT) USING delta CLUSTER BY (s.`a.b`)")
+    spark.sql(f"INSERT INTO {table} SELECT named_struct('a.b', 1), 2")
+    detail = spark.sql(f"DESCRIBE DETAIL {table}").select("clusteringColumns")
+    assert detail.first()[0] == ["s.`a.b`"]
+    spark.sql(f"ALTER TABLE {table} CLUSTER BY (`x.y`, s.`a.b`)")
+    assert spark.sql(f"DESCRIBE DETAIL {table}").first().clusteringColumns == ["`x.y`", "s.`a.b`"]
+    assert spark.table(table).select("`x.y`", "s.`a.b`").collect() == [(2, 1)]
+
+
+def test_a_table_without_columns_gets_them_from_a_merge(spark, table):
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y')")
+    spark.sql("DROP TABLE IF EXISTS edges_none")
+    spark.sql("CREATE TABLE edges_none USING delta")
+    merge = f"INTO edges_none USING {table} ON false WHEN NOT MATCHED THEN INSERT *"
+    with pytest.raises(DeltaError):
+        spark.sql(f"MERGE {merge}")
+    spark.sql(f"MERGE WITH SCHEMA EVOLUTION {merge}")
+    assert sorted(spark.table("edges_none").collect()) == [(1, "x"), (2, "y")]
+    assert spark.table("edges_none").columns == ["a", "b"]
+    spark.sql("DROP TABLE edges_none")
+
+
+def test_metadata_shows_what_row_ids_are_made_of(spark, table):
+    spark.sql(f"CREATE OR REPLACE TABLE {table} (a INT) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
+    spark.sql(f"INSERT INTO {table} VALUES (5), (6)")
+    shown = spark.sql(
+        f"SELECT a, _metadata.row_id, _metadata.base_row_id, _metadata.default_row_commit_version AS v FROM {table}"
+    )
+    assert sorted(shown.select("a", "row_id", "v").collect()) == [(5, 0, 2), (6, 1, 2)]
+    assert {row.base_row_id <= row.row_id for row in shown.collect()} == {True}
+
+
+@pytest.mark.parametrize("kind", ["", "TEMPORARY "])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "INT RETURN SELECT max(a) FROM edges",
+        "INT RETURN 1 + (SELECT max(a) FROM edges)",
+        "TABLE(a INT) RETURN SELECT a FROM edges",
+    ],
+)
+def test_a_function_over_a_table_is_refused_in_one_sentence(spark, table, kind, body):
+    action = lambda: spark.sql(f"CREATE OR REPLACE {kind}FUNCTION edges_f() RETURNS {body}")  # noqa: E731
+    assert _condition(action) == "DELTA_OPERATION_NOT_ALLOWED"
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION edges_f(x INT) RETURNS INT RETURN x + 1")
+    assert spark.sql("SELECT edges_f(1)").first()[0] == 2
+    spark.sql("DROP TEMPORARY FUNCTION edges_f")
