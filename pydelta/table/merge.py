@@ -54,8 +54,8 @@ class DeltaMergeBuilder:
     evolve: bool = False
     own: OwnColumns | None = None
 
-    def by_name(self, value: Any) -> Any:
-        """Return a condition or a value with names in the place of columns of frames that the target gave out."""
+    def _by_name(self, value: Any) -> Any:
+        """A condition or a value with names in the place of columns of frames that the target gave out."""
         if self.own is None:
             return value
         with user_errors(self.log):
@@ -142,6 +142,6 @@ class DeltaMergeBuilder:
     ) -> DeltaMergeBuilder:
         check_condition(condition)
         if assignments is not None:
-            assignments = tuple((column, self.by_name(value)) for column, value in assignments)
-        clause = MergeClause(on=on, action=action, condition=self.by_name(condition), assignments=assignments)
+            assignments = tuple((column, self._by_name(value)) for column, value in assignments)
+        clause = MergeClause(on=on, action=action, condition=self._by_name(condition), assignments=assignments)
         return replace(self, clauses=(*self.clauses, clause))

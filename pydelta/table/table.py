@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace as with_changes
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -38,6 +37,7 @@ from pydelta.errors import InvalidArgumentError, TableNotFoundError
 from pydelta.manifests import publish
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.catalog.targets import clone_target, log_for_name, register_table
+from pydelta.spark.change.merge import TARGET_ALIAS
 from pydelta.spark.engine import SparkEngine
 from pydelta.spark.frames import detail_frame, history_frame, restore_frame, scan_latest, scan_tracked
 from pydelta.spark.logs import active_session, log_for_path, run_once, settings_of, timestamp_ms, user_errors
@@ -292,10 +292,11 @@ class DeltaTable:
             condition: Which row of the table goes with which row of the source, such as ``"t.id = s.id"``.
         """
         check_source(source, condition)
-        builder = DeltaMergeBuilder(
+        with user_errors(self._log):
+            condition = self._columns.by_name(condition, alias=self._alias or TARGET_ALIAS, source=source)
+        return DeltaMergeBuilder(
             spark=self._spark, log=self._log, alias=self._alias, source=source, condition=condition, own=self._columns
         )
-        return with_changes(builder, condition=builder.by_name(condition))
 
     def generate(self, mode: str) -> None:
         """Publish the symlink manifests of the newest version, as far as they changed.
