@@ -83,7 +83,7 @@ def check_needed(name: str, value: Any, *kinds: type) -> None:
         InvalidArgumentError: It needs to be something else. It is a ``ValueError``.
     """
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        needed = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds)
+        needed = _NAMES[kinds[0]]  # what programs match names the first alone
         text = f"{name} needs to be {needed} but got '{type(value)}'."
         raise _unusable(text, f"Give {name} as {needed}, not {reprlib.repr(value)}.")
 
