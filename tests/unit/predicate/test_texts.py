@@ -78,6 +78,12 @@ def test_a_number_that_no_type_holds_is_refused(text):
         parsed(f"x = {text}")
 
 
+def test_a_number_of_more_characters_than_any_has_is_not_looked_at():
+    for many, word in ((400, "digits"), (401, "401 characters")):
+        with pytest.raises(ValueError, match=word):
+            number_of("", "1" * many)
+
+
 @pytest.mark.parametrize(
     ("literal", "text"),
     [
@@ -94,7 +100,7 @@ def test_a_text_holds_what_its_escapes_stand_for(literal, text):
     assert text_of(literal) == text
 
 
-@pytest.mark.parametrize("literal", [r"'\ud83d'", r"'\ude00\ud83d'", r"'\U00110000'", r"'\uFFFFFFFF\ud800'"])
+@pytest.mark.parametrize("literal", [r"'\ud83d'", r"'\ude00\ud83d'", r"'\U00110000'", r"'\UFFFFFFFF'"])
 def test_half_a_character_is_refused(literal):
     with pytest.raises(ValueError):
         text_of(literal)
