@@ -199,9 +199,8 @@ def _condition(request: VacuumRequest, snapshot: Snapshot) -> Expr | None:
         raise InvalidArgumentError(
             "The table has no partition columns, so there are no partitions to choose.", hint="Leave the WHERE out."
         )
-    condition = where
-    if isinstance(where, str):
-        condition = parse_predicate(where, snapshot.schema, time_zone=request.time_zone)
+    schema, zone = snapshot.schema, request.time_zone
+    condition = parse_predicate(where, schema, time_zone=zone) if isinstance(where, str) else where
     if not is_partition_only(condition, snapshot.partition_columns):
         raise BindError(
             f"The condition {where} reads a column that is not a partition column.",

@@ -28,6 +28,7 @@ from pydelta.protocol.types import StructType as Struct
 from pydelta.protocol.types import parse_schema
 from pydelta.spark.ingest.records import CORRUPT, with_corrupt
 from pydelta.spark.logs import SessionSettings
+from pydelta.spark.write.arrow_batches import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,7 +204,7 @@ def _columns(
         found = StructType(inferred)
     else:
         named = StructType([StructField("path", StringType()), StructField("names", ArrayType(StringType()))])
-        heads = files.orderBy("path").limit(_HEADERS).mapInArrow(reading.__call__, named)
+        heads = map_in_arrow(files.orderBy("path").limit(_HEADERS), reading.__call__, named)
         names = heads.where("size(names) > 0").orderBy("path").first()
         if names is None:
             raise InvalidArgumentError("The input has no columns: its files are empty.", hint="Give --schema.")
@@ -225,7 +226,7 @@ def _records(files: DataFrame, kept: StructType, columns: StructType, reading: T
     plain = [StructField(name, item.dataType) for name, item in zip(names, columns.fields, strict=True)]
     about = [StructField(name, kind) for name, kind in zip(ABOUT, _ABOUT_TYPES, strict=True)]
     schema = StructType([*plain, *kept.fields, *about])
-    frame = files.mapInArrow(replace(reading, schema=columns.json()).__call__, schema)
+    frame = map_in_arrow(files, replace(reading, schema=columns.json()).__call__, schema)
     named = [F.col(name).alias(item.name) for name, item in zip(names, columns.fields, strict=True)]
     frame = frame.select(*named, *[quoted(name) for name in kept.names], *ABOUT)
     return Records(frame=frame, columns=[*columns.names, *kept.names])

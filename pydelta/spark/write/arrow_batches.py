@@ -1,4 +1,4 @@
-"""Set Spark's Arrow transfer for the time of one job, so that it checks less often per row.
+"""Pass rows through Python as Arrow batches, and set Spark's transfer so that it checks less often per row.
 
 Spark asks for the size of the batch under way after each row, which for flat rows costs more than the transfer
 itself. Where rows are flat and a batch has few of them, the question is left out.
@@ -7,16 +7,31 @@ itself. Where rows are flat and a batch has few of them, the question is left ou
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from pydelta.protocol.schema import DataType, DecimalType, PrimitiveType, StructType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["is_oversized", "unchecked_batches"]
+__all__ = ["is_oversized", "map_in_arrow", "unchecked_batches"]
+
+
+def map_in_arrow(
+    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any
+) -> DataFrame:
+    """Return ``df.mapInArrow(function, schema)``, without its demand for pandas, which nothing here uses."""
+    udf = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Any = udf(*[df[column] for column in df.columns])
+    return DataFrame(df._jdf.mapInArrow(column._jc, False, None), df.sparkSession)
+
 
 _BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -17,8 +17,6 @@ from pyspark import AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from pydelta.arrow.layout import (
     MICROSECONDS,
@@ -45,7 +43,7 @@ from pydelta.spark.logs import SessionSettings
 from pydelta.spark.scan.newest import fixed
 from pydelta.spark.scan.refresh import indexes_in
 from pydelta.spark.types import from_spark
-from pydelta.spark.write.arrow_batches import is_oversized, unchecked_batches
+from pydelta.spark.write.arrow_batches import is_oversized, map_in_arrow, unchecked_batches
 from pydelta.spark.write.columns import conform, name, violation_in
 from pydelta.spark.write.here import written_here
 from pydelta.spark.write.identity import with_identities
@@ -238,7 +236,7 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
     with removing_staged(task, staged):
         with unchecked_batches(spark, shape.schema) as unchecked:
             try:
-                job = _map_in_arrow(counted, write_partition)
+                job = map_in_arrow(counted, write_partition, _RECORD_DDL)
                 records = job.toArrow().to_pylist()
             except Py4JError as error:
                 if not unchecked or not is_oversized(str(error)):
@@ -247,7 +245,7 @@ def _by_job(rows: DataFrame, task: WriteTask, shape: TableShape, change: Column 
         if records is None:  # rows of hundreds of kilobytes each: once more, in batches limited by their size
             clean_up(task, staged.value)
             staged.value = []
-            job = _map_in_arrow(counted, write_partition)
+            job = map_in_arrow(counted, write_partition, _RECORD_DDL)
             records = job.toArrow().to_pylist()
         of_table = [record for record in records if not record["change"]]
         of_feed = [record for record in records if record["change"]]
@@ -297,13 +295,6 @@ def _tracking_columns(df: DataFrame, properties: TableProperties) -> tuple[str, 
     """The columns with row ids and versions, where the rows bring them and the table has a place for them."""
     given = ROW_ID_COLUMN in df.columns and ROW_VERSION_COLUMN in df.columns
     return (ROW_ID_COLUMN, ROW_VERSION_COLUMN) if given and materialized_columns(properties) else ()
-
-
-def _map_in_arrow(df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
-    """``df.mapInArrow`` without its demand for pandas, which nothing here uses."""
-    udf = UserDefinedFunction(function, returnType=_RECORD_DDL, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = udf(*[df[column] for column in df.columns])
-    return DataFrame(df._jdf.mapInArrow(column._jc, False, None), df.sparkSession)
 
 
 class StagedPaths(AccumulatorParam[list[str]]):
