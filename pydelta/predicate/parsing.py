@@ -183,6 +183,7 @@ class _Parser:
 
     def _predicated(self) -> _Step:
         left, binder = (yield self._value()), self._binder
+        found: Expr | Joined
         if self._take("IS"):
             negated = self._take("NOT")
             if self._take("DISTINCT", "FROM"):
