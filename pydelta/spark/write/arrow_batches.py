@@ -1,4 +1,4 @@
-"""Pass rows through Python as Arrow batches, and set Spark's transfer so that it checks less often per row.
+"""Run Python over Arrow batches of rows, and set Spark's transfer so that it checks less often per row.
 
 Spark asks for the size of the batch under way after each row, which for flat rows costs more than the transfer
 itself. Where rows are flat and a batch has few of them, the question is left out.
