@@ -191,6 +191,8 @@ def all_paths(schema: StructType) -> Iterator[tuple[Path, StructField]]:
 
 
 def _paths(data_type: DataType, prefix: Path) -> Iterator[tuple[Path, StructField]]:
+    if data_type.user is not None:  # a value of a class of the user's has no columns inside
+        return
     if isinstance(data_type, StructType):
         for field in data_type.fields:
             yield (*prefix, field.name), field

@@ -11,7 +11,7 @@ import pytest
 from arrow_rows import Generator, canonical_rows, shown
 
 from pydelta.arrow.table import LocalTable
-from pydelta.errors import DeltaError, SchemaMismatchError
+from pydelta.errors import DeltaError, InvalidArgumentError, SchemaMismatchError
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Protocol
 from pydelta.storage.memory import MemoryStore
@@ -70,7 +70,7 @@ def run(seed):
                 table.append(rows.table)
         except DeltaError as error:
             assert rows.wrong is not None, f"seed {seed}, step {step}: {error}\n{rows.table.schema}\n{schema.tree()}"
-            assert isinstance(error, SchemaMismatchError), (seed, step, error)
+            assert isinstance(error, SchemaMismatchError | InvalidArgumentError), (seed, step, error)
             assert (table.version, files_of(store)) == before, (seed, step)
             continue
         assert rows.wrong is None or rows.table.num_rows == 0, f"seed {seed}, step {step}: {rows.wrong} was taken"

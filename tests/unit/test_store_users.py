@@ -22,6 +22,7 @@ STAND_IN = """#!/bin/sh
 case "$*" in
   "compose ps --format"*) echo healthy ;;
   "ps -aq"*) echo one ;;
+  "ps -a "*working_dir*) ;;
   "volume ls"*) echo "${VOLUMES:-}" ;;
   *) printf '%s\\0' "$@" >"$NOTED"; env >"$NOTED.env" ;;
 esac

@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.errors import PySparkException, StreamingQueryException
 
+from pydelta.conditions import said
 from pydelta.errors import DeltaError, error_context
 from pydelta.spark.errors import raised_in
 
@@ -50,7 +51,8 @@ def explained(error: StreamingQueryException) -> Exception:
     text = str(error)
     query = _QUERY.search(text)
     noted = _raised.get(query.group(1)) if query is not None else None
-    ours = noted if noted is not None and noted.message in text else raised_in(text)
+    is_noted = noted is not None and said(noted.condition, noted.message) in text
+    ours = noted if is_noted else raised_in(text)
     if ours is None:
         return error
     twin = _twin(type(ours))

@@ -52,8 +52,12 @@ def test_a_constant_more_is_no_call_more(spark, table, calls, kind):
         spark.sql(f"UPDATE {table} SET k = k + 1 WHERE {LISTS[kind](many)}")
         return len(calls)
 
+    def least(many):
+        """Every tenth version brings a checkpoint, with calls of its own."""
+        return min(update(many), update(many))
+
     update(FEW)  # what is looked up once
-    assert abs(update(MANY) - update(FEW)) < FEW
+    assert abs(least(MANY) - least(FEW)) < FEW
     found = spark.table(table).where("k > 0").count()
     assert found == (0 if kind == "times" else 3)
 

@@ -301,7 +301,7 @@ def test_what_cannot_be_merged_is_refused_and_nothing_changes(spark, tmp_path, b
 
 def test_a_clause_without_values_is_refused_when_it_is_made(spark, tmp_path):
     path = make(spark, str(tmp_path / "t"), [(1, "a", 1)])
-    with pytest.raises(InvalidArgumentError, match="no set"):
+    with pytest.raises(InvalidArgumentError, match="'set' in whenMatchedUpdate cannot be None"):
         merging(spark, path, source_of(spark, (1, "b", 2))).whenMatchedUpdate()
 
 

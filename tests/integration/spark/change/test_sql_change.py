@@ -267,7 +267,7 @@ def test_a_table_inside_a_subquery_keeps_its_own_name(spark, table):
         "UPDATE sql_change SET b = {}",
         "UPDATE sql_change SET b = {} WHERE a = 1",
         "MERGE INTO sql_change t USING (SELECT 1L AS a) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = {}",
-        "MERGE INTO sql_change t USING range(1) s ON t.a = s.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET b = {}",
+        "MERGE INTO sql_change t USING (SELECT 1L i) s ON t.a = s.i WHEN NOT MATCHED BY SOURCE THEN UPDATE SET b = {}",
         "MERGE INTO sql_change t USING sql_change s ON t.a = s.a + 9 WHEN NOT MATCHED THEN INSERT (b) VALUES ({})",
     ],
 )

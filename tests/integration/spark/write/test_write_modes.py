@@ -333,7 +333,8 @@ def test_not_null_names_the_column_and_shows_a_row(spark, path):
 @pytest.mark.damages_tables  # PySpark's toArrow cannot hold a null struct with a required field; the table is sound
 def test_not_null_inside_a_struct_holds_where_the_struct_is_there(spark, path):
     inner = {"type": "struct", "fields": [column("x", nullable=False)]}
-    make(path, [column("s", inner), column("a", {"type": "array", "elementType": inner, "containsNull": False})])
+    element = {"type": "struct", "fields": [column("x")]}
+    make(path, [column("s", inner), column("a", {"type": "array", "elementType": element, "containsNull": False})])
 
     def append(sql):
         spark.sql(sql).write.format("delta").mode("append").save(path)
