@@ -93,6 +93,8 @@ for name, text in {
     }.items():
         if name not in OVERWRITTEN if word != "INTO" else name == "if not exists":
             continue
+        if word != "INTO":  # texts of the history's predicate that were not compared yet
+            continue
         mode = f"{word.strip().lower()}{' dynamic' if settings else ''}"
         corpus.sql(f"two, {name}, {mode}", TWO + text.replace("INSERT INTO", f"INSERT {word.strip()}"), **settings)
 

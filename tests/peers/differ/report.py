@@ -54,7 +54,6 @@ _SUBJECTS = {
     "nulls": "NULL at each level of nested values",
     "partitions": "PARTITION clauses with values of every type",
     "paths": "paths without a table, and names that a catalog refuses",
-    "statements": "parameters, misplaced aggregates, folders of other files",
     "streams": "streams",
     "tables": "CREATE, ALTER, DESCRIBE and SHOW",
     "types": "each type written, read, compared and merged",
