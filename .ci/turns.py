@@ -111,7 +111,7 @@ def parts_of(changed: Sequence[str], number: int) -> tuple[list[str], list[str]]
 
 
 def runs_oldest_spark(changed: Iterable[str], number: int) -> bool:
-    """Tell whether tests run with the oldest Spark, too: with what knows its version, and every fourth commit."""
+    """Return whether tests run with the oldest Spark too: where version code changed, and with every fourth commit."""
     return number % 4 == 2 or any(file.startswith(OLDEST) for file in changed)
 
 

@@ -265,7 +265,7 @@ def _write_sorted(
     """Write rows in an order, as pieces of about the same number of rows."""
     whole = pa.Table.from_batches([rows])
     nan = {path for path, leaf in float_leaves(whole) if pc.any(pc.is_nan(leaf)).as_py()}
-    write = replace(  # else a row group with NaN, or with -0.0, would split the file
+    write = replace(  # Otherwise a row group with NaN, or with -0.0, would split the file.
         with_small_groups(task),
         no_bounds=task.no_bounds | nan,
         no_dictionary=task.no_dictionary | negative_zeros(whole),

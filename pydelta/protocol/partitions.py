@@ -146,7 +146,7 @@ _FARTHEST: Final = dt.timedelta(hours=18)
 
 
 def names_zone(text: str) -> bool:
-    """Tell whether a time, as text, names the zone that it is in."""
+    """Return whether a time, as text, names its zone."""
     match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
     return match is not None and match[8] is not None
 
