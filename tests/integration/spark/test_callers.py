@@ -25,42 +25,36 @@ def jvm(spark):
     return Jvm.of(spark)
 
 
-def served():
-    """Threads here that serve a thread of the JVM."""
-    return sum("(run)" in thread.name for thread in threading.enumerate())
-
-
-def settle(expected):
-    """Wait until the threads that are ending have ended."""
-    for thread in threading.enumerate():
-        if served() <= expected:
-            return
-        if "(run)" in thread.name:
-            thread.join(0.2)
-
-
 def test_threads_that_have_ended_leave_neither_sockets_nor_threads(jvm):
     callers = close_ended(jvm.gateway)
     callers.close_ended()
-    before, there = served(), _kept(jvm)
-    together = threading.Barrier(8)
+    there = _kept(jvm)
+    together, serving = threading.Barrier(8), []
     pool = jvm.view.java.util.concurrent.Executors.newFixedThreadPool(8)
+
+    def call():
+        serving.append(threading.current_thread())
+        together.wait(60)
+
     try:
-        waiting = [pool.submit(Runnable(lambda: together.wait(60) and None)) for _ in range(8)]
+        waiting = [pool.submit(Runnable(call)) for _ in range(8)]
         for one in waiting:
             one.get()
-        assert served() >= 8
         ours = _kept(jvm) - there
         assert len(ours) >= 8
-        kept = served()
         callers.close_ended()
-        assert served() >= 8  # they live
+        assert all(thread.is_alive() for thread in serving)  # since the threads that called live
     finally:
         pool.shutdown()
         pool.awaitTermination(60, jvm.view.java.util.concurrent.TimeUnit.SECONDS)
-    callers.close_ended()
-    settle(kept - 8)
-    assert served() <= max(kept - 8, before)
+    assert len({thread.ident for thread in serving}) == 8
+    for thread in serving:  # a pool is terminated a moment before its last thread has ended
+        for _ in range(60):
+            callers.close_ended()
+            thread.join(1)
+            if not thread.is_alive():
+                break
+    assert not any(thread.is_alive() for thread in serving)
     assert len(_kept(jvm) & ours) <= len(ours) - 8  # another thread of Spark's may have called meanwhile
 
 

@@ -147,9 +147,11 @@ def test_two_source_rows_are_fine_where_one_passes_the_condition(spark, target):
     assert len(contents(spark, target)) == 10
 
 
-def test_two_source_rows_are_fine_for_a_delete(spark, target):
-    source = source_of(spark, (3, "a", 1), (3, "b", 2), (5, "c", 0))
-    row = merging(spark, target, source).whenMatchedDelete("s.n > 0").execute().collect()[0]
+def test_two_source_rows_are_fine_for_a_delete_without_a_condition_alone(spark, target):
+    source = source_of(spark, (3, "a", 1), (3, "b", 2))
+    with pytest.raises(InvalidArgumentError, match=r"2 rows of the source .* id=3"):
+        merging(spark, target, source).whenMatchedDelete("s.n > 0").execute()
+    row = merging(spark, target, source).whenMatchedDelete().execute().collect()[0]
     assert tuple(row) == (1, 0, 1, 0)
     assert sorted(contents(spark, target)) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     log = DeltaLog.for_table(target)

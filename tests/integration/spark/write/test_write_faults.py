@@ -97,13 +97,13 @@ def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
         from pydelta.spark.write import writer
 
         seen = []
-        original = writer._map_in_arrow
+        original = writer.map_in_arrow
 
-        def keep(df, function):
-            seen.append(original(df, function))
+        def keep(df, function, schema):
+            seen.append(original(df, function, schema))
             return seen[-1]
 
-        writer._map_in_arrow = keep
+        writer.map_in_arrow = keep
         try:
             writer.write_files(
                 spark,
@@ -116,7 +116,7 @@ def test_the_plan_shows_no_secret(spark, tmp_path, capsys):
                 ),
             )
         finally:
-            writer._map_in_arrow = original
+            writer.map_in_arrow = original
         seen[0].explain(True)
         shown = capsys.readouterr().out
         assert "MapInArrow" in shown
