@@ -44,8 +44,7 @@ from pydelta.commands.optimize.reorg import PurgeResult, purge
 from pydelta.commands.vacuum.command import VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.write.command import WriteResult, WriteTarget, write_table
 from pydelta.commands.write.options import WriteMode, WriteOptions
-from pydelta.conditions import Condition
-from pydelta.errors import BindError, InvalidArgumentError, SchemaMismatchError, error_context, first_line
+from pydelta.errors import InvalidArgumentError, SchemaMismatchError, error_context, first_line
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import AddFile
 from pydelta.protocol.schema import logical_to_physical, physical_name, to_arrow
@@ -126,7 +125,7 @@ class LocalTable:
 
         Args:
             where: A condition as SQL text: columns compared with constants; None for all rows.
-            columns: Names of columns, ignoring case; None for all.
+            columns: Names of columns, ignoring case, as they are or between backticks; None for all.
             version: None for the newest.
 
         Raises:
@@ -137,7 +136,10 @@ class LocalTable:
         """
         with error_context(table=self._log.uri):
             snapshot = existing_table(self._log.update() if version is None else self._log.snapshot(version))
-            names = [_field(snapshot, name).name for name in columns or snapshot.schema.names]
+            names = [
+                (snapshot.schema.field(name) or column_of(snapshot, name)).name
+                for name in columns or snapshot.schema.names
+            ]
             bound = None if where is None else self._engine.bind_condition(snapshot, where)
             conjuncts = () if bound is None else bound.conjuncts
             files = snapshot.files.select(data_filters=conjuncts)
@@ -315,19 +317,6 @@ def _has_objects(kind: Any) -> bool:
 
 def _logical(schema: StructType) -> pa.Schema:
     return optional(to_arrow(schema))
-
-
-def _field(snapshot: Snapshot, name: str) -> StructField:
-    field = snapshot.schema.field(name)
-    if field is None:
-        raise BindError(
-            f"There is no column {name!r}.",
-            hint=f"The columns are: {', '.join(snapshot.schema.names)}.",
-            condition=Condition.of(
-                "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName=name, proposal=snapshot.schema.names
-            ),
-        )
-    return field
 
 
 class _Scan:

@@ -13,6 +13,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from pydelta.conditions import Condition
 from pydelta.errors import ParseError
+from pydelta.protocol.names import path_text
 from pydelta.sql import statements as st
 
 __all__ = ["is_ours", "parse_statement", "syntax_error", "unquote_string"]
@@ -116,7 +117,7 @@ class _Reader:
             table=self._table(tree),
             full=self._has(tree, "FULL"),
             where=self._where(tree),
-            zorder_by=tuple(".".join(self._parts(item)) for item in _trees(zorder, "column")) if zorder else (),
+            zorder_by=tuple(path_text(self._parts(item)) for item in _trees(zorder, "column")) if zorder else (),
         )
 
     def _explain_optimize(self, tree: Tree[Token]) -> st.ExplainOptimize:

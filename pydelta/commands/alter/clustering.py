@@ -8,7 +8,6 @@ each knows the other's files.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +17,7 @@ from pydelta.log import Snapshot
 from pydelta.protocol.actions import DomainMetadata, Metadata, encode_json
 from pydelta.protocol.features import supports
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.protocol.names import path_text
+from pydelta.protocol.names import path_text, unquoted
 from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.protocol.stats import has_bounds, leaves_with_stats
 from pydelta.protocol.types import DataType, StructField, StructType
@@ -57,8 +56,6 @@ MAX_CLUSTERING_COLUMNS: Final = 4
 
 Path: TypeAlias = tuple[str, ...]
 """Names of a column from the top level down."""
-
-_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def clustering_paths(snapshot: Snapshot) -> tuple[Path, ...]:
@@ -319,21 +316,12 @@ def _refuse_without_statistics(path: Path, data_type: DataType, with_stats: dict
 
 
 def _resolve(schema: StructType, name: str) -> tuple[StructField, ...] | None:
-    whole = _fields(schema, (name,))
-    if whole is not None:
-        return whole
-    parts: list[str] = []
-    position = 0
-    while position < len(name):
-        match = _PART.match(name, position)
-        if match is None:
-            return None
-        parts.append(match.group(1).replace("``", "`") if match.group(1) else match.group(2))
-        position = match.end()
-        if position < len(name) and (name[position] != "." or position + 1 == len(name)):
-            return None
-        position += 1
-    return _fields(schema, tuple(parts)) if parts else None
+    """The fields along a name as SQL reads it; a column whose own name has dots is also found without backticks."""
+    try:
+        found = _fields(schema, unquoted(name))
+    except InvalidArgumentError:
+        found = None
+    return found or _fields(schema, (name,))
 
 
 def _fields(schema: StructType, path: Path) -> tuple[StructField, ...] | None:

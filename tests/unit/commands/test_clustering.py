@@ -41,6 +41,7 @@ SCHEMA = parse_schema(
             field("b", "string"),
             field("s", struct(field("x"), field("y-z"), field("deep", struct(field("w"))))),
             field("odd.name"),
+            field("s.x"),
             field("flag", "boolean"),
             field("list", {"type": "array", "elementType": "long", "containsNull": True}),
             field("p"),
@@ -68,6 +69,7 @@ def check(*names, **properties):
         ("s.deep.w", ("s", "deep", "w")),
         ("odd.name", ("odd.name",)),
         ("`odd.name`", ("odd.name",)),
+        ("`s.x`", ("s.x",)),
     ],
 )
 def test_names_are_found_ignoring_case_and_in_structs(name, path):

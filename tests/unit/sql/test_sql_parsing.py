@@ -51,7 +51,7 @@ STATEMENTS = {
     "OPTIMIZE t WHERE p >= '2020' AND (q = 1 OR q IS NULL) ZORDER BY (a, b.c)": Optimize(
         table=T, where="p >= '2020' AND (q = 1 OR q IS NULL)", zorder_by=("a", "b.c")
     ),
-    "OPTIMIZE t ZORDER BY a, `b c`": Optimize(table=T, zorder_by=("a", "b c")),
+    "OPTIMIZE t ZORDER BY a, `b c`": Optimize(table=T, zorder_by=("a", "`b c`")),
     "EXPLAIN OPTIMIZE t": ExplainOptimize(explained=Optimize(table=T)),
     "explain -- why\n formatted optimize t zorder by (a)": ExplainOptimize(
         explained=Optimize(table=T, zorder_by=("a",))
