@@ -231,7 +231,7 @@ def _stored_name(snapshot: Snapshot, item: StructField) -> str:
 def _snapshot(spark: SparkSession, index: DeltaFileIndex) -> Snapshot | None:
     """The version that a scan reads, if it is still known."""
     identity = index.files.identity
-    log = log_for_path(spark, identity.location)
+    log = log_for_path(spark, identity.location, index.files.storage)
     try:
         newest = log.update()
         found = newest if newest.version == identity.version else log.snapshot(identity.version)

@@ -24,6 +24,7 @@ from pydelta.spark.routing import conf_api as routing_conf
 from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.changelog import context_of_options, feed_options
 from pydelta.spark.scan.newest import raised_while_planning
 from pydelta.spark.scan.reads import read_path
 from pydelta.spark.session.inside import inside_with_jvm
@@ -219,12 +220,21 @@ def _reader_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
 
 
 def _reader_changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    """Answer ``changes(name)`` with the table's change feed; the options are those of the feed."""
+    """Answer ``changes(name)`` with the table's change feed."""
 
     def changes(self: DataFrameReader, tableName: str) -> DataFrame:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, tableName)
         with user_errors():
-            ours = is_enabled(self._spark) and read_table(self._spark, tableName) is not None
-        return self.option("readChangeFeed", "true").table(tableName) if ours else original(self, tableName)
+            if read_table(spark, tableName) is None:
+                return original(self, tableName)
+            jvm, given = Jvm.of(spark), _reader_options(self)
+            changes = changes_from_options(spark, feed_options(jvm, context_of_options(jvm, given), given))
+            assert changes is not None, "feed_options asks for the feed"
+            log = log_for_name(spark, tableName)
+            with error_context(table=log.uri):
+                return read_changes(spark, log, changes)
 
     return changes
 

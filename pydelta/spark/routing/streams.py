@@ -26,6 +26,7 @@ from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, user_errors
 from pydelta.spark.routing.catalog_api import read_table
 from pydelta.spark.routing.foreign_writes import refuse_foreign_write
+from pydelta.spark.scan.changelog import context_of_options, feed_options
 from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.stream.failures import explained
 from pydelta.spark.stream.opening import open_stream
@@ -87,7 +88,7 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     f"One path to a Delta table was expected, not {target!r}.",
                     hint='Write spark.readStream.format("delta").load(path), or .table(name).',
                 )
-            storage = {name: value for name, value in given.items() if name.lower().startswith("fs.")}
+            storage = {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
             return open_stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
 
     return load
@@ -108,12 +109,18 @@ def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 
 def _changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
-    """Answer ``changes(name)`` with the table's change feed; the options are those of the feed."""
+    """Answer ``changes(name)`` with the table's change feed."""
 
     def changes(self: DataStreamReader, tableName: str) -> DataFrame:
+        spark = self._spark
+        if not is_enabled(spark):
+            return original(self, tableName)
         with user_errors():
-            ours = is_enabled(self._spark) and read_table(self._spark, tableName) is not None
-        return self.option("readChangeFeed", "true").table(tableName) if ours else original(self, tableName)
+            if read_table(spark, tableName) is None:
+                return original(self, tableName)
+            jvm, given = Jvm.of(spark), _options_of(spark, self._jreader)
+            given = feed_options(jvm, context_of_options(jvm, given), given)
+            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
 
     return changes
 

@@ -140,6 +140,7 @@ class ScanFiles:
         shared: A whole table's files, so that other scans of the version may use the same partition rows.
         snapshot: The version.
         fixed: A command reads the version in all of its jobs: no query moves it to the newest.
+        storage: The reader's options for the store, beside those of the session.
     """
 
     identity: IndexIdentity
@@ -153,6 +154,7 @@ class ScanFiles:
     shared: bool = False
     snapshot: Snapshot
     fixed: bool = False
+    storage: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def frame(self) -> pl.DataFrame:

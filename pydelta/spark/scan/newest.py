@@ -155,7 +155,7 @@ def moved(spark: SparkSession, plan: Any, target: Snapshot | None = None) -> Any
     for index in scans:
         location = index.files.identity.location
         if location not in known:
-            known[location] = log_for_path(spark, location).update()
+            known[location] = log_for_path(spark, location, index.files.storage).update()
     stale = [index for index in scans if _version(known[index.files.identity.location]) != index.version_and_id]
     if not stale or (target is None and settings_of(spark).read_pinned):
         return plan

@@ -28,7 +28,8 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
     """
     travel = travel_from_options(options)
     changes = changes_from_options(spark, options)
-    by_path = split_path_version(spark, path)
+    storage = {name: value for name, value in options.items() if name.lower().startswith(("fs.", "dfs."))}
+    by_path = split_path_version(spark, path, storage)
     if by_path[1] is not None:
         if travel is not None:
             raise InvalidArgumentError(
@@ -37,7 +38,6 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
                 condition=Condition.of("DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"),
             )
         path, travel = by_path
-    storage = {name: value for name, value in options.items() if name.lower().startswith("fs.")}
     for name in storage:
         if any(word in name.lower() for word in _SECRET_WORDS):
             raise InvalidArgumentError(
@@ -56,4 +56,5 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
         path, partition = split_partition_folder(spark, path, storage)
         snapshot = open_snapshot(spark, path, travel, storage)
         follow_newest(Jvm.of(spark))
-        return rows_of_partition(scan_dataframe(spark, snapshot, pinned=travel is not None), snapshot, partition)
+        frame = scan_dataframe(spark, snapshot, pinned=travel is not None, storage=storage)
+        return rows_of_partition(frame, snapshot, partition)

@@ -205,7 +205,7 @@ def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileI
     output = {str(item.name()): item for item in jvm.to_list(node.output())}
     ids = {column: item.exprId() for column, item in output.items()}
     schema = columns_as_of(index.files.snapshot, snapshot)
-    reading = replace(Reading.whole(snapshot), schema=schema, fixed=fix)
+    reading = replace(Reading.whole(snapshot), schema=schema, fixed=fix, storage=index.files.storage)
     scanned = physical_scan(jvm.spark, snapshot, reading, ids=ids)._jdf.queryExecution().analyzed()
     if not _same_columns(jvm, scanned.output(), node.output()):
         return _narrowed(jvm, scanned, output)

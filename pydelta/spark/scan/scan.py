@@ -115,6 +115,7 @@ class Reading:
         prune: Narrows by statistics; None for the snapshot's own files, which have theirs.
         fixed: See ``ScanFiles``.
         schema: Columns of the table to read, as an older version had them; None for all.
+        storage: See ``ScanFiles``.
     """
 
     files: pl.DataFrame | FileTable
@@ -127,6 +128,7 @@ class Reading:
     prune: Pruner | None = None
     fixed: bool = False
     schema: StructType | None = None
+    storage: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def whole(cls, snapshot: Snapshot, *, pinned: bool = False) -> Reading:
@@ -144,6 +146,7 @@ def scan_dataframe(
     pinned: bool,
     files: pl.DataFrame | None = None,
     extra: Extra = Extra.NONE,
+    storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Read the rows of a snapshot, by the JVM.
 
@@ -153,6 +156,7 @@ def scan_dataframe(
         pinned: The user named the version: caches over it are never rebuilt.
         files: Rows of ``snapshot.files.core``: scan these files alone; None for all.
         extra: Columns to add.
+        storage: Options for the store, of a scan of all files and the table's columns alone.
 
     Returns:
         A DataFrame with the table's columns in the table's order, without the rows that deletion vectors delete;
@@ -171,7 +175,8 @@ def scan_dataframe(
             condition=Condition.of("DELTA_READ_TABLE_WITHOUT_COLUMNS", tableName=snapshot.table_uri),
         )
     if files is None and extra is Extra.NONE:
-        scanned = physical_scan(spark, snapshot, Reading.whole(snapshot, pinned=pinned))
+        reading = replace(Reading.whole(snapshot, pinned=pinned), storage=storage or {})
+        scanned = physical_scan(spark, snapshot, reading)
         return project(scanned, snapshot.schema, snapshot.column_mapping_mode, ())
     frame = snapshot.files.core if files is None else files
     hidden: tuple[HiddenColumn, ...] = ()
@@ -331,10 +336,11 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
             shared=reading.shared,
             snapshot=snapshot,
             fixed=reading.fixed,
+            storage=reading.storage,
         ),
         partition_schema,
     )
-    options = {"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {}
+    options = dict(reading.storage) | ({"spark.sql.parquet.fieldId.read.enabled": "true"} if mode == "id" else {})
     # All columns are data columns to Spark, partition columns too: it then keeps the table's order.
     data_schema = jvm.struct(_schema_json((*physical.fields, *reading.tracked), ()))
     return jvm.file_relation(index, partition_schema=partition_schema, data_schema=data_schema, options=options)

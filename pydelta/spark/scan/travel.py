@@ -59,10 +59,12 @@ def travel_from_options(options: Mapping[str, str]) -> TimeTravel | None:
     return TimeTravel(version=version, timestamp=timestamp)
 
 
-def split_path_version(spark: SparkSession, path: str) -> tuple[str, TimeTravel | None]:
+def split_path_version(
+    spark: SparkSession, path: str, hadoop_conf: Mapping[str, str] | None = None
+) -> tuple[str, TimeTravel | None]:
     """Split ``path@v12`` or ``path@yyyyMMddHHmmssSSS`` into path and version, unless a table has that very name."""
     before, travel = _split(path)
-    if travel is None or log_for_path(spark, path).table_exists():
+    if travel is None or log_for_path(spark, path, hadoop_conf).table_exists():
         return path, None
     return before, travel
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.classic.column import Column
@@ -28,6 +28,7 @@ from pydelta.spark.catalog.objects import copy_of
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import SessionSettings, log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
+from pydelta.spark.scan.changelog import feed_options
 from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.refresh import transform, transform_expression, with_newest
@@ -205,15 +206,17 @@ class RelationResolver:
         frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
         return frame._jdf.queryExecution().analyzed()
 
-    def _newest(self, location: str) -> Snapshot:
+    def _newest(self, location: str, storage: Mapping[str, str] | None = None) -> Snapshot:
         if location not in self._snapshots:
             self._settings = self._settings or SessionSettings.of(self._spark)
-            self._snapshots[location] = open_snapshot(self._spark, location, None, session=self._settings)
+            self._snapshots[location] = open_snapshot(self._spark, location, None, storage, session=self._settings)
         return self._snapshots[location]
 
     def _view(self, view: ViewEntry) -> Any | None:
         if view.plan is not None:
-            plan = with_newest(self._spark, view.plan, lambda index: self._newest(index.files.identity.location))
+            plan = with_newest(
+                self._spark, view.plan, lambda index: self._newest(index.files.identity.location, index.files.storage)
+            )
             if plan is None:
                 raise SchemaMismatchError(
                     f"The view {'.'.join(view.qualifier)} was made from a DataFrame over a Delta table whose columns "
@@ -250,7 +253,9 @@ class RelationResolver:
             if name == "NamedStreamingRelation":
                 return self._stream(node.child(), namespace)
             if name == "RelationTimeTravel":
-                return self._time_travel(node)
+                return self._time_travel(node, namespace)
+            if name == "RelationChanges":
+                return self._changes_from(node, namespace)
             if name == "UnresolvedWith":
                 return self._with(node, ctes, namespace)
             if name == "Project":
@@ -286,7 +291,7 @@ class RelationResolver:
             return self._stream(node, namespace)
         if node.getTagValue(mark).isDefined():
             return None
-        parts = tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier()))
+        parts = self._parts(node)
         if len(parts) == 1 and parts[0].lower() in ctes:
             node.setTagValue(mark, True)  # an outer visit must not take it for a table
             return None
@@ -300,17 +305,45 @@ class RelationResolver:
         return plan
 
     def _stream(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
-        """``STREAM t`` and ``STREAM(t)``, both with or without ``WITH (option = …)``."""
+        """``STREAM t`` and ``STREAM(t)``, with or without ``WITH (option = …)``, ``CHANGES FROM …``."""
+        changes = node if str(node.nodeName()) == "RelationChanges" else None
+        node = node if changes is None else changes.relation()
         if str(node.nodeName()) != "UnresolvedRelation" or self._late is not None:
             return None
-        parts = self._within(tuple(str(part) for part in self._jvm.to_list(node.multipartIdentifier())), namespace)
+        parts = self._within(self._parts(node), namespace)
         entry = self._entry(parts)
         if not isinstance(entry, DeltaEntry):
             return None
         self.replaced += 1
-        given = {str(name): str(value) for name, value in self._jvm.to_dict(node.options()).items()}
+        given = self._options(node)
+        if changes is not None:
+            given = feed_options(self._jvm, changes.changelogContext(), given)
         frame = open_stream(self._spark, log_for_path(self._spark, entry.location), given, shown=".".join(parts))
         return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
+
+    def _changes_from(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+        """``t CHANGES FROM …``; of what is no Delta table Spark says that it has none."""
+        relation = node.relation()
+        if str(relation.nodeName()) != "UnresolvedRelation" or relation.isStreaming():
+            return None
+        if self._late is not None:
+            self.replaced += 1
+            return self._late(node, self._parts(relation))
+        entry = self._entry(self._within(self._parts(relation), namespace))
+        if not isinstance(entry, DeltaEntry):
+            return None
+        given = feed_options(self._jvm, node.changelogContext(), self._options(relation))
+        wanted = changes_from_options(self._spark, given)
+        assert wanted is not None, "feed_options asks for the feed"
+        self.replaced += 1
+        frame = read_changes(self._spark, log_for_path(self._spark, entry.location), wanted)
+        return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
+
+    def _parts(self, relation: Any) -> tuple[str, ...]:
+        return tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
+
+    def _options(self, relation: Any) -> dict[str, str]:
+        return {str(name): str(value) for name, value in self._jvm.to_dict(relation.options()).items()}
 
     def _within(self, parts: tuple[str, ...], namespace: tuple[str, ...]) -> tuple[str, ...]:
         """A name in a view's text is relative to the namespace the view was made in."""
@@ -391,14 +424,14 @@ class RelationResolver:
             items.append(item)
         return None if self.replaced == before else jvm.project(jvm.seq(items), node.child())
 
-    def _time_travel(self, node: Any) -> Any | None:
+    def _time_travel(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
         relation = node.relation()
         if str(relation.nodeName()) != "UnresolvedRelation":
             return None
         if self._late is not None:
             self.replaced += 1
-            return self._late(node, tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier())))
-        parts = tuple(str(part) for part in self._jvm.to_list(relation.multipartIdentifier()))
+            return self._late(node, self._parts(relation))
+        parts = self._within(self._parts(relation), namespace)
         if not isinstance(self._entry(parts), DeltaEntry):
             return None
         version, timestamp = node.version(), node.timestamp()

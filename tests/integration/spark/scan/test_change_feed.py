@@ -9,7 +9,7 @@ import deltalake
 import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException
 
-from pydelta.errors import ChangeDataNotRecordedError, InvalidArgumentError, SchemaMismatchError
+from pydelta.errors import ChangeDataNotRecordedError, DeltaError, InvalidArgumentError, SchemaMismatchError
 from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
@@ -107,6 +107,76 @@ def test_a_table_by_name(spark, fed, tmp_path):
         assert _rows(frame) == Counter({row: count for row, count in EXPECTED.items() if row[0] >= 2})
     finally:
         spark.sql("DROP TABLE fed_by_name")
+
+
+@pytest.fixture
+def named(spark, fed):
+    """The name of the table that was fed, and the times of its versions as texts."""
+    spark.sql(f"CREATE TABLE fed_by_name USING delta LOCATION '{fed}'")
+    times = {item.version: item.timestamp_ms for item in DeltaLog.for_table(fed).history()}
+    yield "fed_by_name", {at: f"{dt.datetime.fromtimestamp(ms / 1000, tz=dt.UTC)}" for at, ms in times.items()}
+    spark.sql("DROP TABLE fed_by_name")
+
+
+def test_changes_from_gives_the_feed_with_the_ends_that_are_asked_for(spark, named):
+    name, times = named
+    for text, versions in {
+        "VERSION 2 TO VERSION 4": {2, 3, 4},
+        "VERSION '3'": {3, 4, 5},
+        "VERSION 2 EXCLUSIVE TO VERSION 4 INCLUSIVE": {3, 4},
+        "VERSION 2 INCLUSIVE TO VERSION 4 EXCLUSIVE": {2, 3},
+        f"TIMESTAMP '{times[2]}' TO TIMESTAMP '{times[4]}'": {2, 3, 4},
+        f"TIMESTAMP '{times[2]}' EXCLUSIVE TO TIMESTAMP '{times[4]}' EXCLUSIVE": {3},
+        "VERSION 4 WITH (deduplicationMode = 'none', computeUpdates = 'true')": {4, 5},
+    }.items():
+        expected = Counter({row: count for row, count in EXPECTED.items() if row[0] in versions})
+        for query in (
+            f"SELECT * FROM {name} CHANGES FROM {text} AS c",
+            f"WITH w AS (SELECT * FROM default.{name} CHANGES FROM {text}) SELECT c.* FROM w AS c WHERE c.id >= 0",
+        ):
+            assert _rows(spark.sql(query)) == expected, query
+
+
+def test_changes_from_by_path_in_a_script_a_view_and_a_stream(spark, named, fed, tmp_path):
+    name, _ = named
+    expected = Counter({row: count for row, count in EXPECTED.items() if row[0] >= 3})
+    assert _rows(spark.sql(f"SELECT * FROM delta.`{fed}` CHANGES FROM VERSION 3")) == expected
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW fed_seen AS SELECT * FROM {name} CHANGES FROM VERSION 3")
+    assert _rows(spark.table("fed_seen")) == expected
+    script = f"BEGIN IF (SELECT count(*) FROM {name}) = 2 THEN SELECT * FROM {name} CHANGES FROM VERSION 3; END IF; END"
+    assert _rows(spark.sql(script)) == expected
+    spark.sql("DROP VIEW fed_seen")
+    streams = {
+        "sql": spark.sql(f"SELECT * FROM STREAM {name} CHANGES FROM VERSION 2 EXCLUSIVE"),
+        "api": spark.readStream.option("startingVersion", 2).option("startingBoundInclusive", "false").changes(name),
+    }
+    for kind, frame in streams.items():
+        query = frame.writeStream.format("memory").queryName(f"fed_{kind}").trigger(availableNow=True)
+        assert query.option("checkpointLocation", str(tmp_path / kind)).start().awaitTermination(60)
+        assert _rows(spark.table(f"fed_{kind}")) == expected, kind
+
+
+def test_changes_of_a_reader_takes_the_words_of_spark(spark, named):
+    name, _ = named
+    reader = spark.read.option("startingVersion", 2).option("endingVersion", 4).option("endingBoundInclusive", "false")
+    for _ in range(2):  # a reader may be used again
+        assert {row[0] for row in _rows(reader.changes(name))} == {2, 3}
+    for frame in (
+        lambda: spark.read.option("startingVersion", 0).option("deduplicationMode", "netChanges").changes(name),
+        lambda: spark.sql(f"SELECT * FROM {name} CHANGES FROM VERSION 0 WITH (deduplicationMode = 'netChanges')"),
+    ):
+        with pytest.raises(InvalidArgumentError, match="netChanges") as caught:
+            frame()
+        assert caught.value.getCondition() == "DELTA_CHANGELOG_UNSUPPORTED_OPTION"
+    for text, condition in {
+        "VERSION 9": "DELTA_CDC_START_VERSION_AFTER_LATEST",
+        "VERSION 5 EXCLUSIVE": "DELTA_CDC_START_VERSION_AFTER_LATEST",
+        "VERSION 2 EXCLUSIVE TO VERSION 3 EXCLUSIVE": "DELTA_INVALID_CDC_RANGE",
+        "VERSION 'two'": "DELTA_VERSION_INVALID",
+    }.items():
+        with pytest.raises(DeltaError) as refused:
+            spark.sql(f"SELECT * FROM {name} CHANGES FROM {text}")
+        assert refused.value.getCondition() == condition, text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from pydelta import DeltaTable
-from pydelta.errors import SchemaMismatchError
+from pydelta.errors import DeltaEnvironmentError, SchemaMismatchError
+from pydelta.storage import registry
+from pydelta.storage.local import LocalStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 CHANGED = "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
@@ -38,6 +42,48 @@ def _ids(frame):
 def _replace(spark, path, *columns, **options):
     rows = spark.range(3).selectExpr(*columns)
     rows.write.format("delta").mode("overwrite").options(overwriteSchema=True).save(path, **options)
+
+
+@pytest.fixture
+def linked(monkeypatch):
+    """A file system whose folders are what options link them to: neither the session nor another reader knows them."""
+
+    def opened(uri, options):
+        at = urlsplit(uri)
+        link = options.get(f"fs.viewfs.mounttable.{at.netloc}.link./d")
+        if link is None:
+            raise DeltaEnvironmentError(f"{uri} has no link.", hint="Give the option.")
+        return LocalStore(link + at.path.removeprefix("/d"))
+
+    monkeypatch.setitem(registry._REGISTERED, "viewfs", opened)
+
+
+@pytest.mark.parametrize("kind", ["rows", "a count", "a view"])
+def test_a_frame_that_moves_keeps_the_options_of_its_reader(spark, path, linked, kind):
+    lake = f"lake{abs(hash((path, kind)))}"
+    options = {f"fs.viewfs.mounttable.{lake}.link./d": Path(path).parent.as_uri()}
+    frame = _load(spark, f"viewfs://{lake}/d/t", **options)
+    if kind == "a view":
+        frame.createOrReplaceTempView("linked")
+
+        def seen():
+            return spark.sql("SELECT count(id), min(id) FROM linked").first()
+
+    elif kind == "a count":
+
+        def seen():
+            return frame.count(), frame.agg(F.min("id")).first()[0]
+
+    else:
+
+        def seen():
+            ids = _ids(frame)
+            return len(ids), ids[0]
+
+    assert tuple(seen()) == (10, 0)
+    RsTable(path).delete("id < 7")
+    assert tuple(seen()) == (3, 7)
+    assert _ids(_load(spark, f"viewfs://{lake}/d/t@v0", **options)) == list(range(10))
 
 
 CHANGES = {
