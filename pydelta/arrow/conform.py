@@ -173,7 +173,7 @@ def _list(array: pa.Array, data_type: ArrayType, target: pa.ListType, path: str)
     lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list, kinds.is_list_view, kinds.is_large_list_view)
     if not any(is_one(source) for is_one in lists):
         raise _mismatch(path, str(source), str(data_type))
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
     values = _checked(array.flatten, path, str(source))  # without what is stored below nulls
     child = _fit(values, data_type.element_type, target.value_type, inner)
     if not data_type.contains_null and child.null_count:
@@ -186,7 +186,7 @@ def _map(array: pa.Array, data_type: MapType, target: pa.MapType, path: str) -> 
     source = array.type
     if not pa.types.is_map(source):
         raise _mismatch(path, str(source), str(data_type))
-    bounds = array.offsets.to_numpy().astype(np.int64)
+    bounds = array.offsets.to_numpy()
     lengths = np.diff(bounds)
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -208,7 +208,7 @@ def _map(array: pa.Array, data_type: MapType, target: pa.MapType, path: str) -> 
 
 
 def _offsets(lengths: Any, path: str) -> pa.Array:
-    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ends = np.concatenate([[0], np.cumsum(lengths)])
     if ends[-1] > np.iinfo(np.int32).max:
         raise _mismatch(path, f"{ends[-1]} elements in {len(lengths)} rows", "at most 2147483647 of them at once")
     return pa.array(ends, pa.int32())
@@ -229,7 +229,7 @@ def _leaf(array: pa.Array, data_type: DataType, target: pa.DataType, path: str) 
         exact = array.cast(_WHOLE) if pa.types.is_decimal(target) and pa.types.is_integer(source) else array
         found = exact.cast(target, safe=True)
         if pa.types.is_floating(source) and pa.types.is_floating(target):
-            back = pc.or_(pc.equal(found.cast(pa.float64()), array.cast(pa.float64())), pc.is_nan(array))
+            back = pc.or_(pc.equal(found, array.cast(pa.float64())), pc.is_nan(array))
             if not pc.all(back, min_count=0).as_py():  # of two floating types Arrow checks nothing
                 raise pa.ArrowInvalid("a number would be rounded")
         return found
@@ -246,7 +246,7 @@ def _of_one_kind(given: pa.DataType, target: pa.DataType) -> bool:
         return bool(kinds.is_large_string(given) or kinds.is_string_view(given))
     if kinds.is_binary(target):
         is_bytes = (kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
-        return any(is_one(given) for is_one in is_bytes) and not kinds.is_decimal(given)
+        return any(is_one(given) for is_one in is_bytes)
     if kinds.is_decimal(target):
         return bool(kinds.is_decimal(given) or kinds.is_integer(given))
     if kinds.is_integer(target) or kinds.is_floating(target):

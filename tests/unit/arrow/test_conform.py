@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pydelta.arrow.conform import arrow_type, conformed
+from pydelta.arrow.conform import _offsets, arrow_type, conformed
 from pydelta.errors import ConstraintViolatedError, SchemaMismatchError
 from pydelta.protocol.types import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
@@ -120,6 +120,8 @@ OTHER = [
     (pa.array([b"a"]), STRING, "another kind"),
     (pa.array(["a"]), BINARY, "another kind"),
     (pa.array([b"0" * 16], pa.uuid()), STRING, "another kind"),
+    (pa.array([0], pa.date32()), PrimitiveType("boolean"), "another kind"),
+    (pa.array([Decimal(1)], pa.decimal128(38, 0)), BINARY, "another kind"),
     (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())), LONG, "extension type arrow.bool8"),
     (pa.array([1]), PrimitiveType("void"), "another kind"),
     (pa.array([[1]]), LONG, "another kind"),
@@ -141,6 +143,12 @@ def test_what_would_become_another_value_is_refused_with_its_path(given, kind, w
     elements = pa.ListArray.from_arrays(pa.array([0, len(given)], pa.int32()), given)
     with pytest.raises(SchemaMismatchError, match=r"c\.element'"):
         fit(elements, ArrayType(kind))
+
+
+@pytest.mark.parametrize(("given", "kind", "word"), [*OTHER[:2], *OTHER[-6:-2], OTHER[-1]])
+def test_what_is_of_another_kind_is_refused_without_a_row_too(given, kind, word):
+    with pytest.raises(SchemaMismatchError, match=word):
+        fit(pa.chunked_array([], given.type), kind)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +223,10 @@ def test_variants_are_a_value_and_its_metadata_and_both_must_be_there():
         fit(pa.array([{"value": b"a"}]), kind)
     with pytest.raises(SchemaMismatchError, match="struct"):
         fit(pa.array(["{}"]), kind)
+    for name in ("value", "metadata"):
+        rows = [{"value": b"\x00", "metadata": b"\x01"} | {name: 1}]
+        with pytest.raises(SchemaMismatchError, match=rf"'c\.{name}' is binary in the table"):
+            fit(pa.array(rows), kind)
 
 
 def test_columns_of_more_rows_than_a_slice_are_whole():
@@ -274,3 +286,23 @@ def test_a_struct_without_fields_is_refused_and_the_error_has_the_conditions_of_
 
 def test_a_dictionary_of_views_of_bytes_is_written_out():
     assert fit(dictionary([b"a", b"b"], pa.binary_view()), BINARY) == [b"b", None, b"a", b"b"]
+
+
+def test_a_null_that_a_dictionary_hides_among_the_keys_of_a_map_is_refused():
+    keys = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([None], pa.string()))
+    given = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), keys, pa.array([1]))
+    with pytest.raises(ConstraintViolatedError, match=r"'c\.key'"):
+        fit(given, MapType(STRING, LONG))
+
+
+def test_an_empty_text_stays_unless_the_column_is_said_to_be_a_partition():
+    found = conformed(pa.chunked_array([pa.array(["", "a"])]), StructField("c", STRING))
+    assert found.to_pylist() == ["", "a"]
+
+
+def test_more_elements_than_offsets_of_32_bits_reach_are_refused():
+    most = 2**31 - 1
+    assert _offsets(np.array([most]), "c").to_pylist() == [0, most]
+    assert _offsets(np.array([1, 0, 2]), "c").to_pylist() == [0, 1, 1, 3]
+    with pytest.raises(SchemaMismatchError, match=r"'c' is at most 2147483647.*2147483648 elements in 2 rows"):
+        _offsets(np.array([most, 1]), "c")
