@@ -276,7 +276,17 @@ def _merge_type(table: DataType, data: DataType, name: str, allow_widening: bool
 
 
 def widens_in_writes(old: DataType, new: DataType) -> bool:
-    """Tell whether a write that evolves the schema widens a column from ``old`` to ``new``, where that is enabled."""
+    """Return whether a write that evolves the schema widens a column from ``old`` to ``new``, where that is enabled.
+
+    Arrays and maps are widened part by part.
+    """
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return widens_in_writes(old.element_type, new.element_type)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        pairs = (old.key_type, new.key_type), (old.value_type, new.value_type)
+        return any(widens_in_writes(*pair) for pair in pairs) and all(
+            widens_in_writes(before, after) or can_store(after, before) for before, after in pairs
+        )
     return can_widen(old, new) and not _changes_kind(old, new)
 
 

@@ -24,12 +24,13 @@ from pyspark.sql.types import (
 from pydelta.commands.describe import DETAIL_COLUMNS, HISTORY_COLUMNS, describe_detail, describe_history
 from pydelta.commands.optimize.result import OPTIMIZE_METRICS, OptimizeResult
 from pydelta.commands.restore import RestoreResult
-from pydelta.errors import InvalidArgumentError, UnsupportedFeatureError
+from pydelta.errors import UnsupportedFeatureError
 from pydelta.log import DeltaLog
 from pydelta.protocol.row_tracking import ROW_ID_COLUMN, ROW_VERSION_COLUMN
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.scan.newest import follow_newest
+from pydelta.spark.scan.row_metadata import scan_table
 from pydelta.spark.scan.scan import Extra, scan_dataframe
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ _DETAIL_TYPES: Mapping[str, DataType] = {
 def scan_latest(spark: SparkSession, log: DeltaLog) -> DataFrame:
     """Return the newest version as a DataFrame."""
     follow_newest(Jvm.of(spark))
-    return scan_dataframe(spark, log.update(), pinned=False)
+    return scan_table(spark, log.update(), pinned=False)
 
 
 def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
@@ -96,9 +97,7 @@ def scan_tracked(spark: SparkSession, log: DeltaLog) -> DataFrame:
 
 
 def history_frame(spark: SparkSession, log: DeltaLog, limit: int | None) -> DataFrame:
-    """``describe_history`` as a DataFrame."""
-    if limit is not None and limit <= 0:
-        raise InvalidArgumentError(f"The limit of the history is {limit}.", hint="Give a number above zero.")
+    """``describe_history`` as a DataFrame; a limit below one leaves no row, as in any query."""
     rows = describe_history(log.history(limit))
     return _frame(spark, rows, HISTORY_COLUMNS, _HISTORY_TYPES)
 

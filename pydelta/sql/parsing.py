@@ -154,7 +154,8 @@ class _Reader:
             assert isinstance(item, Tree)
             *key, value = item.children
             names = [self._name(part) if isinstance(part, Tree) else unquote_string(str(part)) for part in key]
-            properties[".".join(names)] = unquote_string(str(value))
+            quoted = isinstance(value, Token) and value.type == "STRING"
+            properties[".".join(names)] = unquote_string(str(value)) if quoted else str(value).lower()
         return st.Clone(
             table=table,
             source=source,

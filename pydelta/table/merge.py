@@ -66,9 +66,16 @@ class DeltaMergeBuilder:
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
-        """Set columns of a target row that has a source row. Values may read both."""
+        """Set columns of a target row that has a source row. Values may read both.
+
+        With nothing to set and no condition it adds no clause; with a condition, later clauses leave these rows alone.
+        """
         values = given_values(set, "'set' in whenMatchedUpdate")
-        return self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, values)
+        return (
+            self
+            if not values and condition is None
+            else self._with(ClauseOn.MATCHED, ClauseAction.UPDATE, condition, values)
+        )
 
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Set every column of the target to that of the same name in the source."""
@@ -94,9 +101,13 @@ class DeltaMergeBuilder:
         condition: str | Column | None = None,
         set: Mapping[str, str | Column] | None = None,  # noqa: A002
     ) -> DeltaMergeBuilder:
-        """Set columns of a target row that has no source row. Values may read the target."""
+        """Set columns of a target row that has no source row, as ``whenMatchedUpdate``. Values may read the target."""
         values = given_values(set, "'set' in whenNotMatchedBySourceUpdate")
-        return self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, values)
+        return (
+            self
+            if not values and condition is None
+            else self._with(ClauseOn.NOT_MATCHED_BY_SOURCE, ClauseAction.UPDATE, condition, values)
+        )
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
         """Delete a target row that has no source row."""

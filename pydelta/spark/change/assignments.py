@@ -150,14 +150,14 @@ def bind_assignments(
 
     Raises:
         BindError: A target or a column in an expression that there is not.
-        InvalidArgumentError: Nothing is set, or an expression is neither text nor Column.
+        InvalidArgumentError: An INSERT names no column, or an expression is neither text nor Column.
         ConflictingSetError, DuplicateInsertColumnError: A target is set twice, or with a part of it.
         SchemaMismatchError: A struct whose fields are not those of its target.
         AnalysisException: Spark's own: a value of a type that the policy does not cast.
         ParseError: Text that is not an expression.
     """
     where = clause.name
-    if not given:
+    if not given and clause.inserts:
         raise InvalidArgumentError(f"{where} sets nothing.", hint='Give at least one column: set={"column": "value"}.')
     known = {name.lower() for name in clause.qualifiers if name}
     items = []

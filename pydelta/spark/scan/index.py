@@ -28,6 +28,7 @@ from pydelta.errors import LogCorruptedError, StorageError
 from pydelta.log import FileTable, Snapshot
 from pydelta.predicate import Expr
 from pydelta.protocol.paths import LOG_DIR
+from pydelta.protocol.types import StructType
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.filters import to_expressions
 from pydelta.spark.scan.statuses import encode_statuses, encode_uris, file_uris, hadoop_uri
@@ -141,6 +142,7 @@ class ScanFiles:
         snapshot: The version.
         fixed: A command reads the version in all of its jobs: no query moves it to the newest.
         storage: The reader's options for the store, beside those of the session.
+        schema: Columns of the table that are read, as an older version had them; None for all.
     """
 
     identity: IndexIdentity
@@ -155,6 +157,7 @@ class ScanFiles:
     snapshot: Snapshot
     fixed: bool = False
     storage: Mapping[str, str] = field(default_factory=dict)
+    schema: StructType | None = None
 
     @property
     def frame(self) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from pydelta.spark.logs import log_for_path
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
-from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.row_metadata import scan_table
 from pydelta.spark.scan.travel import open_snapshot, split_path_version, travel_from_options
 
 __all__ = ["read_path"]
@@ -24,7 +24,7 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
 
     Raises:
         TableNotFoundError, VersionNotFoundError, InvalidArgumentError, UnsupportedFeatureError: See ``open_snapshot``
-            and ``scan_dataframe``.
+            and ``scan_table``.
     """
     travel = travel_from_options(options)
     changes = changes_from_options(spark, options)
@@ -56,5 +56,5 @@ def read_path(spark: SparkSession, path: str, options: dict[str, str]) -> DataFr
         path, partition = split_partition_folder(spark, path, storage)
         snapshot = open_snapshot(spark, path, travel, storage)
         follow_newest(Jvm.of(spark))
-        frame = scan_dataframe(spark, snapshot, pinned=travel is not None, storage=storage)
+        frame = scan_table(spark, snapshot, pinned=travel is not None, storage=storage)
         return rows_of_partition(frame, snapshot, partition)

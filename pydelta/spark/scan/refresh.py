@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.scan.deleted_rows import is_vector_scan
 from pydelta.spark.scan.index import TABLE_SCAN, DeltaFileIndex, find_index
+from pydelta.spark.scan.row_metadata import ROW_METADATA, is_tracked_scan, moved_scan, plain_scan
 from pydelta.spark.scan.scan import Reading, physical_scan
 from pydelta.spark.scan.schemas import changes_since, columns_as_of
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from pydelta.log import Snapshot
 
 __all__ = [
-    "ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "reads_table", "scans_in", "transform", "with_newest",
+    "ANSWERED", "PlanFunction", "indexes_in", "is_table_scan", "lowered", "reads_table", "scans_in", "transform",
+    "with_newest",
 ]  # fmt: skip
 
 ANSWERED: Final = "pydelta.answered"
@@ -127,6 +129,8 @@ def reads_table(jvm: Jvm, plan: Any, location: str) -> bool:
 
 def is_table_scan(jvm: Jvm, plan: Any) -> bool:
     """Tell whether a node of an analysed plan is what ``scan_dataframe`` made of all files and columns of a table."""
+    if is_tracked_scan(jvm, plan):
+        return True
     if plan.getTagValue(jvm.tag(TABLE_SCAN)).isDefined() or is_vector_scan(jvm, plan):
         return all(index.files.shared for index in indexes_in(plan))
     index = _index_of(plan)
@@ -148,6 +152,23 @@ def scans_in(jvm: Jvm, plan: Any) -> list[DeltaFileIndex]:
 
         transform(plan, look)
     return [index for index in found if index is not None and not index.files.pinned and not index.files.fixed]
+
+
+def lowered(jvm: Jvm, plan: Any) -> Any:
+    """Return an analysed plan over plain scans of the tables whose ``_metadata`` it does not ask for.
+
+    A tracked scan carries values per file, which keeps files from sharing a partition row.
+    """
+    tracked = any(index.files.identity.subset.startswith(ROW_METADATA) for index in indexes_in(plan))
+    if not tracked and not jvm.reads_subquery(plan):
+        return plan
+
+    def plain(node: Any, name: str) -> Any:
+        if name != "Project" or not is_tracked_scan(jvm, node):
+            return None
+        return plain_scan(jvm, node, indexes_in(node)[0])
+
+    return transform(plan, plain)
 
 
 def with_newest(
@@ -178,6 +199,8 @@ def with_newest(
         index = _index_of(node, name)
         if index is None and name == "Project" and is_vector_scan(jvm, node):
             index = next((item for item in indexes_in(node) if item.files.shared), None)
+        elif name == "Project" and is_tracked_scan(jvm, node):
+            index = indexes_in(node)[0]
         elif index is not None and index.files.identity.subset:  # below the top of a scan with vectors, or a command's
             return None
         if index is None or index.files.pinned or index.files.fixed:
@@ -202,10 +225,12 @@ def _moved(jvm: Jvm, node: Any, name: str, snapshot: Snapshot, index: DeltaFileI
 
     New columns do not show: what was built on the older scan does not know them.
     """
-    output = {str(item.name()): item for item in jvm.to_list(node.output())}
-    ids = {column: item.exprId() for column, item in output.items()}
     schema = columns_as_of(index.files.snapshot, snapshot)
     reading = replace(Reading.whole(snapshot), schema=schema, fixed=fix, storage=index.files.storage)
+    if name == "Project" and is_tracked_scan(jvm, node):
+        return moved_scan(jvm, node, snapshot, reading)
+    output = {str(item.name()): item for item in jvm.to_list(node.output())}
+    ids = {column: item.exprId() for column, item in output.items()}
     scanned = physical_scan(jvm.spark, snapshot, reading, ids=ids)._jdf.queryExecution().analyzed()
     if not _same_columns(jvm, scanned.output(), node.output()):
         return _narrowed(jvm, scanned, output)

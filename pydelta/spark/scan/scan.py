@@ -337,6 +337,7 @@ def make_relation(jvm: Jvm, snapshot: Snapshot, reading: Reading) -> Any:
             snapshot=snapshot,
             fixed=reading.fixed,
             storage=reading.storage,
+            schema=reading.schema,
         ),
         partition_schema,
     )

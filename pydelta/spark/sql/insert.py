@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ from pydelta.commands.write.options import StatementCondition
 from pydelta.conditions import Condition
 from pydelta.errors import (
     InvalidArgumentError,
+    SchemaMismatchError,
     TableNotFoundError,
     UnsupportedFeatureError,
     error_context,
@@ -48,6 +49,8 @@ __all__ = ["INSERTS", "insert", "insert_all", "insert_directory", "replace_where
 INSERTS: Final = ("InsertIntoStatement", "UnresolvedInsert")
 """Names of the node of an INSERT; the second is Spark 4.3's for a target named by ``IDENTIFIER(…)``."""
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_MISSING_ARE_NULL: Final = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
+_COMPUTED: Final = ("CURRENT_DEFAULT", "delta.generationExpression", "delta.identity.step")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -146,6 +149,8 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
             columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
             if by_name:
                 columns = []
+        if columns or by_name:
+            _require_values(nodes, schema, columns or rows.columns)
         condition = wanted.replace_where
         dynamic = wanted.overwrite and condition is None and _is_dynamic(nodes, target)
         if wanted.overwrite and not dynamic and condition is None and static:
@@ -162,6 +167,20 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         )
         insert_by_position(nodes.spark, rows, target.entry, request, columns=columns or None, by_name=by_name)
     return nodes.jvm.nothing()
+
+
+def _require_values(nodes: Nodes, schema: StructType, given: Sequence[str]) -> None:
+    """Refuse an INSERT that leaves a column without a default out, where the session's setting says so."""
+    if str(nodes.spark.conf.get(_MISSING_ARE_NULL, "true")).lower() != "false":
+        return
+    known = {name.lower() for name in given}
+    for field in schema.fields:
+        if field.name.lower() not in known and not any(key in field.metadata for key in _COMPUTED):
+            raise SchemaMismatchError(
+                f"The statement gives no value for the column {field.name!r}, which has no default.",
+                hint=f"Name the column, give it a default, or set {_MISSING_ARE_NULL} to true.",
+                condition=Condition.of("DELTA_INSERT_COLUMN_MISMATCH", columnName=field.name),
+            )
 
 
 def insert_all(nodes: Nodes, node: Any) -> DataFrame | None:

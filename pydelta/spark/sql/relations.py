@@ -32,8 +32,7 @@ from pydelta.spark.scan.changelog import feed_options
 from pydelta.spark.scan.newest import follow_newest
 from pydelta.spark.scan.partition_folder import rows_of_partition, split_partition_folder
 from pydelta.spark.scan.refresh import transform, transform_expression, with_newest
-from pydelta.spark.scan.row_metadata import names_metadata, scan_with_row_metadata
-from pydelta.spark.scan.scan import scan_dataframe
+from pydelta.spark.scan.row_metadata import scan_table, scan_with_row_metadata
 from pydelta.spark.scan.travel import TimeTravel, open_snapshot, split_name_version, split_path_version
 from pydelta.spark.stream.opening import open_stream
 
@@ -77,6 +76,22 @@ def named_tables(jvm: Jvm, plan: Any) -> Any:
         return node.planBuilder().apply(parts, node.children())
 
     return transform(plan, replace)
+
+
+def _names_metadata(jvm: Jvm, plan: Any | None) -> bool:
+    """Return whether a parsed statement names ``_metadata``, in subqueries too; None names nothing."""
+    if plan is None:
+        return False
+    found = False
+
+    def visit(node: Any, _: str) -> None:
+        nonlocal found
+        for expression in [] if found else jvm.to_list(node.expressions()):
+            leaves = (expression, *jvm.to_list(expression.collectLeaves()))
+            found = found or any("_metadata" in str(leaf.toString()).lower() for leaf in leaves)
+
+    transform(plan, visit)
+    return found
 
 
 class RelationResolver:
@@ -200,8 +215,8 @@ class RelationResolver:
         snapshot = self._newest(location) if travel is None else open_snapshot(self._spark, location, travel)
         if travel is None:
             note_difference(entry, snapshot)
-        tracked = snapshot.properties.enable_row_tracking and names_metadata(self._jvm, self._plan)
-        scan = scan_with_row_metadata if tracked else scan_dataframe
+        in_parts = snapshot.files.in_parts and snapshot.properties.enable_row_tracking
+        scan = scan_with_row_metadata if in_parts and _names_metadata(self._jvm, self._plan) else scan_table
         follow_newest(self._jvm)
         frame = rows_of_partition(scan(self._spark, snapshot, pinned=travel is not None), snapshot, partition)
         return frame._jdf.queryExecution().analyzed()

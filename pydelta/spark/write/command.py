@@ -262,7 +262,8 @@ def insert_by_position(
             condition=absent_path(log) if entry.by_path else None,
         )
     schema, data = snapshot.schema, from_spark(df.schema)
-    evolves = columns is None and request.parsed(settings_of(spark)).merge_schema
+    merges = request.parsed(settings_of(spark)).merge_schema
+    evolves = columns is None and merges
     given_names = columns if columns is not None else data.names if by_name else schema.names
     known = [item for item in given_names if not evolves or schema.field(item) is not None]
     found = {item: _column_of(schema, item, data, by_name=by_name) for item in known}
@@ -289,7 +290,7 @@ def insert_by_position(
             if len(data) < len(targets)
             else Condition.of("DELTA_METADATA_MISMATCH"),
         )
-    keeps = _kept_parts(columns is not None, widens=evolves and snapshot.properties.enable_type_widening)
+    keeps = _kept_parts(columns is not None, widens=merges and snapshot.properties.enable_type_widening)
     assignment = StoreAssignment.of(spark)
     by_name = by_name or (columns is None and _fits_by_name(targets, data))
     chosen = []

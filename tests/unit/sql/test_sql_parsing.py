@@ -84,6 +84,9 @@ STATEMENTS = {
         properties={"a": "b", "c.d": "e"},
         location="/x",
     ),
+    "CREATE TABLE t SHALLOW CLONE s TBLPROPERTIES ('a' = TRUE, b.c false, d = -3, 'e' 1.5)": Clone(
+        table=T, source=("s",), shallow=True, properties={"a": "true", "b.c": "false", "d": "-3", "e": "1.5"}
+    ),
     "REORG TABLE t APPLY (PURGE)": Reorg(table=T),
     "REORG TABLE t WHERE p = 'x)' APPLY (PURGE)": Reorg(table=T, where="p = 'x)'"),
     "ALTER TABLE t DROP FEATURE deletionVectors": DropFeature(table=T, feature="deletionVectors"),

@@ -12,7 +12,6 @@ from pydelta.errors import (
     CastOverflowError,
     ConflictingSetError,
     ConstraintViolatedError,
-    InvalidArgumentError,
     ParseError,
     UnsafeOperationError,
 )
@@ -131,7 +130,6 @@ def test_updates_one_after_the_other(spark, table):
 @pytest.mark.parametrize(
     ("values", "error", "said"),
     [
-        ({}, InvalidArgumentError, "sets nothing"),
         ({"nte": "'x'"}, BindError, "Did you mean 'note'"),
         ({"s.zz": "1"}, BindError, "no column 'zz' in s"),
         ({"note": "missing_column"}, BindError, "missing_column"),

@@ -161,6 +161,53 @@ def test_ids_in_metadata_go_with_columns_that_were_renamed(spark, table):
     assert found["r"] == _tracked(spark, table)[12][0]
 
 
+@pytest.mark.parametrize("by", ["load", "table", "toDF", "select"])
+def test_frames_of_every_kind_show_ids_in_metadata(spark, table, by):
+    frame = {
+        "load": lambda: spark.read.format("delta").load(table),
+        "table": lambda: spark.table(f"delta.`{table}`"),
+        "toDF": lambda: DeltaTable.forPath(spark, table).toDF(),
+        "select": lambda: spark.sql(f"SELECT * FROM delta.`{table}`"),
+    }[by]()
+    shown = frame.where("_metadata.row_id >= 0").select("id", "_metadata.row_id", "_metadata.row_commit_version")
+    assert {row[0]: tuple(row[1:]) for row in shown.collect()} == _tracked(spark, table)
+    assert frame.columns == ["id", "p", "v"] and frame.count() == 15
+
+
+def test_a_frame_with_ids_follows_its_table_and_one_without_reads_no_values_per_file(spark, table):
+    frame = spark.read.format("delta").load(table)
+    ids = frame.select("id", "_metadata.row_id", "_metadata.row_commit_version")
+    DeltaTable.forPath(spark, table).update("id = 11", {"v": "'new'"})
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    DeltaTable.forPath(spark, table).delete("id < 3")
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD COLUMNS (more INT)")
+    found = {row[0]: tuple(row[1:]) for row in ids.collect()}
+    assert found == _tracked(spark, table) and found[11][1] == 2
+    assert sorted(row.id for row in frame.where("v != 'v9'").collect()) == [3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14]
+    plans = [str(shown._jdf.queryExecution().optimizedPlan()) for shown in (frame, ids)]
+    assert ["__pydelta_base_row_id" in plan for plan in plans] == [False, True]
+
+
+def test_a_version_that_was_asked_for_shows_its_own_ids(spark, table):
+    before = _tracked(spark, table)
+    DeltaTable.forPath(spark, table).update("true", {"v": "'new'"})
+    frame = spark.read.format("delta").option("versionAsOf", 1).load(table)
+    shown = frame.select("id", "_metadata.row_id", "_metadata.row_commit_version")
+    assert {row[0]: tuple(row[1:]) for row in shown.collect()} == before
+
+
+def test_a_cached_frame_of_a_table_with_ids_is_read_by_all_that_ask_for_its_rows(spark, table):
+    cached = spark.read.format("delta").load(table).cache()
+    try:
+        assert cached.count() == 15
+        other = spark.read.format("delta").load(table).where("id > 3")
+        assert "InMemoryRelation" in str(other._jdf.queryExecution().withCachedData())
+        DeltaTable.forPath(spark, table).delete("id = 3")
+        assert cached.count() == 14 and other.count() == 11
+    finally:
+        cached.unpersist()
+
+
 def test_a_table_without_tracked_rows_has_no_row_ids_in_metadata(spark, tmp_path):
     spark.range(3).write.format("delta").save(str(tmp_path / "t"))
     with pytest.raises(AnalysisException, match="row_id"):

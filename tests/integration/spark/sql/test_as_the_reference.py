@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydelta.errors import DeltaError
+from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
 
@@ -151,3 +152,62 @@ def test_a_function_over_a_table_is_refused_in_one_sentence(spark, table, kind, 
     spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION edges_f(x INT) RETURNS INT RETURN x + 1")
     assert spark.sql("SELECT edges_f(1)").first()[0] == 2
     spark.sql("DROP TEMPORARY FUNCTION edges_f")
+
+
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO {} (b) VALUES ('x')", "INSERT OVERWRITE {} BY NAME SELECT 'x' AS b"]
+)
+def test_an_insert_must_name_columns_without_a_default_where_the_session_says_so(spark, table, statement):
+    spark.conf.set("spark.sql.defaultColumn.useNullsForMissingDefaultValues", "false")
+    try:
+        assert _condition(lambda: spark.sql(statement.format(table))) == "DELTA_INSERT_COLUMN_MISMATCH"
+        spark.sql(f"INSERT INTO {table} (b, a) VALUES ('y', 2)")
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')")
+        spark.sql(f"ALTER TABLE {table} ALTER COLUMN a SET DEFAULT 7")
+        spark.sql(statement.format(table))
+    finally:
+        spark.conf.unset("spark.sql.defaultColumn.useNullsForMissingDefaultValues")
+    assert (7, "x") in spark.table(table).collect()
+
+
+def test_an_insert_that_evolves_the_schema_widens_parts_of_every_type(spark):
+    spark.sql("DROP TABLE IF EXISTS widened")
+    columns = (
+        "a TINYINT, s STRUCT<x: TINYINT>, r ARRAY<SMALLINT>, m MAP<SMALLINT, TINYINT>, q ARRAY<STRUCT<x: TINYINT>>"
+    )
+    spark.sql(f"CREATE TABLE widened ({columns}) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    spark.sql("INSERT INTO widened VALUES (1, struct(1), array(1), map(1, 1), array(struct(1)))")
+    values = "70000, named_struct('x', 300), array(70000), map(70000, 300), array(named_struct('x', 300))"
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        spark.sql(f"INSERT INTO widened (a, s, r, m, q) VALUES ({values})")
+        spark.sql("INSERT INTO widened (a, r) VALUES (5000000000, array(5000000000))")
+    finally:
+        spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    assert spark.table("widened").dtypes == [
+        ("a", "bigint"), ("s", "struct<x:int>"), ("r", "array<bigint>"), ("m", "map<int,int>"),
+        ("q", "array<struct<x:int>>"),
+    ]  # fmt: skip
+    rows = spark.sql("SELECT a, s.x, r, m, q.x FROM widened ORDER BY a").collect()
+    assert [tuple(row) for row in rows] == [
+        (1, 1, [1], {1: 1}, [1]), (70000, 300, [70000], {70000: 300}, [300]),
+        (5000000000, None, [5000000000], None, None),
+    ]  # fmt: skip
+    spark.sql("DROP TABLE widened")
+
+
+def test_nothing_to_set_changes_no_value_and_keeps_rows_from_later_clauses(spark, table):
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'x'), (2, 'y'), (3, 'z')")
+    target = DeltaTable.forName(spark, table)
+    target.update(set={})
+    target.update("a = 1", {})
+    source = spark.sql("SELECT explode(array(1, 2, 9)) AS k")
+    merge = target.merge(source, "a = k").whenMatchedUpdate("a = 1", {}).whenMatchedUpdate(set={}).whenMatchedDelete()
+    merge.whenNotMatchedBySourceUpdate(set={}).whenNotMatchedInsert(values={"a": "k"}).execute()
+    assert spark.table(table).orderBy("a").collect() == [(1, "x"), (3, "z"), (9, None)]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_history_of_no_versions_has_no_rows(spark, table, limit):
+    assert DeltaTable.forName(spark, table).history(limit).collect() == []
+    assert spark.sql(f"DESCRIBE HISTORY {table} LIMIT 0").collect() == []
