@@ -116,8 +116,8 @@ pyspark: ## A Python prompt on the cluster, with the engine enabled
 	@scripts/stack-run prompt
 
 .PHONY: cluster-sql
-cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …" (AS_USER=vacuum: with the key that may delete)
-	@scripts/stack-run pydelta sql $(if $(RAW_SQL),-e "$$RAW_SQL")
+cluster-sql: ## make sql, on the cluster: a prompt, or SQL="SELECT …"; at the SQL server where that runs (AS_USER=vacuum: with the key that may delete)
+	@scripts/stack-cluster-sql
 
 .PHONY: trino
 trino: ## Trino's prompt (SQL="SELECT …" runs one statement)
@@ -130,6 +130,10 @@ presto: ## Presto's prompt (SQL="SELECT …" runs one statement; make up PROFILE
 .PHONY: verify
 verify: ## Follow rows through every hop of the running stack, compare with Polars, time commit to visible (VERIFY_BREAK=sync: must fail)
 	@scripts/stack-verify
+
+.PHONY: inventory
+inventory: ## List what is in the warehouse and load the list, now; the scheduler does it once a day (docs/guides/inventory.md)
+	@scripts/stack-inventory
 
 .PHONY: archive
 archive: ## Pack the engine for a cluster whose workers lack it, into build/environment.tar.gz (docs/guides/cluster.md)

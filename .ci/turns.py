@@ -58,6 +58,7 @@ STACK: Mapping[str, tuple[str, ...]] = {
         "scripts/test-stack-history",
         "tests/stack/test_history",
     ),
+    "same": ("scripts/stack-wait", "scripts/stack-up", "scripts/stack-lib", "scripts/test-stack-same"),
     "restore": ("scripts/stack-backup", "scripts/stack-restore", "scripts/test-stack-restore"),
     "hdfs": ("images/hdfs/", "tests/stack/test_hdfs", "trino_conf/catalog-hdfs", "pydelta/storage/hdfs"),
     "versity": ("images/versity/", "images/store/"),

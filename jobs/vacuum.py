@@ -25,9 +25,10 @@ from catalog_sync.registered import metastore_of, registered_locations, table_lo
 from catalog_sync.thrift.client import Metastore
 from pydelta.commands.vacuum.command import VacuumOptions, VacuumRequest, VacuumResult, vacuum
 from pydelta.commands.vacuum.list_sources import Inventory, inventory_from_delta
-from pydelta.errors import DeltaError, InvalidArgumentError
+from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.inventory import loaded_until, place_of, places_of, read_split, split_by_table
 from pydelta.log import DeltaLog
+from pydelta.maintenance.decide import MAKE_INVENTORY
 from pydelta.ops.job_entry import JobParser, JobReport, error_row, run_job
 from pydelta.settings import Settings
 
@@ -89,7 +90,7 @@ def run(conf: Mapping[str, str], args: Sequence[str], *, now_ms: int | None = No
     found = metastore_of(options.metastore, conf)
     with found or nullcontext() as metastore:
         tables = _tables(metastore, options)
-        listed = _located(metastore, options.inventory) if options.inventory else None
+        listed = _inventory_at(metastore, options.inventory) if options.inventory else None
     with tempfile.TemporaryDirectory(prefix="vacuum-") as folder:
         started = time.monotonic()
         inventories = _inventories(listed, tables, conf, Path(folder)) if listed is not None else {}
@@ -121,13 +122,22 @@ def _located(metastore: Metastore | None, text: str) -> str:
     return text if "/" in text else table_location(metastore, text)
 
 
+def _inventory_at(metastore: Metastore | None, text: str) -> str:
+    try:
+        return _located(metastore, text)
+    except TableNotFoundError as error:
+        raise TableNotFoundError(f"No inventory has been loaded yet: {error.message}", hint=MAKE_INVENTORY) from error
+
+
 def _inventories(
     listed: str, tables: Mapping[str, str], conf: Mapping[str, str], folder: Path
 ) -> dict[str, Inventory | InvalidArgumentError]:
     """The rows of each table, from one reading; an error for a table in a bucket that was never listed."""
     log = DeltaLog.for_table(listed, options=conf)
     snapshot = log.update()
-    source = inventory_from_delta(log, version=snapshot.version if snapshot.version >= 0 else None)
+    if snapshot.version < 0:
+        raise TableNotFoundError(f"No inventory has been loaded yet: {listed} has no table.", hint=MAKE_INVENTORY)
+    source = inventory_from_delta(log, version=snapshot.version)
     if snapshot.schema.field("key") is None or "bucket" not in snapshot.partition_columns:
         raise InvalidArgumentError(
             f"{listed} is a list of files that is not partitioned by bucket, as load_inventory makes it.",
@@ -143,7 +153,7 @@ def _inventories(
             error = InvalidArgumentError(
                 f"The inventory {listed} lists nothing of the bucket {bucket}; it lists "
                 f"{', '.join(sorted(known)) or 'no bucket'}.",
-                hint="Load an inventory of that bucket, or vacuum the table without --inventory.",
+                hint=f"{MAKE_INVENTORY} Or vacuum the table without --inventory.",
             )
             found |= dict.fromkeys(inside, error)
             continue

@@ -10,8 +10,13 @@ from pydelta.errors import CannotVacuumLiteError
 from pydelta.maintenance.state import Kind, Removals, TableState
 from pydelta.maintenance_policy import MaintenancePolicy
 
-__all__ = ["Action", "Budget", "decide", "retry_ms"]
+__all__ = ["MAKE_INVENTORY", "NO_INVENTORY", "Action", "Budget", "decide", "retry_ms"]
 
+MAKE_INVENTORY: Final = (
+    "Make one now: make inventory in the stack, elsewhere jobs/inventory.py, then jobs/load_inventory.py."
+)
+NO_INVENTORY: Final = f"no inventory of its bucket has been loaded. {MAKE_INVENTORY}"
+"""Why an action waits for an inventory."""
 _PAGE: Final = 1000
 """Names in a page of a listing, and files in one bulk deletion."""
 _FIRST_PAUSE_MS: Final = 5 * 60_000
@@ -241,7 +246,7 @@ def _sweep(
         kind=kind,
         reason=why,
         requests=state.commits + 4 + (state.files // _PAGE + 1 if kind == Kind.FULL else 0),
-        held="no inventory of its bucket has been loaded" if kind == Kind.INVENTORY and listed_ms is None else None,
+        held=NO_INVENTORY if kind == Kind.INVENTORY and listed_ms is None else None,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pydelta.maintenance.book import Row
+from pydelta.maintenance.decide import NO_INVENTORY
 from pydelta.maintenance.rounds import Looked
 
 __all__ = ["StatusOf", "write_status"]
@@ -25,12 +26,14 @@ class StatusOf:
         every: Seconds from one turn to the next.
         failing: Actions whose last try failed, and which their tables still need.
         unreadable: Error by table that could not be looked at, with the error's exit code.
+        waiting: Tables whose VACUUM waits for an inventory.
     """
 
     what: str
     every: float
     failing: tuple[Row, ...] = ()
     unreadable: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
 
     def after(self, found: Sequence[Looked], failing: Sequence[Row], *, all_of_them: bool) -> StatusOf:
         """Return the status after a turn.
@@ -47,8 +50,13 @@ class StatusOf:
             bad = {name: error for name, error in self.unreadable.items() if name not in names} | bad
             looked = {item.place.location for item in found}
             wanted |= {(row.location, row.action) for row in self.failing if row.location not in looked}
+        waiting = frozenset(
+            item.place.name for item in found if any(action.held == NO_INVENTORY for action in item.actions)
+        )
+        if not all_of_them:
+            waiting |= self.waiting - names
         kept = tuple(row for row in failing if (row.location, row.action) in wanted)
-        return dataclasses.replace(self, failing=kept, unreadable=bad)
+        return dataclasses.replace(self, failing=kept, unreadable=bad, waiting=waiting)
 
     def rows(self, problem: str | None, now: dt.datetime) -> list[dict[str, Any]]:
         """Return the rows of the file. Those of single tables are warnings: the service works.
@@ -67,6 +75,12 @@ class StatusOf:
              "code": code, "said": error, "warning": True}
             for name, (error, code) in sorted(self.unreadable.items())
         ]  # fmt: skip
+        if self.waiting:
+            name = f"vacuum inventory of {', '.join(sorted(self.waiting))}"
+            rows.append(
+                {"commands": name, "command": name, "every": None, "since": None, "ended": None, "code": 0,
+                 "said": NO_INVENTORY, "warning": True}
+            )  # fmt: skip
         for row in self.failing:
             at = dt.datetime.fromtimestamp(row.at_ms / 1000, tz=dt.UTC).isoformat(timespec="seconds")
             name = f"{row.action} of {row.table} (try {row.attempt})"

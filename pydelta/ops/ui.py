@@ -38,6 +38,12 @@ _Services = Annotated[
         help="A service to ask, and where its page is; several with a line each.",
     ),
 ]
+_Optional = Annotated[
+    _Many,
+    typer.Option(
+        "--optional-service", metavar="NAME=ADDRESS[,LINK]", help="The same, shown once its host has a name here."
+    ),
+]
 _Schedule = Annotated[
     _Many, typer.Option("--schedule", metavar="FILE", help="Status file of jobs/schedule.py or jobs/maintain.py.")
 ]
@@ -82,6 +88,7 @@ def add_ui(app: typer.Typer, read_inventory: Callable[[str, Any], Any]) -> None:
         metastore: _Metastore = None,
         stream: _Streams = None,
         service: _Services = None,
+        optional_service: _Optional = None,
         schedule: _Schedule = None,
         host: _Host = "127.0.0.1",
         port: _Port = 8088,
@@ -107,37 +114,43 @@ def add_ui(app: typer.Typer, read_inventory: Callable[[str, Any], Any]) -> None:
                 hint="pip install 'pydelta-lakehouse[ui]'",
             ) from error
         from pydelta.addresses import Addresses
+        from pydelta.ui.services import Service
 
         if garbage:
             given["garbage"] = garbage_seconds
         if inventory is not None:
             given["inventory"] = read_inventory(inventory, options)
-        services = [line for text in service or [] for line in text.splitlines() if line.strip()]
-        watched = _watched(
-            (tables or [], folder or [], database or []), metastore, (stream or [], services), options, given
-        )
+        asked = [
+            (text, optional) for texts, optional in ((service, False), (optional_service, True)) for text in texts or []
+        ]
+        given["services"] = [
+            Service.parse(line, optional=optional)
+            for text, optional in asked
+            for line in text.splitlines()
+            if line.strip()
+        ]
+        watched = _watched((tables or [], folder or [], database or []), metastore, stream or [], options, given)
         run_ui(watched, Addresses(host=host, page=port, no_login=no_login))
 
 
 def _watched(
     where: tuple[list[str], list[str], list[str]],
     metastore: str | None,
-    others: tuple[list[str], list[str]],
+    streams: list[str],
     options: dict[str, str],
     given: dict[str, Any],
 ) -> Watched:
-    """What the options name: tables, folders and databases; streams and services.
+    """Gather what the options name: tables, folders and databases; streams and services.
 
     Raises:
         InvalidArgumentError: Nothing is to be shown, or a name that cannot be read.
         DeltaEnvironmentError: No package that speaks to a metastore.
     """
-    from pydelta.ui.services import Service
     from pydelta.ui.sources import Sources, named_place, open_catalog
     from pydelta.ui.watch import Watched
 
-    (tables, folders, databases), (streams, services) = where, others
-    if not any((tables, folders, databases, metastore, streams, services, given["schedules"])):
+    tables, folders, databases = where
+    if not any((*where, metastore, streams, given["services"], given["schedules"])):
         raise InvalidArgumentError(
             "Nothing to show was named.",
             hint="Give locations of tables, --folder, --database or --metastore: pydelta ui --folder /data",
@@ -152,6 +165,5 @@ def _watched(
         sources=Sources(tables=tables, folders=folders, options=options),
         catalog=catalog,
         checkpoints=streams,
-        services=[Service.parse(text) for text in services],
         **given,
     )

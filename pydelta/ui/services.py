@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import http.client
+import ipaddress
 import json
 import socket
 from collections.abc import Mapping
@@ -20,6 +22,7 @@ from pydelta.ui.words import duration
 __all__ = ["Service", "ask", "read_schedule"]
 
 _OK: Final = 400
+_ADVICE: Final = "Look whether it runs, and at its log; in the stack: make status."
 _FORMS: Final = "Write NAME=ADDRESS or NAME=ADDRESS,LINK: Trino=http://trino:8080/v1/info,http://127.0.0.1:8080"
 
 
@@ -31,15 +34,21 @@ class Service:
         name: As it is shown.
         address: ``http://host:port/path``, ``https://…``, or any scheme with host and port (``thrift://``, ``tcp://``).
         link: Where a browser finds it; None without.
+        optional: It is shown only from when its host has a name here.
     """
 
     name: str
     address: str
     link: str | None = None
+    optional: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, *, optional: bool = False) -> Self:
         """Read ``NAME=ADDRESS`` or ``NAME=ADDRESS,LINK``.
+
+        Args:
+            text: What is read.
+            optional: As the service has it.
 
         Raises:
             InvalidArgumentError: It is none; the message shows no password.
@@ -56,7 +65,7 @@ class Service:
             raise InvalidArgumentError(f"{hide_text(text)!r} does not name a service.", hint=_FORMS)
         if link and of_link not in ("http", "https"):
             raise InvalidArgumentError(f"The link of {name} is not an address of a page.", hint=_FORMS)
-        return cls(name=name, address=address, link=link or None)
+        return cls(name=name, address=address, link=link or None, optional=optional)
 
 
 def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
@@ -69,6 +78,11 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
     """
     parts = urlsplit(service.address)
     where = hide_text(service.address)
+    if service.optional and not _has_name(str(parts.hostname)):
+        return ServiceState(
+            name=service.name, ok=False, said=f"{where}: its host has no name here", link=service.link, there=False,
+            next=_ADVICE, checked_ms=now_ms,
+        )  # fmt: skip
     try:
         ok, said = _http(service.address, seconds) if parts.scheme in ("http", "https") else _tcp(parts, seconds)
     except TimeoutError:
@@ -76,8 +90,21 @@ def ask(service: Service, *, seconds: float, now_ms: int) -> ServiceState:
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         ok, said = False, f"{where}: {hide_text(str(reason))}"
-    advice = None if ok else "Look whether it runs, and at its log; in the stack: make status."
-    return ServiceState(name=service.name, ok=ok, said=said, link=service.link, next=advice, checked_ms=now_ms)
+    return ServiceState(
+        name=service.name, ok=ok, said=said, link=service.link, next=None if ok else _ADVICE, checked_ms=now_ms
+    )
+
+
+def _has_name(host: str) -> bool:
+    # With a dot at its end a name is not looked for in the domains of the machine, where another of that name may be.
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    try:
+        socket.getaddrinfo(host if "." in host else f"{host}.", None)
+    except OSError:
+        return False
+    return True
 
 
 def _http(address: str, seconds: float) -> tuple[bool, str]:
@@ -123,6 +150,8 @@ def _line(row: Mapping[str, Any], now_ms: int) -> ServiceState:
     if code:
         words = str(row.get("said") or "").strip().splitlines()
         parts.append(f"with exit code {code}" + (f": {hide_text(words[-1])}" if words else ""))
+    if row.get("warning") and not code:
+        parts.append(hide_text(str(row.get("said"))))
     return ServiceState(
         name=hide_text(f"Scheduled: {row['commands']}"),
         ok=not code,

@@ -225,6 +225,7 @@ class ServiceState:
         said: In a few words.
         link: Where a browser finds it.
         next: What to do where it does not answer.
+        there: False where it is optional and its host has no name.
         checked_ms: When it was asked.
     """
 
@@ -233,6 +234,7 @@ class ServiceState:
     said: str
     link: str | None = None
     next: str | None = None
+    there: bool = True
     checked_ms: int
 
 

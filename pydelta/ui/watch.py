@@ -186,6 +186,7 @@ class Watch:
             _Job(run=lambda item=item: ask(item, seconds=watched.patience, now_ms=now_ms()), lane=_Lane())  # type: ignore[misc]
             for item in watched.services
         ]
+        self._met = {item.name for item in watched.services if not item.optional}
         self._details: OrderedDict[tuple[str, str | None, int], Detail] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -202,7 +203,9 @@ class Watch:
         self._jobs.settle([self._find], since, Deadline(patience / 2, clock=self._clock))
         found: Found = self._find.result or Found(places=())
         tables = self._jobs_of(found.places)
-        self._jobs.settle([*tables, *self._streams, *self._services], since, deadline)
+        # A name that nobody knows may take long to look up: what was not met yet is not waited for.
+        met = [job for item, job in zip(watched.services, self._services, strict=True) if item.name in self._met]
+        self._jobs.settle([*tables, *self._streams, *met], since, deadline)
         self._start_garbage(found.places, now)
         states = [self._state(place, job) for place, job in zip(found.places, tables, strict=True)]
         states.sort(key=lambda state: (-state.weight, state.place.name))
@@ -336,6 +339,10 @@ class Watch:
 
     def _asked_services(self) -> Iterable[ServiceState]:
         for service, job in zip(self.watched.services, self._services, strict=True):
+            if service.name not in self._met:
+                if job.result is None or not job.result.there:
+                    continue
+                self._met.add(service.name)
             yield job.result or ServiceState(
                 name=service.name, ok=None, said="is being asked", link=service.link, checked_ms=now_ms()
             )

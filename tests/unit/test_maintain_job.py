@@ -12,6 +12,7 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,13 @@ import pytest
 from catalog_sync.names import TableName
 from catalog_sync.native import sync_native
 from catalog_sync.thrift.memory import MemoryMetastore
-from jobs import maintain
+from jobs import maintain, vacuum
 from jobs.maintain import Children, SilentJobError, StoppedError
 from jobs.schedule import problems
-from pydelta.errors import InvalidArgumentError, UnknownSettingError
+from pydelta.errors import InvalidArgumentError, TableNotFoundError, UnknownSettingError
 from pydelta.log import DeltaLog
 from pydelta.maintenance.book import read_rows
+from pydelta.maintenance.decide import NO_INVENTORY
 from pydelta.storage.local import LocalStore
 from pydelta.testing.garbage import Yard
 from pydelta.testing.operations import add_file, append, create_table
@@ -271,4 +273,13 @@ def test_an_inventory_that_is_not_yet_there_holds_back_what_needs_it_and_nothing
     found = run(tmp_path, crowded.uri, str(tmp_path / "t"), *options)
     assert found["exit_code"] == 0
     held = {action["kind"]: action["held"] for item in found["tables"] for action in item["actions"]}
-    assert held == {"compact": None, "vacuum inventory": "no inventory of its bucket has been loaded"}
+    assert held == {"compact": None, "vacuum inventory": NO_INVENTORY}
+
+
+@pytest.mark.parametrize("named", ["inventory.datalake_report", "{folder}/report"])
+def test_vacuum_by_an_inventory_that_is_not_there_says_how_one_is_made(tmp_path, monkeypatch, named):
+    monkeypatch.setattr(vacuum, "metastore_of", lambda uri, conf: nullcontext(MemoryMetastore()))
+    options = ["--inventory", named.format(folder=tmp_path)]
+    with pytest.raises(TableNotFoundError, match="No inventory has been loaded yet") as refused:
+        vacuum.run({}, [f"{tmp_path}/t", *options])
+    assert "make inventory" in refused.value.hint

@@ -67,7 +67,7 @@ HARD = """SELECT "a", `b`, '$5', $(touch made), '$$' FROM t WHERE x <> 'it''s; *
 def test_a_statement_reaches_trino_as_it_was_typed(project):
     code, said, words = project("make", "-s", "trino", f"SQL={HARD}")
     assert (code, said) == (0, "")
-    assert words == ["compose", "exec", "-T", "trino", "trino", "--execute", HARD]
+    assert words == ["compose", "exec", "-T", "-e", "TERM=dumb", "trino", "trino", "--execute", HARD]
     assert not (project.folder / "made").exists()
 
 
@@ -81,7 +81,16 @@ def test_a_statement_reaches_presto_as_it_was_typed(project):
 
 
 def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
-    assert project("make", "-s", "cluster-sql", f"SQL={HARD}")[2][-4:] == ["pydelta", "sql", "-e", HARD]
+    given = {"CONTAINERS_OF_SERVICE": "none"}
+    assert project("make", "-s", "cluster-sql", f"SQL={HARD}", **given)[2][-4:] == ["pydelta", "sql", "-e", HARD]
+    assert project("make", "-s", "cluster-sql", **given)[2][-2:] == ["pydelta", "sql"]
+
+
+def test_where_the_sql_server_runs_cluster_sql_goes_there(project):
+    words = project("make", "-s", "cluster-sql", f"SQL={HARD}")[2]
+    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "-e", HARD]
+    other = project("make", "-s", "cluster-sql", f"SQL={HARD}", AS_USER="vacuum", S3_VACUUM_SECRET_KEY="of-vacuum")[2]
+    assert other[-4:] == ["pydelta", "sql", "-e", HARD]
 
 
 def test_a_statement_reaches_the_stack_s_server_as_it_was_typed(project):
@@ -175,6 +184,21 @@ def test_without_env_a_command_says_so_and_runs_nothing(project, script):
 
 
 @pytest.mark.parametrize(
+    "target",
+    [
+        "down", "status", "logs", "backup FILE=b.tar.gz", "submit JOB=delete", "put FILE=Makefile", "pyspark", "verify",
+        "cluster-sql SQL=x", "trino SQL=x", "presto SQL=x", "sql SERVER=stack",
+    ],
+)  # fmt: skip
+def test_before_the_first_start_make_up_is_all_that_is_advised(project, target):
+    (project.folder / ".env").unlink()
+    _, said, words = project("make", "-s", *target.split(), CONTAINERS="", CONTAINERS_OF_SERVICE="none")
+    assert words == []
+    assert "make up" in said
+    assert ".env" not in said
+
+
+@pytest.mark.parametrize(
     ("script", "env"),
     [
         ("stack-down", {}),
@@ -259,7 +283,7 @@ def test_env_gets_a_token_for_the_notebooks_once(project):
 
 
 def env_of_compose(project, script, **env):
-    """What Compose would see of the two variables that the scripts set."""
+    """What Compose would see of the variables that the scripts set."""
     docker = project.folder.parent / "bin" / "docker"
     docker.write_text(STAND_IN.replace("  *) printf", '  *) env >"$NOTED.env"; printf'))
     project(*script, **env)
@@ -268,21 +292,11 @@ def env_of_compose(project, script, **env):
     return lines
 
 
-def test_applications_write_event_logs_while_the_history_server_is_part_of_the_stack(project):
-    assert "SPARK_EVENT_LOG=true\n" in env_of_compose(project, ["scripts/stack-run", "prompt"])
-    without = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none")
-    assert "SPARK_EVENT_LOG=false\n" in without
-    asked = env_of_compose(project, ["scripts/stack-run", "prompt"], CONTAINERS_OF_SERVICE="none", PROFILES="history")
-    assert "SPARK_EVENT_LOG=true\n" in asked
-
-
-def test_the_status_page_is_told_of_the_services_of_profiles(project):
-    run = ["scripts/stack-run", "prompt"]
-    said = env_of_compose(project, run, PROFILES="presto,notebook", CONTAINERS_OF_SERVICE="none")
-    assert "UI_SERVICES=Presto=http://presto:8080/v1/info,http://127.0.0.1:8090/\nNotebooks=" in said
-    assert "Spark history" not in said
-    none = env_of_compose(project, run, CONTAINERS_OF_SERVICE="none")
-    assert "UI_SERVICES=\n" in none
+@pytest.mark.parametrize("command", [["stack-run", "prompt"], ["stack-put"], ["stack-submit"], ["stack-verify"]])
+def test_a_command_starts_nothing_but_its_own_container(project, command):
+    words = project(f"scripts/{command[0]}", *command[1:], RAW_JOB="delete", RAW_FILE=".env")[2]
+    assert "run" in words
+    assert "--no-deps" in words[: words.index("spark-client")]
 
 
 def test_the_first_start_has_the_keys_that_it_has_just_written(project):
@@ -481,3 +495,15 @@ def test_trino_s_catalogs_differ_in_nothing_but_the_file_system():
     assert names[0] == names[1] == ["delta.properties", "hive.properties"]
     for name in names[0]:
         assert rest(folders[0] / name) == rest(folders[1] / name)
+
+
+def test_an_inventory_is_made_now_as_the_schedule_makes_it(project):
+    words = project("make", "-s", "inventory")[2]
+    assert words[:6] == ["compose", "exec", "-T", "scheduler", "bash", "-c"]
+    first, then = words[6].split(" && ")
+    assert first.startswith("as-user inventory python /opt/jobs/inventory.py --source ${STORE_ROOT:-s3a://}warehouse")
+    assert then.startswith("as-user inventory python /opt/jobs/load_inventory.py --source")
+    (project.folder / "jobs" / "schedule.conf").write_text("every 60 true\n")
+    code, said, words = project("scripts/stack-inventory")
+    assert (code, words) == (1, [])
+    assert "has no line that lists the warehouse" in said

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
 STAND_IN = """#!/bin/bash
 folder=$(dirname "$0")
 case "$*" in
-  "compose "*" up "*) sleep "${UP_TAKES:-0}"; cat "$folder/up" >&2; exit "${UP_CODE:-0}" ;;
+  "compose config") cat "$folder/config" ;;
+  "compose "*" up "*)
+    echo "$*" >>"$folder/ups"
+    sleep "${UP_TAKES:-0}"; cat "$folder/up" >&2; exit "${UP_CODE:-0}" ;;
   "compose logs "*) echo "the last line of ${*: -1}" ;;
   "ps -aq"*) echo one ;;
   "inspect --format {{with"*) echo "@check"; echo "its check says no" ;;
@@ -36,7 +41,11 @@ def wait(tmp_path):
     (tools / "docker").write_text(STAND_IN)
     (tools / "docker").chmod(0o755)
 
-    def run(*looks, up="", services=(), **env):
+    def run(*looks, up="", services=(), needs=None, **env):
+        known = [line.split()[0] for line in looks[-1].splitlines()]
+        (tools / "config").write_text(_configuration({name: {} for name in known} | (needs or {})))
+        for path in (tools / "ups", *tools.glob("look*")):
+            path.unlink(missing_ok=True)
         for number, look in enumerate(looks, 1):
             (tools / f"look{number}").write_text(look)
         (tools / "looklast").write_text(looks[-1])
@@ -49,9 +58,23 @@ def wait(tmp_path):
             text=True,
             check=False,
         )
+        run.ups = (tools / "ups").read_text().splitlines() if (tools / "ups").exists() else []
         return done.returncode, done.stdout + done.stderr
 
     return run
+
+
+def _configuration(needs):
+    """What ``docker compose config`` says of services, each with the conditions of those that it depends on."""
+    lines = ["name: tried", "services:"]
+    for service, conditions in needs.items():
+        lines += [f"  {service}:", "    command:", "      - one"]
+        if conditions:
+            lines.append("    depends_on:")
+        for name, condition in conditions.items():
+            lines += [f"      {name}:", f"        condition: service_{condition}", "        required: true"]
+        lines += ["    environment:", "      NAME: value"]
+    return "\n".join([*lines, "networks:", "  lake:", "    internal: true", ""])
 
 
 READY = "trino running healthy 0 0 NOW\nminio-init exited - 0 0 NOW\n"
@@ -96,13 +119,36 @@ def test_a_start_that_compose_refuses_is_said_in_its_words(wait):
     assert "no such image: trino" in said
 
 
-def test_a_dependency_that_is_slow_is_tried_again_until_the_limit(wait):
+def test_a_service_that_stays_ill_is_waited_for_until_the_limit_and_what_needs_it_is_not_started(wait):
     slow = "hive-metastore running unhealthy 0 0 NOW\n"
-    words = "dependency failed to start: container lakehouse-hive-metastore-1 is unhealthy"
-    code, said = wait(slow, up=words, UP_CODE="1", LAKEHOUSE_START_SECONDS="2")
+    needs = {"hive-metastore": {}, "trino": {"hive-metastore": "healthy"}}
+    code, said = wait(slow, needs=needs, LAKEHOUSE_START_SECONDS="2")
     assert code == 1
     assert "Not every service became healthy in 2 s: hive-metastore (running" in said
     assert "the last line of hive-metastore" in said
+    assert [words.split("--no-deps ")[1] for words in wait.ups] == ["hive-metastore"]
+
+
+def test_a_service_is_started_alone_once_what_it_needs_is_ready(wait):
+    """Compose would make again what depends on a service that it makes again."""
+    needs = {
+        "minio": {}, "minio-init": {"minio": "healthy"}, "namenode": {}, "datanode": {"namenode": "started"},
+        "trino": {"minio-init": "completed_successfully", "versity-init": "completed_successfully"},
+    }  # fmt: skip
+    first = "minio running starting 0 0 NOW\nnamenode running starting 0 0 NOW\n"
+    second = first.replace("starting", "healthy") + "minio-init running - 0 0 NOW\ndatanode running - 0 0 NOW\n"
+    third = second.replace("minio-init running", "minio-init exited") + "trino running healthy 0 0 NOW\n"
+    assert wait("", first, first, first, second, second, third, needs=needs)[0] == 0
+    assert all("up -d --no-build --no-deps" in words for words in wait.ups)
+    assert [words.split("--no-deps ")[1] for words in wait.ups] == ["minio namenode", "datanode", "minio-init", "trino"]
+
+
+def test_of_what_a_named_service_needs_only_what_is_not_ready_is_started(wait):
+    needs = {"postgres": {}, "minio": {}, "metastore": {"postgres": "healthy", "minio": "healthy"}, "ui": {}}
+    ready = "".join(f"{name} running healthy 0 0 NOW\n" for name in ("postgres", "minio", "metastore", "ui"))
+    ill = ready.replace("minio running healthy", "minio exited -")
+    assert wait(ill, ready, needs=needs, services=["metastore"])[0] == 0
+    assert [words.split("--no-deps ")[1] for words in wait.ups] == ["minio", "metastore"]
 
 
 def test_only_the_services_that_are_named_are_waited_for(wait):
@@ -115,3 +161,15 @@ def test_no_service_s_check_lets_it_be_ill_for_longer_than_a_minute_unsaid():
     for name in ("docker-compose.yml", "docker-compose.secure.yml"):
         periods = [part.split("}")[0] for part in (ROOT / name).read_text().split("start_period: ")[1:]]
         assert set(periods) <= {"60s"}
+
+
+def test_compose_s_own_words_for_the_stack_are_read_as_they_are_meant():
+    """Each dependency is to something that can be ready, and no two services wait for each other."""
+    needs = {}
+    for name in ("docker-compose.yml", "docker-compose.secure.yml"):
+        for service, known in yaml.safe_load((ROOT / name).read_text())["services"].items():
+            needs.setdefault(service, {}).update(known.get("depends_on", {}))
+    ordered = list(TopologicalSorter({service: set(depends) for service, depends in needs.items()}).static_order())
+    assert set(ordered) == set(needs)
+    conditions = {depends["condition"] for each in needs.values() for depends in each.values()}
+    assert conditions == {"service_healthy", "service_started", "service_completed_successfully"}

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from pydelta.errors import CannotVacuumLiteError
-from pydelta.maintenance.decide import Budget, decide, shown_span
+from pydelta.maintenance.decide import MAKE_INVENTORY, NO_INVENTORY, Budget, decide, shown_span
 from pydelta.maintenance.state import Compaction, Failure, Kind, Removals, TableState
 from pydelta.maintenance_policy import MaintenancePolicy
 
@@ -207,7 +207,10 @@ def test_what_failed_waits_longer_each_time():
 
 
 def test_without_an_inventory_the_sweep_says_so():
-    assert held(state(), VACUUMS) == {Kind.INVENTORY: "no inventory of its bucket has been loaded"}
+    assert held(state(), VACUUMS) == {Kind.INVENTORY: NO_INVENTORY}
+    assert "no inventory of its bucket has been loaded" in NO_INVENTORY
+    assert MAKE_INVENTORY in NO_INVENTORY
+    assert "make inventory" in MAKE_INVENTORY
 
 
 @pytest.mark.parametrize(("span", "text"), [(DAY, "1 day"), (90_000, "90 seconds"), (0, "0 ms"), (1, "1 ms")])

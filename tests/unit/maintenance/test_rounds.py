@@ -16,7 +16,7 @@ from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.errors import ConcurrentDeleteReadException, SchemaMismatchError, TableNotFoundError
 from pydelta.log import DeltaLog
 from pydelta.maintenance.book import Book, Outcome, Row, read_rows
-from pydelta.maintenance.decide import Budget
+from pydelta.maintenance.decide import NO_INVENTORY, Action, Budget
 from pydelta.maintenance.rounds import Done, Looked, Place, Rounds
 from pydelta.maintenance.state import Kind, last_runs, later_removals
 from pydelta.maintenance.status import StatusOf, write_status
@@ -332,5 +332,12 @@ def test_the_status_tells_what_failed_what_cannot_be_read_and_that_turns_are_mad
     assert status.after([], rounds.book.failing(), all_of_them=True).failing == ()  # of tables that are gone
     assert len(status.after([], rounds.book.failing(), all_of_them=False).failing) == 1
     assert len(status.after(turn(rounds, log), rounds.book.failing(), all_of_them=False).failing) == 1
+    waits = Action(kind=Kind.INVENTORY, reason="it is time", held=NO_INVENTORY)
+    waiting = status.after([Looked(place=found[0].place, actions=(waits,))], [], all_of_them=True)
+    write_status(path, waiting, None)
+    [said] = warnings(json.loads(path.read_text()))
+    assert said.startswith("Warning: vacuum inventory of t: no inventory of its bucket has been loaded. Make one now: ")
+    assert waiting.after([], [], all_of_them=False).waiting == {"t"}
+    assert waiting.after([], [], all_of_them=True).waiting == frozenset()
     quiet = [Looked(place=found[0].place)]  # it asks for nothing any more
     assert status.after(quiet, rounds.book.failing(), all_of_them=False).failing == ()

@@ -6,12 +6,14 @@ import http.server
 import json
 import socket
 import threading
+import time
 import uuid
 
 import pytest
 from ui_lake import QUERY, write_checkpoint_of_query
 
 from jobs.schedule import StatusFile
+from pydelta.deadline import Deadline
 from pydelta.errors import InvalidArgumentError
 from pydelta.log import DeltaLog
 from pydelta.maintenance.status import StatusOf, write_status
@@ -20,8 +22,10 @@ from pydelta.testing.operations import add_file, append, create_table
 from pydelta.ui import words
 from pydelta.ui.collect import Reader
 from pydelta.ui.services import Service, ask, read_schedule
+from pydelta.ui.sources import Sources
 from pydelta.ui.streams import read_stream, reads_or_writes, with_backlog
 from pydelta.ui.values import Place
+from pydelta.ui.watch import Watch, Watched
 
 
 @pytest.fixture
@@ -108,6 +112,33 @@ def test_what_is_not_a_service_is_refused_with_an_example(text):
     assert "Trino=http://" in failed.value.hint
 
 
+def test_a_service_of_a_profile_is_shown_from_when_its_host_has_a_name(monkeypatch):
+    known = set()
+
+    def look_up(host, *_, **__):
+        if host.rstrip(".") not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    service = Service.parse("Presto=tcp://presto:1", optional=True)
+    watch = Watch(Watched(sources=Sources(), services=[service], fresh=0.0))
+
+    def shown():
+        watch.overview()
+        for job in watch._services:
+            watch._jobs.settle([job], float("inf"), Deadline(0.0))
+            while job.asked is not None:
+                time.sleep(0.01)
+        return [(state.name, state.ok) for state in watch.overview().services]
+
+    assert shown() == []
+    known.add("presto")
+    assert shown() == [("Presto", False)]
+    known.clear()
+    assert shown() == [("Presto", False)], "one that was there and is gone is down"
+
+
 def test_no_password_of_a_service_is_shown():
     with pytest.raises(InvalidArgumentError) as failed:
         Service.parse("T=tcp://ada:hush@h")
@@ -131,13 +162,16 @@ def test_the_scheduler_s_own_status_file_is_read(tmp_path):
 
 def test_so_is_that_of_maintenance(tmp_path):
     path = tmp_path / "maintenance.json"
-    status = StatusOf(what="maintenance of lake", every=60, unreadable={"lake.a": ("its log has a gap", 4)})
+    unreadable = {"lake.a": ("its log has a gap", 4)}
+    status = StatusOf(what="maintenance of lake", every=60, unreadable=unreadable, waiting=frozenset({"lake.b"}))
     write_status(path, status, None)
     states = read_schedule(str(path), now_ms=1_795_428_060_000)
     assert [(state.name, state.ok) for state in states] == [
         ("Scheduled: maintenance of lake", True), ("Scheduled: look at lake.a", False),
+        ("Scheduled: vacuum inventory of lake.b", True),
     ]  # fmt: skip
     assert "its log has a gap" in states[1].said
+    assert "make inventory" in states[2].said
 
 
 @pytest.mark.parametrize("text", [None, "nope", "{}x", json.dumps([1])])
