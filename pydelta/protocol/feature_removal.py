@@ -73,7 +73,7 @@ def widened_columns(state: TableState) -> tuple[str, str] | None:
         return None
     return (
         "columns have changed their type, and files may still hold the old one",
-        "Overwrite the table with its own rows, which removes the recorded type changes.",
+        "Drop the feature in a Spark session, which rewrites the files: ALTER TABLE … DROP FEATURE typeWidening.",
     )
 
 

@@ -46,7 +46,7 @@ from pydelta.protocol.schema_edits import (
     resolve,
 )
 from pydelta.protocol.sized_texts import LENGTH, SIZED, sized_field
-from pydelta.protocol.types import DataType, PrimitiveType, StructField, StructType
+from pydelta.protocol.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 from pydelta.txn import Operation
 
 __all__ = ["add", "change", "change_together", "drop", "new_field", "rename", "replace", "sync_identity"]
@@ -63,9 +63,10 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
     for column in change.columns:
         parent = resolve(schema, column.path[:-1])
         field = new_field(column)
-        if not column.nullable:
+        if not column.nullable or _requires_values(field.data_type):
+            what = "has a field that is NOT NULL" if column.nullable else "is NOT NULL"
             raise SchemaError(
-                f"The new column {name_of(column.path)} is NOT NULL, and rows that are there would have null in it.",
+                f"The new column {name_of(column.path)} {what}, and rows that are there would have null in it.",
                 hint="Add it without NOT NULL, fill it with UPDATE, then ALTER COLUMN … SET NOT NULL.",
                 condition=Condition.of("DELTA_OPERATION_NOT_ALLOWED", operation="NOT NULL in ALTER TABLE ADD COLUMNS"),
             )
@@ -86,6 +87,15 @@ def add(snapshot: Snapshot, change: AddColumns) -> Plan:
         logged.append(_logged((*parent, field.name), _declared(field), column.position))
     metadata = _with_schema(snapshot, schema)
     return Plan(metadata=metadata, operation=Operation(name="ADD COLUMNS", parameters={"columns": logged}))
+
+
+def _requires_values(data_type: DataType) -> bool:
+    """Return whether a field inside a type is NOT NULL."""
+    if isinstance(data_type, StructType):
+        return any(not field.nullable or _requires_values(field.data_type) for field in data_type.fields)
+    if isinstance(data_type, MapType):
+        return _requires_values(data_type.key_type) or _requires_values(data_type.value_type)
+    return isinstance(data_type, ArrayType) and _requires_values(data_type.element_type)
 
 
 def drop(snapshot: Snapshot, change: DropColumns) -> Plan:
@@ -441,8 +451,6 @@ def _with_default(schema: StructType, path: tuple[str, ...], default: str | None
         raise SchemaError(
             f"{name_of(path)} is a generated or identity column, so it has no default.", hint="Leave DEFAULT out."
         )
-    if field.data_type == PrimitiveType("variant") and default.strip().lower() != "null":
-        raise SchemaError(f"{name_of(path)} is of type variant, whose default can only be NULL.", hint="Use NULL.")
     return edit_field(schema, path, lambda item: _with(item, CURRENT_DEFAULT, default))
 
 

@@ -44,12 +44,16 @@ from pydelta.protocol.features import (
     without_feature,
 )
 from pydelta.protocol.paths import LogFileKind
+from pydelta.protocol.schema_edits import TYPE_CHANGES, all_paths, map_fields, name_of
+from pydelta.protocol.types import StructField
 from pydelta.settings import Settings, parse_interval_ms
 from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["FeatureResult", "add_feature", "drop_feature", "upgrade_protocol"]
 
 _PROTECTION: Final = "checkpointProtection"
+_VECTORS: Final = "deletionVectors"
+_WIDENING: Final = ("typeWidening", "typeWidening-preview")
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 _RETENTION: Final = "delta.dropFeatureTruncateHistory.retentionDuration"
 _DAY: Final = "interval 24 hours"
@@ -137,8 +141,9 @@ def drop_feature(
         truncate_history: Wait until no retained version uses it, and leave no protection behind. Only for features
             that readers have to know. The log is truncated to ``delta.dropFeatureTruncateHistory.retentionDuration``.
         now_ms: The clock, epoch milliseconds; None for now.
-        engine: Writes files again, without column mapping or without the rows that deletion vectors hide, which
-            dropping ``columnMapping`` and ``deletionVectors`` takes; None where it cannot.
+        engine: Writes files again: without column mapping, without the rows that deletion vectors hide, with the
+            types that columns have now. Dropping ``columnMapping``, ``deletionVectors`` and ``typeWidening`` takes it;
+            None where it cannot.
 
     Raises:
         UnsupportedFeatureError: No such feature, or not in the table, or one that cannot be dropped.
@@ -156,9 +161,11 @@ def drop_feature(
             prepared, txn = True, _start(log)
         removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
         writer: object = engine
-        if name == "deletionVectors" and isinstance(writer, RearrangingEngine) and _state(txn.snapshot).vectors:
+        if name in (_VECTORS, *_WIDENING) and isinstance(writer, RearrangingEngine) and _in_files(txn, removal):
             _turn_off(txn, removal)
-            purge(log, writer, Settings())
+            purge(log, writer, Settings(), whole=name in _WIDENING)
+            if name in _WIDENING:
+                _forget_type_changes(_start(log), rewritten=txn.snapshot)
             prepared, txn = True, _start(log)
         problem = removal.problem(_state(txn.snapshot))
         if problem is not None:
@@ -274,6 +281,30 @@ def _turn_off(txn: OptimisticTransaction, removal: Removal) -> bool:
         parameters = {"properties": encode_json(gone), "ifExists": True}
         txn.commit([], Operation(name="UNSET TBLPROPERTIES", parameters=parameters))
     return turned_off
+
+
+def _in_files(txn: OptimisticTransaction, removal: Removal) -> bool:
+    return removal.problem(_state(txn.snapshot)) is not None
+
+
+def _forget_type_changes(txn: OptimisticTransaction, *, rewritten: Snapshot) -> None:
+    """Take the record of type changes out of the schema, once every file has the types of ``rewritten``.
+
+    A type that another writer changed meanwhile keeps the record, and with it the feature.
+    """
+    metadata, old = txn.snapshot.metadata, rewritten.metadata
+    assert metadata is not None and old is not None
+    if metadata.schema_string != old.schema_string:
+        return
+    changed = [name_of(path) for path, field in all_paths(txn.snapshot.schema) if TYPE_CHANGES in field.metadata]
+    schema = map_fields(txn.snapshot.schema, _without_type_changes)
+    txn.read_whole_table(exactly=True)
+    txn.update_metadata(metadata.replace(schema_string=schema.to_json()))
+    txn.commit([], Operation(name="DROP FEATURE", parameters={"columns": changed}))
+
+
+def _without_type_changes(field: StructField) -> StructField:
+    return field.replace(metadata={name: value for name, value in field.metadata.items() if name != TYPE_CHANGES})
 
 
 def _truncate(log: DeltaLog, name: str, removal: Removal, *, now_ms: int, prepared: bool) -> None:

@@ -53,6 +53,7 @@ def purge(
     settings: Settings,
     *,
     condition: Any = None,
+    whole: bool = False,
     begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
 ) -> PurgeResult:
     """Rewrite the files that have deletion vectors without the rows that those hide.
@@ -62,6 +63,7 @@ def purge(
         engine: Reads and writes rows.
         settings: The session's, for the size of new files.
         condition: Over partition columns alone: only their partitions are looked at.
+        whole: Rewrite the other files too, with the types that their columns have now.
         begin: Begins the transaction.
 
     Returns:
@@ -80,7 +82,7 @@ def purge(
         txn = begin(log)
         snapshot = txn.snapshot
         considered, predicate = _considered(txn, engine, condition)
-        marked = considered.filter(pl.col("dv_id").is_not_null())
+        marked = considered if whole else considered.filter(pl.col("dv_id").is_not_null())
         if marked.is_empty():
             nothing = OptimizeResult(version=None, start_time_ms=started, end_time_ms=_now_ms())
             return PurgeResult(version=None, rewritten=nothing)

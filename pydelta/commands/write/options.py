@@ -246,6 +246,8 @@ class WriteOptions:
                 storage[name] = value
             elif key not in known:
                 _pass_over(name, value)
+        if mode in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
+            _pass_over_matching(given, mode)
         table_properties = checked_properties(table_properties)
         app_id, version = _transaction(given, settings)
         parsed = cls(
@@ -357,10 +359,6 @@ class WriteOptions:
     def _refuse_contradicting_replace(self, *, explicit_dynamic: bool) -> None:
         given = {"replaceUsing": self.replace_using, "replaceOn": self.replace_on, "replaceWhere": self.replace_where}
         named = [name for name, value in given.items() if value is not None]
-        if self.target_alias is not None and self.replace_on is None:
-            raise InvalidArgumentError(
-                "targetAlias is what replaceOn calls the table, and replaceOn was not given.", hint="Leave it out."
-            )
         if not self.replaces_matches:
             return
         if self.mode is not WriteMode.OVERWRITE:
@@ -491,6 +489,14 @@ def guide_table() -> str:
     rows = [f"| `{name}` | {meaning} |" for name, meaning in HONOURED.items()]
     rows += [f"| `{name}` | passed over: {meaning} |" for name, meaning in PASSED_OVER.items()]
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
+
+
+def _pass_over_matching(given: dict[str, str], mode: WriteMode) -> None:
+    """Warn of options that say which rows an overwrite replaces, in a write that replaces none."""
+    for name in ("replaceUsing", "replaceOn"):
+        if given.pop(name, None) is not None:
+            text = f"{name} is for mode overwrite; {mode.value} passes it over and replaces no row."
+            warnings.warn(text, stacklevel=3)
 
 
 def _pass_over(name: str, value: str) -> None:

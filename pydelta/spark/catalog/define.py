@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["OPTION_PREFIX", "as_a_statement", "define_table", "enter"]
 
 OPTION_PREFIX: Final = "option."
+_OF_PROTOCOL: Final = re.compile(r"delta\.(minReaderVersion|minWriterVersion|ignoreProtocolDefaults|feature\..*)$")
+"""Properties that say what the protocol is to be, and are not kept."""
 """Under which a table keeps, next to their own names, the options that CREATE TABLE gave."""
 
 
@@ -345,7 +348,7 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
         )
     given = definition.properties
     options = {key for key in given if key.startswith(OPTION_PREFIX) or f"{OPTION_PREFIX}{key}" in given}
-    wanted = {key: value for key, value in given.items() if key not in options}
+    wanted = {key: value for key, value in given.items() if key not in options and not _OF_PROTOCOL.match(key)}
     other = {key: value for key, value in wanted.items() if there.metadata.configuration.get(key) != value}
     if other:
         raise InvalidArgumentError(

@@ -27,6 +27,7 @@ from pydelta.errors import (
     InvalidArgumentError,
     SchemaMismatchError,
     StorageError,
+    UnsupportedFeatureError,
     error_context,
     first_line,
 )
@@ -55,6 +56,7 @@ _FEW: Final = 64
 _TAIL_BYTES: Final = 64 * 1024
 _FILES_PER_TASK: Final = 200
 _MAGIC: Final = b"PAR1"
+_EXISTENCE_DEFAULT: Final = "EXISTS_DEFAULT"
 _NO_BOUNDS: Final = ("float", "double")
 _CANNOT_MERGE: Final = re.compile(r"CANNOT_MERGE_SCHEMAS\] (.*?) SQLSTATE", re.DOTALL)
 
@@ -96,7 +98,7 @@ def convert(
     with error_context(table=log.uri):
         convert_to_delta(
             log,
-            SparkFooters(spark),
+            SparkFooters(spark, source.columns),
             partition_schema=partition_schema if partition_schema is not None else source.partitions,
             settings=settings_of(spark),
             time_zone=Jvm.of(spark).time_zone(),
@@ -112,13 +114,33 @@ class SparkFooters:
 
     Args:
         spark: The session.
+        declared: Columns of the table's entry in the catalog: those that no file holds are null in every row.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, declared: StructType | None = None) -> None:
         self._spark = spark
+        self._declared = declared
 
     def schema(self, log: DeltaLog) -> StructType:
-        """See ``commands.convert.Footers.schema``."""
+        """See ``commands.convert.Footers.schema``.
+
+        Raises:
+            UnsupportedFeatureError: A column that no file holds has a value in the catalog alone.
+        """
+        held = self._merged(log)
+        declared = () if self._declared is None else self._declared.fields
+        added = [field for field in declared if held.field(field.name) is None]
+        for field in added:
+            value = str(field.metadata.get(_EXISTENCE_DEFAULT, "NULL"))
+            if value.upper() != "NULL":
+                raise UnsupportedFeatureError(
+                    f"The column {field.name!r} is in no file: its value {value} is in the catalog alone.",
+                    features=("allowColumnDefaults",),
+                    hint="Write the rows once (INSERT OVERWRITE … SELECT * FROM the table), and convert again.",
+                )
+        return StructType((*held.fields, *(field.replace(metadata={}, nullable=True) for field in added)))
+
+    def _merged(self, log: DeltaLog) -> StructType:
         reader = self._spark.read.option("mergeSchema", "true").option("recursiveFileLookup", "true")
         try:
             return from_spark(reader.parquet(hadoop_uri(log.uri)).schema)

@@ -32,11 +32,13 @@ class ParquetSource:
     Args:
         location: The folder, as a URI.
         partitions: Names and types of the columns in the folders' names; None when nobody has said.
-        table: The entry in Spark's catalog; None for a path.
+        columns: Those of the entry in Spark's catalog; None for a path.
+        table: The entry; None for a path.
     """
 
     location: str
     partitions: StructType | None = None
+    columns: StructType | None = None
     table: Any = field(default=None, repr=False, compare=False)
 
 
@@ -64,6 +66,7 @@ def parquet_source(spark: SparkSession, parts: tuple[str, ...]) -> ParquetSource
     return ParquetSource(
         location=jvm.qualify(location_of_table(jvm, table)),
         partitions=_struct(str(table.partitionSchema().json())),
+        columns=_struct(str(table.schema().json())),
         table=table,
     )
 

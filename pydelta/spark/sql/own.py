@@ -245,7 +245,7 @@ class _Run:
         partitions = folder.partitions
         return described(
             source,
-            SparkFooters(self._spark),
+            SparkFooters(self._spark, folder.columns),
             partition_schema=folder_partitions(self._spark, source.uri) if partitions is None else partitions,
             settings=settings_of(self._spark),
             time_zone=self._nodes.jvm.time_zone(),

@@ -126,8 +126,6 @@ def test_storage_settings_and_properties_are_taken_apart():
 @pytest.mark.parametrize(
     ("options", "mode"),
     [
-        ({"replaceUsing": "a"}, WriteMode.APPEND),
-        ({"replaceOn": "true"}, WriteMode.ERROR_IF_EXISTS),
         ({"replaceUsing": "a"}, WriteMode.CREATE_OR_REPLACE),
         ({"replaceUsing": "a", "replaceOn": "true"}, WriteMode.OVERWRITE),
         ({"replaceUsing": "a", "replaceWhere": "a = 1"}, WriteMode.OVERWRITE),
@@ -136,8 +134,6 @@ def test_storage_settings_and_properties_are_taken_apart():
         ({"replaceOn": "true", "partitionOverwriteMode": "dynamic"}, WriteMode.OVERWRITE),
         ({"replaceUsing": "a", "partitionOverwriteMode": "static"}, WriteMode.OVERWRITE),
         ({"replaceUsing": "a", "dataChange": "false"}, WriteMode.OVERWRITE),
-        ({"targetAlias": "t"}, WriteMode.OVERWRITE),
-        ({"targetAlias": "t", "replaceUsing": "a"}, WriteMode.OVERWRITE),
         ({"replaceUsing": ""}, WriteMode.OVERWRITE),
         ({"replaceUsing": "a,,b"}, WriteMode.OVERWRITE),
         ({"spark.sql.parquet.outputTimestampType": "NANOS"}, WriteMode.OVERWRITE),
@@ -147,6 +143,18 @@ def test_options_that_contradict_each_other_are_refused(options, mode):
     with pytest.raises(DeltaError) as caught:
         parse(options, mode)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["replaceUsing", "replaceOn"])
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE])
+def test_what_says_which_rows_an_overwrite_replaces_is_passed_over_in_other_modes(name, mode):
+    with pytest.warns(UserWarning, match=name):
+        parsed = parse({name: "a", "targetAlias": "t"}, mode)
+    assert (parsed.replace_using, parsed.replace_on, parsed.replaces_matches) == (None, None, False)
+
+
+def test_an_alias_of_the_target_may_stand_where_no_condition_names_it():
+    assert parse({"replaceUsing": "a", "targetAlias": "t"}, WriteMode.OVERWRITE).replace_using == ("a",)
 
 
 @pytest.mark.parametrize("name", ["replaceUsing", "replaceOn", "replaceWhere"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pydelta.errors import DeltaError
+from pydelta.log import DeltaLog
 from pydelta.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -211,3 +214,60 @@ def test_nothing_to_set_changes_no_value_and_keeps_rows_from_later_clauses(spark
 def test_a_history_of_no_versions_has_no_rows(spark, table, limit):
     assert DeltaTable.forName(spark, table).history(limit).collect() == []
     assert spark.sql(f"DESCRIBE HISTORY {table} LIMIT 0").collect() == []
+
+
+@pytest.mark.parametrize("kind", ["STRUCT<a: INT, b: STRING NOT NULL>", "ARRAY<STRUCT<a: INT NOT NULL>>"])
+def test_a_new_column_may_not_have_fields_that_rows_must_have(spark, table, kind):
+    action = lambda: spark.sql(f"ALTER TABLE {table} ADD COLUMNS (x {kind}, z INT)")  # noqa: E731
+    assert _condition(action) == "DELTA_OPERATION_NOT_ALLOWED"
+    assert spark.table(table).columns == ["a", "b"]
+
+
+def test_a_table_may_be_named_twice_with_the_protocol_that_it_was_made_with(spark, tmp_path):
+    properties = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    for name in ("once", "twice"):
+        spark.sql(f"DROP TABLE IF EXISTS named_{name}")
+        features = "" if name == "once" else ", 'delta.feature.columnMapping' = 'supported'"
+        text = f"USING delta LOCATION '{tmp_path}/t' TBLPROPERTIES ({properties}{features})"
+        spark.sql(f"CREATE TABLE named_{name} (id INT) {text}")
+    spark.sql("INSERT INTO named_once VALUES (1)")
+    assert spark.table("named_twice").collect() == [(1,)]
+    for name in ("once", "twice"):
+        spark.sql(f"DROP TABLE named_{name}")
+
+
+def test_dropping_type_widening_rewrites_files_of_older_types(spark, tmp_path):
+    path, table = tmp_path / "t", f"delta.`{tmp_path}/t`"
+    properties = "'delta.enableTypeWidening' = 'true', 'delta.enableRowTracking' = 'true'"
+    columns = "a SMALLINT, s STRUCT<x: TINYINT>, r ARRAY<INT>"
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING delta TBLPROPERTIES ({properties})")
+    spark.sql(f"INSERT INTO {table} VALUES (1, struct(1), array(1)), (2, NULL, NULL)")
+    for change in ("a TYPE BIGINT", "s.x TYPE INT", "r.element TYPE BIGINT"):
+        spark.sql(f"ALTER TABLE {table} ALTER COLUMN {change}")
+    spark.sql(f"INSERT INTO {table} VALUES (5000000000, struct(70000), array(5000000000))")
+    ids = f"SELECT a, _metadata.row_id FROM {table} ORDER BY a"
+    before = spark.sql(ids).collect()
+    spark.sql(f"ALTER TABLE {table} DROP FEATURE typeWidening")
+    snapshot = DeltaLog.for_table(str(path)).update()
+    assert "typeWidening" not in snapshot.protocol.writer_features
+    assert "delta.typeChanges" not in snapshot.metadata.schema_string
+    for add in snapshot.files.adds(snapshot.files.core):
+        stored = pq.read_schema(path / add.path)
+        assert (stored.field("a").type, stored.field("s").type.field("x").type) == (pa.int64(), pa.int32())
+        assert stored.field("r").type.value_type == pa.int64()
+    assert [tuple(row) for row in spark.sql(f"SELECT a, s.x, r FROM {table} ORDER BY a").collect()] == [
+        (1, 1, [1]), (2, None, None), (5000000000, 70000, [5000000000]),
+    ]  # fmt: skip
+    assert spark.sql(ids).collect() == before
+
+
+def test_a_variant_may_have_a_default(spark):
+    spark.sql("DROP TABLE IF EXISTS variants")
+    spark.sql("CREATE TABLE variants (id INT, v VARIANT) USING delta")
+    spark.sql("ALTER TABLE variants SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')")
+    spark.sql("""ALTER TABLE variants ALTER COLUMN v SET DEFAULT (parse_json('{"k": "v"}'))""")
+    spark.sql("INSERT INTO variants VALUES (1, DEFAULT)")
+    spark.sql("INSERT INTO variants (id) VALUES (2)")
+    shown = spark.sql("SELECT id, variant_get(v, '$.k', 'STRING') FROM variants ORDER BY id").collect()
+    assert [tuple(row) for row in shown] == [(1, "v"), (2, "v")]
+    spark.sql("DROP TABLE variants")
