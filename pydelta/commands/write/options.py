@@ -235,7 +235,7 @@ class WriteOptions:
             UnknownSettingError: A ``delta.*`` property that nothing reads.
         """
         lower = {name.lower(): (name, str(value)) for name, value in options.items() if value is not None}
-        given = {name: lower[name.lower()][1] for name in HONOURED if name.lower() in lower}
+        given = _meant({name: lower[name.lower()][1] for name in HONOURED if name.lower() in lower}, mode)
         known = {name.lower() for name in HONOURED}
         table_properties = dict(properties or {})
         storage: dict[str, str] = {}
@@ -246,8 +246,6 @@ class WriteOptions:
                 storage[name] = value
             elif key not in known:
                 _pass_over(name, value)
-        if mode in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
-            _pass_over_matching(given, mode)
         table_properties = checked_properties(table_properties)
         app_id, version = _transaction(given, settings)
         parsed = cls(
@@ -491,12 +489,14 @@ def guide_table() -> str:
     return "\n".join(["| option | meaning |\n|---|---|", *rows])
 
 
-def _pass_over_matching(given: dict[str, str], mode: WriteMode) -> None:
-    """Warn of options that say which rows an overwrite replaces, in a write that replaces none."""
-    for name in ("replaceUsing", "replaceOn"):
-        if given.pop(name, None) is not None:
-            text = f"{name} is for mode overwrite; {mode.value} passes it over and replaces no row."
-            warnings.warn(text, stacklevel=3)
+def _meant(given: dict[str, str], mode: WriteMode) -> dict[str, str]:
+    """Leave out, with a warning, what says which rows an overwrite replaces, where the write replaces none."""
+    matching = [name for name in ("replaceUsing", "replaceOn") if name in given]
+    if not matching or mode not in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
+        return given
+    text = f"{matching[0]} is for mode overwrite; {mode.value} passes it over and replaces no row."
+    warnings.warn(text, stacklevel=3)
+    return {name: value for name, value in given.items() if name not in matching}
 
 
 def _pass_over(name: str, value: str) -> None:
