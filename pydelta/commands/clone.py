@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -46,7 +46,7 @@ from pydelta.protocol.vectors import vector_path
 from pydelta.settings import TableProperties, checked_properties
 from pydelta.storage import Store, open_store
 from pydelta.storage.discarding import discard
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import row_id_high_water_mark
 
 __all__ = [
@@ -182,7 +182,7 @@ def clone_table(
     request: CloneRequest,
     *,
     copier: Copier | None = None,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> CloneResult:
     """Make a table out of a version of another one.
 
@@ -232,6 +232,7 @@ def clone_parquet(
     folder: ParquetFolder,
     *,
     copier: Copier | None = None,
+    begin: Begin = start_transaction,
 ) -> CloneResult:
     """Make a table out of the Parquet files in a folder. The folder stays as it is.
 
@@ -241,6 +242,7 @@ def clone_parquet(
         request: How; a folder has no versions.
         folder: What is in it; see ``commands.convert.described``.
         copier: Copies files for a deep clone; threads of this process by default.
+        begin: Starts the transaction on the target.
 
     Raises:
         As ``clone_table``, and InvalidArgumentError: A version or time was asked for.
@@ -253,7 +255,7 @@ def clone_parquet(
             )
         properties = checked_properties(request.properties)
     with error_context(table=target.uri):
-        txn = start_transaction(target)
+        txn = begin(target)
         _refuse_target(txn, target, replace=request.replace)
         cloned = _Cloned(
             provider="parquet",

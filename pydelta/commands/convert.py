@@ -39,7 +39,7 @@ from pydelta.protocol.paths import encode_log_path
 from pydelta.protocol.schema import StructField, StructType
 from pydelta.settings import Settings, TableProperties
 from pydelta.storage.interface import ObjectInfo
-from pydelta.txn import Operation, start_transaction
+from pydelta.txn import Operation, OptimisticTransaction
 
 __all__ = [
     "ConvertResult",
@@ -90,7 +90,7 @@ class Footers(Protocol):
 
 
 def convert_to_delta(
-    log: DeltaLog,
+    txn: OptimisticTransaction,
     footers: Footers,
     *,
     partition_schema: StructType | None = None,
@@ -101,7 +101,7 @@ def convert_to_delta(
     """Make a Delta table of the Parquet files in a folder, where they are.
 
     Args:
-        log: Of the folder.
+        txn: Begun in the folder.
         footers: Reads the files' footers.
         partition_schema: Names and types of the partition columns, which the folders' names must have.
         settings: For the properties that a new table gets.
@@ -118,8 +118,8 @@ def convert_to_delta(
         UnsupportedFeatureError: The folder is the output of a stream, whose own log says which files count.
         StorageError: A file is not a Parquet file, or the store failed. The folder stays as it was.
     """
+    log = txn.log
     with error_context(table=log.uri):
-        txn = start_transaction(log)
         if txn.table_exists:
             return ConvertResult(version=None)
         found = described(

@@ -45,7 +45,7 @@ from pydelta.protocol.schema_edits import all_paths, fields_along, name_of
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings, checked_properties
 from pydelta.storage import Store
-from pydelta.txn import Committed, Operation, start_transaction
+from pydelta.txn import Begin, Committed, Operation, start_transaction
 
 __all__ = [
     "CreateMode",
@@ -179,8 +179,9 @@ def create_table(
     mode: CreateMode,
     settings: Settings,
     managed: bool = False,
+    begin: Begin = start_transaction,
 ) -> CreateResult:
-    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``.
+    """Create or replace a table, in one commit. Arguments and errors as ``plan_create``; ``begin`` starts it.
 
     Raises:
         TableAlreadyExistsError: Also when the location has files and no log: they would become part of no table.
@@ -190,7 +191,7 @@ def create_table(
     Protocol: "Change Metadata", "Protocol Evolution".
     """
     with error_context(table=log.uri):
-        txn = start_transaction(log)
+        txn = begin(log)
         snapshot = txn.snapshot
         plan = plan_create(snapshot, definition, mode=mode, settings=settings, managed=managed)
         if plan.metadata is None:

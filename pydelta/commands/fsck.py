@@ -43,7 +43,7 @@ from pydelta.protocol.vectors import stored_range, vector_path
 from pydelta.storage import open_store
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.readers import read_all
-from pydelta.txn import Operation, start_transaction
+from pydelta.txn import Begin, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["FsckReport", "fsck"]
 
@@ -114,7 +114,7 @@ class FsckReport:
         )
 
 
-def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
+def fsck(log: DeltaLog, *, repair: bool = False, begin: Begin = start_transaction) -> FsckReport:
     """Look a table over; change nothing unless told to.
 
     A repair removes the entries of missing data files from the log, in one commit: their rows are lost either way,
@@ -125,6 +125,7 @@ def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
     Args:
         log: The table.
         repair: Whether to repair.
+        begin: Starts the transaction of a repair.
 
     Returns:
         What was found; of a repair too, what was found before it.
@@ -143,11 +144,11 @@ def fsck(log: DeltaLog, *, repair: bool = False) -> FsckReport:
             raise TableNotFoundError(f"{log.uri} is not a Delta table.", hint="Check the location.")
         report = _check_log(log, objects, listing)
         try:
-            snapshot = log.update()
-            checked = _check_files(log, snapshot, report)
+            txn = begin(log)
+            checked = _check_files(log, txn.snapshot, report)
         except (LogCorruptedError, LogGapError) as error:
             return replace(report, unreadable=error.message)
-        return _repair(log, snapshot, checked) if repair else checked
+        return _repair(txn, checked) if repair else checked
 
 
 # --- the log -----------------------------------------------------------------------------------------------------
@@ -347,8 +348,8 @@ def _stray(log: DeltaLog, snapshot: Snapshot, listed: pl.DataFrame) -> pl.DataFr
 # --- repair ------------------------------------------------------------------------------------------------------
 
 
-def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport:
-    repaired = None
+def _repair(txn: OptimisticTransaction, report: FsckReport) -> FsckReport:
+    log, snapshot, repaired = txn.log, txn.snapshot, None
     if report.unreachable:
         folder, why = report.unreachable[0]
         more = f" ({len(report.unreachable)} folders in all)" if len(report.unreachable) > 1 else ""
@@ -359,7 +360,6 @@ def _repair(log: DeltaLog, snapshot: Snapshot, report: FsckReport) -> FsckReport
             table=log.uri,
         )
     if report.missing_files:
-        txn = start_transaction(log, snapshot)
         gone = snapshot.files.core.filter(pl.col("path").is_in(list(report.missing_files)))
         txn.mark_read(gone)
         now = time.time_ns() // 1_000_000

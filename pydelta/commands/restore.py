@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from pydelta.protocol.features import implied_features, upgrade
 from pydelta.protocol.identity import HIGH_WATER_MARK, with_marks_of
 from pydelta.protocol.types import parse_schema
 from pydelta.protocol.vectors import vector_path
-from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Operation, start_transaction
 
 __all__ = ["RestorePlan", "RestoreResult", "plan_restore", "restore"]
 
@@ -83,7 +83,7 @@ def restore(
     *,
     version: int | None = None,
     timestamp_ms: int | None = None,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> RestoreResult:
     """Make an earlier version the current state, as a new version.
 

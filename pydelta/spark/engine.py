@@ -56,6 +56,7 @@ from pydelta.spark.write.table_expressions import refuse_foreign
 from pydelta.spark.write.writer import CHANGE_COLUMN, write_files
 from pydelta.storage import open_store
 from pydelta.storage.discarding import discard
+from pydelta.txn import OptimisticTransaction, start_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -325,6 +326,10 @@ class SparkEngine:
         if adds:
             options = SessionSettings.of(self._spark).options
             discard(open_store(snapshot.table_uri, options), [decode_log_path(add.path).text for add in adds])
+
+    def begin(self, log: DeltaLog) -> OptimisticTransaction:
+        """Start a transaction whose commit the session follows; see ``committed``."""
+        return start_transaction(log).notifying(self.committed)
 
     def committed(self, snapshot: Snapshot) -> None:
         """See ``Engine.committed``."""

@@ -219,8 +219,7 @@ class DeltaTable:
         Protocol: "Row Tracking".
         """
         with user_errors(self._log):
-            enable_row_tracking(self._log)
-            SparkEngine(self._spark).committed(self._log.update())
+            enable_row_tracking(self._log, begin=SparkEngine(self._spark).begin)
 
     def alias(self, aliasName: str) -> DeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
@@ -473,8 +472,8 @@ class DeltaTable:
         with user_errors():
             name, location = clone_target(self._spark, target)
             log = log_for_path(self._spark, location)
-            clone_table(self._log, log, request, copier=SparkCopier(self._spark))
-            SparkEngine(self._spark).committed(log.update())
+            begin = SparkEngine(self._spark).begin
+            clone_table(self._log, log, request, copier=SparkCopier(self._spark), begin=begin)
             if name is not None:
                 register_table(self._spark, name, log)
             return DeltaTable(self._spark, log)
@@ -495,7 +494,8 @@ class DeltaTable:
         check_needed("readerVersion", readerVersion, int)
         check_needed("writerVersion", writerVersion, int)
         with user_errors(self._log):
-            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion)
+            begin = SparkEngine(self._spark).begin
+            upgrade_protocol(self._log, reader_version=readerVersion, writer_version=writerVersion, begin=begin)
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Let the table support a feature, in lists of features; that alone turns nothing on.
@@ -507,7 +507,7 @@ class DeltaTable:
         """
         check_needed("featureName", featureName, str)
         with user_errors(self._log):
-            add_feature(self._log, featureName)
+            add_feature(self._log, featureName, begin=SparkEngine(self._spark).begin)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
         """Take a feature out of the table's protocol.
@@ -527,10 +527,9 @@ class DeltaTable:
         with user_errors(self._log):
             engine = SparkEngine(self._spark)
             drop_feature(self._log, featureName, truncate_history=bool(truncateHistory), engine=engine)
-            engine.committed(self._log.update())
 
     def _restore(self, *, version: int | None = None, timestamp_ms: int | None = None) -> DataFrame:
         with user_errors(self._log):
-            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms)
-            SparkEngine(self._spark).committed(self._log.update())
+            begin = SparkEngine(self._spark).begin
+            result: RestoreResult = run_restore(self._log, version=version, timestamp_ms=timestamp_ms, begin=begin)
             return restore_frame(self._spark, result)

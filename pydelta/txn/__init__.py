@@ -15,9 +15,18 @@ from pydelta.txn.hooks import HookContext, HookFailure
 from pydelta.txn.phases import Observer
 from pydelta.txn.reads import ReadPredicate, ReadSet
 from pydelta.txn.staged import Operation, Staged, WinningCommit
-from pydelta.txn.transaction import Committed, OptimisticTransaction, TransactionState, start_transaction
+from pydelta.txn.transaction import (
+    Begin,
+    CommitObserver,
+    Committed,
+    OptimisticTransaction,
+    TransactionState,
+    start_transaction,
+)
 
 __all__ = [
+    "Begin",
+    "CommitObserver",
     "Committed",
     "Conflict",
     "HookContext",

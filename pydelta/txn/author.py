@@ -1,13 +1,15 @@
-"""Note for whom this thread commits: a server's commits are its clients'."""
+"""Name who commits: this engine, and the user for whom a thread of a server commits."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-__all__ = ["author", "committing_for"]
+__all__ = ["author", "committing_for", "engine_info"]
 
 _AUTHOR: Final[ContextVar[str | None]] = ContextVar("pydelta_author", default=None)
 
@@ -29,3 +31,12 @@ def committing_for(user: str | None) -> Iterator[None]:
 def author() -> str | None:
     """Return for whom this thread commits; None where nobody is named."""
     return _AUTHOR.get()
+
+
+@functools.cache
+def engine_info() -> str:
+    """Name and version as the history shows them, ``pydelta/0.1.0``."""
+    try:
+        return f"pydelta/{version('pydelta-lakehouse')}"
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "pydelta/unknown"

@@ -10,12 +10,10 @@
 from __future__ import annotations
 
 import enum
-import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import polars as pl
 
@@ -47,7 +45,7 @@ from pydelta.protocol.schema import parse_schema, physical_name
 from pydelta.settings import TableProperties
 from pydelta.storage.interface import ObjectInfo
 from pydelta.storage.probe import ensure_safe
-from pydelta.txn.author import author
+from pydelta.txn.author import author, engine_info
 from pydelta.txn.commit import Attempts, Published, now_ms, publish
 from pydelta.txn.conflicts import Isolation, effective_level
 from pydelta.txn.enablement import with_kept_enablement
@@ -62,13 +60,17 @@ from pydelta.txn.staged import Operation, Staged
 if TYPE_CHECKING:
     from pydelta.predicate import Expr
 
-__all__ = ["Committed", "OptimisticTransaction", "TransactionState", "start_transaction"]
+__all__ = ["Begin", "CommitObserver", "Committed", "OptimisticTransaction", "TransactionState", "start_transaction"]
 
 _FEATURE: Final = "delta.feature."
 _PRESERVED: Final = "delta.rowTracking.preserved"
 _APPLY_ATTEMPTS: Final = 4
 _LONG_MS: Final = 60_000
 """A clean-up deletes what is older than a retention of hours at least; a transaction of a minute need not look."""
+
+
+CommitObserver: TypeAlias = Callable[[Snapshot], None]
+"""Follows what was committed, as the caches of a session do. It gets the state at the new version."""
 
 
 class TransactionState(enum.Enum):
@@ -130,6 +132,7 @@ class OptimisticTransaction:
         self.snapshot = log.update() if snapshot is None else snapshot
         self.txn_id = str(uuid.uuid4())
         self.state = TransactionState.OPEN
+        self._observers: tuple[CommitObserver, ...] = ()
         self._observer = observer
         self._backoff = backoff or Backoff(first_ms=log.settings.commit_backoff_ms)
         self._hooks = hooks
@@ -358,7 +361,15 @@ class OptimisticTransaction:
         self.state = TransactionState.COMMITTED
         self._observer.at(POST_COMMIT)
         landed(self.snapshot.table_uri, published.landed.version)
-        return self._finish(published)
+        committed = self._finish(published)
+        for notify in self._observers:
+            notify(committed.snapshot)
+        return committed
+
+    def notifying(self, *observers: CommitObserver) -> Self:
+        """Add observers, called with the new state once the commit has landed and the hooks have run; return self."""
+        self._observers += observers
+        return self
 
     def _took_long(self) -> bool:
         """Whether the log may have been cleaned up since it was read, as far as this machine's clock tells."""
@@ -550,15 +561,6 @@ class OptimisticTransaction:
         return ObjectInfo(path=path, size=published.landed.size_bytes, modification_time_ms=self._clock())
 
 
-@functools.cache
-def engine_info() -> str:
-    """Name and version as the history shows them, ``pydelta/0.1.0``."""
-    try:
-        return f"pydelta/{version('pydelta-lakehouse')}"
-    except PackageNotFoundError:  # run from a source tree that was never installed
-        return "pydelta/unknown"
-
-
 def start_transaction(
     log: DeltaLog,
     snapshot: Snapshot | None = None,
@@ -583,3 +585,7 @@ def start_transaction(
         LogCorruptedError, LogGapError: The log cannot be read.
     """
     return OptimisticTransaction(log, snapshot, observer=observer, backoff=backoff, hooks=hooks, clock=clock)
+
+
+Begin: TypeAlias = Callable[[DeltaLog], OptimisticTransaction]
+"""Starts the transaction of a command on the newest version of a table."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -42,7 +41,7 @@ from pydelta.protocol.identity import identity_column
 from pydelta.protocol.reader_notes import reader_notes
 from pydelta.protocol.types import DataType
 from pydelta.settings import TableProperties
-from pydelta.txn import Committed, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, OptimisticTransaction, start_transaction
 
 __all__ = ["AlterResult", "SchemaEngine", "alter_table"]
 
@@ -94,7 +93,7 @@ def alter_table(
     *,
     engine: SchemaEngine | None = None,
     user_metadata: str | None = None,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> AlterResult:
     """Change a table's columns, properties, constraints or clustering, in one commit.
 
@@ -133,9 +132,11 @@ def _attempt(
     change: Change,
     engine: SchemaEngine | None,
     user_metadata: str | None,
-    begin: Callable[[DeltaLog], OptimisticTransaction],
+    begin: Begin,
 ) -> AlterResult:
     txn = begin(log)
+    if engine is not None:
+        txn.notifying(engine.committed)
     snapshot = txn.snapshot
     if snapshot.metadata is None:
         raise TableNotFoundError(
@@ -157,7 +158,6 @@ def _attempt(
         if plan.protocol is not None:
             txn.update_protocol(plan.protocol)
         committed = run_without_mapping(log, txn, plan, _need(engine), user_metadata)
-        _need(engine).committed(committed.snapshot)
         return AlterResult(version=committed.version, snapshot=committed.snapshot, committed=committed)
     actions: list[Action] = [] if plan.clustering is None else [plan.clustering]
     actions += _tracked(log, txn, plan)
@@ -165,8 +165,6 @@ def _attempt(
     if plan.protocol is not None:
         txn.update_protocol(plan.protocol)
     committed = txn.commit(actions, plan.operation, user_metadata=user_metadata)
-    if engine is not None:
-        engine.committed(committed.snapshot)
     _warn_of_readers(log, snapshot.metadata, plan.metadata)
     return AlterResult(version=committed.version, snapshot=committed.snapshot, committed=committed)
 

@@ -14,7 +14,7 @@ Protocol: "Protocol Evolution", "Table Features", "Checkpoint Protection".
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ from pydelta.protocol.paths import LogFileKind
 from pydelta.protocol.schema_edits import TYPE_CHANGES, all_paths, map_fields, name_of
 from pydelta.protocol.types import StructField
 from pydelta.settings import Settings, parse_interval_ms
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["FeatureResult", "add_feature", "drop_feature", "upgrade_protocol"]
 
@@ -68,13 +68,16 @@ class FeatureResult:
     committed: Committed | None = field(default=None, repr=False, compare=False)
 
 
-def upgrade_protocol(log: DeltaLog, *, reader_version: int, writer_version: int) -> FeatureResult:
+def upgrade_protocol(
+    log: DeltaLog, *, reader_version: int, writer_version: int, begin: Begin = start_transaction
+) -> FeatureResult:
     """Raise the table's protocol to at least these versions; it never falls.
 
     Args:
         log: The table.
         reader_version: 1 to 3.
         writer_version: 1 to 7.
+        begin: Starts the transaction.
 
     Raises:
         InvalidArgumentError: Versions that there are not.
@@ -84,15 +87,13 @@ def upgrade_protocol(log: DeltaLog, *, reader_version: int, writer_version: int)
     Protocol: "Protocol Evolution".
     """
     with error_context(table=log.uri):
-        txn = _start(log)
+        txn = _start(log, begin)
         wanted = at_least(_protocol(txn.snapshot), reader=reader_version, writer=writer_version)
         operation = Operation(name="UPGRADE PROTOCOL", parameters={"newProtocol": _text(wanted)})
         return _change_protocol(txn, wanted, operation)
 
 
-def add_feature(
-    log: DeltaLog, name: str, *, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
-) -> FeatureResult:
+def add_feature(log: DeltaLog, name: str, *, begin: Begin = start_transaction) -> FeatureResult:
     """Let the table support a feature; that alone turns nothing on.
 
     A feature that readers have to know needs protocol (3, 7), any other writer version 7; both are set.
@@ -154,19 +155,23 @@ def drop_feature(
     Protocol: "Table Features", "Checkpoint Protection".
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+
+    def start() -> OptimisticTransaction:
+        return _start(log) if engine is None else _start(log).notifying(engine.committed)
+
     with error_context(table=log.uri):
-        prepared, txn = False, _start(log)
+        prepared, txn = False, start()
         if name == "columnMapping" and engine is not None and txn.snapshot.column_mapping_mode != "none":
             alter_table(log, UnsetProperties(names=(MODE,)), engine=engine)
-            prepared, txn = True, _start(log)
+            prepared, txn = True, start()
         removal = _removal(txn.snapshot, name, truncate_history=truncate_history)
         writer: object = engine
         if name in (_VECTORS, *_WIDENING) and isinstance(writer, RearrangingEngine) and _in_files(txn, removal):
             _turn_off(txn, removal)
             purge(log, writer, Settings(), whole=name in _WIDENING)
             if name in _WIDENING:
-                _forget_type_changes(_start(log), rewritten=txn.snapshot)
-            prepared, txn = True, _start(log)
+                _forget_type_changes(start(), rewritten=txn.snapshot)
+            prepared, txn = True, start()
         problem = removal.problem(_state(txn.snapshot))
         if problem is not None:
             raise _in_use(name, *problem)
@@ -179,7 +184,7 @@ def drop_feature(
         if protect or truncate_history:
             # For readers that do not know the feature: nothing before this has to be replayed.
             log.checkpoint(log.update())
-        committed = _drop(_start(log), name, removal, truncate_history=truncate_history, protect=protect)
+        committed = _drop(start(), name, removal, truncate_history=truncate_history, protect=protect)
         if protect or truncate_history:
             log.checkpoint(committed.snapshot)
         return FeatureResult(version=committed.version, protocol=_protocol(committed.snapshot), committed=committed)
@@ -386,9 +391,7 @@ def _without_properties(configuration: Mapping[str, str], names: tuple[str, ...]
     }
 
 
-def _start(
-    log: DeltaLog, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
-) -> OptimisticTransaction:
+def _start(log: DeltaLog, begin: Begin = start_transaction) -> OptimisticTransaction:
     txn = begin(log)
     if txn.snapshot.version < 0:
         raise TableNotFoundError(f"There is no Delta table at {log.uri}.", hint="Check the location.")

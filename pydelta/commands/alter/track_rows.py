@@ -5,7 +5,7 @@ Files keep their names and bytes; their ``add`` is said again with the first row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,16 +15,14 @@ from pydelta.log import DeltaLog
 from pydelta.log.row_ids import BASE_ROW_ID, with_row_ids
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON
-from pydelta.txn import Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["enable_row_tracking", "row_ids_for_all"]
 
 _ENABLED: Mapping[str, str] = {"delta.enableRowTracking": "true"}
 
 
-def enable_row_tracking(
-    log: DeltaLog, *, begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction
-) -> int | None:
+def enable_row_tracking(log: DeltaLog, *, begin: Begin = start_transaction) -> int | None:
     """Give every row an id that it keeps, from now on.
 
     Rows that are there count as last changed by the version that this makes.

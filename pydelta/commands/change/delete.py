@@ -156,7 +156,7 @@ def delete(
     statement = Statement(log, engine)
 
     def attempt() -> DeleteResult:
-        txn = start_transaction(log)
+        txn = start_transaction(log).notifying(engine.committed)
         statement.begins_on(existing_table(txn.snapshot))
         return _delete_once(txn, engine, condition, wanted, started, settings)
 
@@ -335,7 +335,6 @@ def _hide_rows(
             if txn.surely_not_landed:
                 discard(log.store, output.files_written)
             raise
-        engine.committed(committed.snapshot)
         version = committed.version
         compact_after_change(log, engine, settings, committed, output.adds)
     return DeleteResult(
@@ -371,7 +370,6 @@ def _commit(
         if txn.surely_not_landed:
             engine.discard(txn.snapshot, rewritten.files)
         raise
-    engine.committed(committed.snapshot)
     compact_after_change(txn.log, engine, settings, committed, rewritten.adds)
     return committed.version
 

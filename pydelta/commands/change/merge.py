@@ -41,7 +41,7 @@ from pydelta.protocol.roaring import Positions
 from pydelta.protocol.types import StructType
 from pydelta.settings import Settings
 from pydelta.storage.discarding import discard
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
     "ClauseAction",
@@ -217,7 +217,7 @@ def merge(
     clauses: Sequence[MergeClause],
     settings: Settings,
     *,
-    begin_transaction: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin_transaction: Begin = start_transaction,
 ) -> MergeResult:
     """Run a merge.
 
@@ -251,7 +251,7 @@ def merge(
 
     def attempt() -> MergeResult:
         for number in range(1, settings.commit_max_attempts + 1):
-            txn = begin_transaction(log)
+            txn = begin_transaction(log).notifying(engine.committed)
             statement.begins_on(existing_table(txn.snapshot))
             try:
                 return _merge_once(_Merge(txn, engine, clauses, settings, started, statement), kept)
@@ -453,7 +453,6 @@ class _Merge:
             metrics=metrics,
         )
         committed = self.txn.commit(actions, operation)
-        self.engine.committed(committed.snapshot)
         compact_after_change(self.txn.log, self.engine, self.settings, committed, written.adds)
         return committed
 

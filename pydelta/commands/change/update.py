@@ -13,7 +13,7 @@ A row is updated when the condition is true; one for which it is false or null s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,7 +38,7 @@ from pydelta.protocol.actions import Action, encode_json
 from pydelta.protocol.row_sets import RowSet
 from pydelta.settings import Settings
 from pydelta.storage.discarding import discard
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["BoundUpdate", "UpdateResult", "UpdatingEngine", "update"]
 
@@ -116,7 +116,7 @@ def update(
     assignments: Assignments,
     condition: Any = None,
     *,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
     settings: Settings | None = None,
 ) -> UpdateResult:
     """Set columns of the rows for which ``condition`` is true.
@@ -146,7 +146,7 @@ def update(
     statement = Statement(log, engine)
 
     def attempt() -> UpdateResult:
-        txn = begin(log)
+        txn = begin(log).notifying(engine.committed)
         statement.begins_on(existing_table(txn.snapshot))
         refuse_append_only(txn.snapshot, "no row of it can be updated")
         if landed_before(txn, settings):
@@ -198,7 +198,6 @@ def _update_once(
             engine.discard(snapshot, written.files)
             discard(log.store, hidden.files_written)
         raise
-    engine.committed(committed.snapshot)
     compact_after_change(log, engine, settings, committed, written.adds)
     return UpdateResult(
         condition=text,
@@ -246,9 +245,7 @@ def _commit_version(txn: OptimisticTransaction, engine: Engine, condition: Bound
     """Commit that the session's version is done, without a row; None where it names none."""
     if not txn.counts_as_version:
         return None
-    committed = txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))
-    engine.committed(committed.snapshot)
-    return committed
+    return txn.commit([], _operation(condition, {"numUpdatedRows": 0, "numCopiedRows": 0}))
 
 
 def _operation(condition: BoundCondition | None, metrics: Mapping[str, int | str]) -> Operation:

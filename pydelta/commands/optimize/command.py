@@ -17,7 +17,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.protocol.malformed import MALFORMED_JSON
 from pydelta.settings import Settings
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = [
     "OptimizeRequest",
@@ -101,7 +101,7 @@ def optimize(
     settings: Settings,
     request: OptimizeRequest = _BY_DEFAULT,
     *,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> OptimizeResult:
     """Rewrite small files into large ones, or rows into an order that lets queries skip files.
 
@@ -126,7 +126,7 @@ def optimize(
     """
     with error_context(table=log.uri):
         give_way(log.store, most_ms=settings.optimize_give_way_ms)
-        run, considered = _considered(begin(log), engine, settings, request)
+        run, considered = _considered(begin(log).notifying(engine.committed), engine, settings, request)
         return run.run(considered)
 
 
@@ -200,7 +200,7 @@ def compact_after_write(
     )
     try:
         with error_context(table=log.uri):
-            txn = start_transaction(log, snapshot)
+            txn = start_transaction(log, snapshot).notifying(engine.committed)
             keys = _keys(snapshot)
             considered = snapshot.files.core
             if keys:
@@ -371,7 +371,6 @@ class _Optimize:
             if self.txn.surely_not_landed:
                 self.engine.discard(self.txn.snapshot, adds)
             raise
-        self.engine.committed(committed.snapshot)
         return committed
 
 

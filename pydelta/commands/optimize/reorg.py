@@ -11,7 +11,6 @@ The rows are gone from the table's files once VACUUM has deleted the old ones, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from pydelta.errors import DeltaError, InvalidArgumentError, error_context
 from pydelta.log import DeltaLog
 from pydelta.protocol.actions import Action, AddFile, encode_json
 from pydelta.settings import Settings
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 
 __all__ = ["PurgeResult", "purge"]
 
@@ -54,7 +53,7 @@ def purge(
     *,
     condition: Any = None,
     whole: bool = False,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> PurgeResult:
     """Rewrite the files that have deletion vectors without the rows that those hide.
 
@@ -79,7 +78,7 @@ def purge(
     """
     with error_context(table=log.uri):
         started = _now_ms()
-        txn = begin(log)
+        txn = begin(log).notifying(engine.committed)
         snapshot = txn.snapshot
         considered, predicate = _considered(txn, engine, condition)
         marked = considered if whole else considered.filter(pl.col("dv_id").is_not_null())
@@ -160,7 +159,6 @@ def _commit(
         if txn.surely_not_landed:
             engine.discard(txn.snapshot, adds)
         raise
-    engine.committed(committed.snapshot)
     return committed
 
 

@@ -53,7 +53,7 @@ from pydelta.log.commit_info import commit_info
 from pydelta.predicate import Expr, is_partition_only, parse_predicate
 from pydelta.protocol.features import ensure_writable
 from pydelta.storage.pages import PAGE_KEYS, paged
-from pydelta.txn import Operation, start_transaction
+from pydelta.txn import Operation
 from pydelta.txn.staged import VACUUM_END, VACUUM_START
 
 __all__ = ["VacuumOptions", "VacuumProgress", "VacuumRequest", "VacuumResult", "vacuum"]
@@ -452,10 +452,10 @@ class _Run:
         operation = Operation(name=name, parameters=parameters, metrics=metrics)
         for _ in range(_ATTEMPTS - 1):
             try:
-                return start_transaction(self.log).commit([], operation, blind_append=True).version
+                return self.options.begin(self.log).commit([], operation, blind_append=True).version
             except DeltaConcurrentModificationException:
                 continue
-        return start_transaction(self.log).commit([], operation, blind_append=True).version
+        return self.options.begin(self.log).commit([], operation, blind_append=True).version
 
     def _incomplete(self, found: _Found, state: Deletion) -> StorageError:
         shown = "; ".join(f"{path}: {reason}" for path, reason in state.failed[:_SHOWN])

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, Protocol, runtime_checkable
@@ -47,7 +47,7 @@ from pydelta.protocol.partitions import typed_frame
 from pydelta.protocol.schema import StructField, StructType, parse_schema, physical_name
 from pydelta.settings import Settings
 from pydelta.storage.discarding import discard
-from pydelta.txn import Committed, Operation, OptimisticTransaction, start_transaction
+from pydelta.txn import Begin, Committed, Operation, OptimisticTransaction, start_transaction
 from pydelta.txn.prepare import check_stats_columns
 
 __all__ = [
@@ -141,7 +141,7 @@ def write_table(
     engine: Engine,
     settings: Settings,
     *,
-    begin: Callable[[DeltaLog], OptimisticTransaction] = start_transaction,
+    begin: Begin = start_transaction,
 ) -> WriteResult:
     """Write rows to a table, and create it where there is none.
 
@@ -171,7 +171,7 @@ def write_table(
     started = time.monotonic()
     with error_context(table=log.uri):
         for attempt in range(1, settings.commit_max_attempts + 1):
-            txn = begin(log)
+            txn = begin(log).notifying(engine.committed)
             try:
                 return _write_once(txn, source, options, engine, settings, started)
             except MetadataChangedException:
@@ -269,7 +269,6 @@ class _Write:
             if self.txn.surely_not_landed:
                 self._discard(staged, gone)
             raise
-        self.engine.committed(committed.snapshot)
         if isinstance(self.engine, RearrangingEngine) and self.options.data_change:
             new = (*written.adds, *gone.kept.adds)
             compact_after_write(self.txn.log, self.engine, self.settings, committed, new)

@@ -122,10 +122,10 @@ def define_table(
             raise _no_columns(parts or (), log)
         else:
             check_definition(spark, definition.schema, definition.properties)
-            result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed)
+            begin = SparkEngine(spark).begin
+            result = create_table(log, definition, mode=mode, settings=settings_of(spark), managed=managed, begin=begin)
             if result.committed is not None:
                 made = result.committed.snapshot if before.version < 0 else None
-                SparkEngine(spark).committed(result.committed.snapshot)
     if parts is not None:
         enter(spark, parts, log.update(), managed=managed, replace=replaces, made=made)
     return log

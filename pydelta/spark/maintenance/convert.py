@@ -36,6 +36,7 @@ from pydelta.protocol.stats import leaves_with_stats
 from pydelta.settings import TableProperties
 from pydelta.spark.catalog.entries import adopt_entry
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
+from pydelta.spark.engine import SparkEngine
 from pydelta.spark.errors import condition_of, raised_in
 from pydelta.spark.jvm import Jvm
 from pydelta.spark.logs import log_for_path, settings_of
@@ -97,7 +98,7 @@ def convert(
     log = log_for_path(spark, source.location)
     with error_context(table=log.uri):
         convert_to_delta(
-            log,
+            SparkEngine(spark).begin(log),
             SparkFooters(spark, source.columns),
             partition_schema=partition_schema if partition_schema is not None else source.partitions,
             settings=settings_of(spark),

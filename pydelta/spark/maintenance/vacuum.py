@@ -16,8 +16,9 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from pydelta.commands.vacuum.command import VacuumRequest, vacuum
 from pydelta.commands.vacuum.display import live_counts, partition_lines, summary_lines
 from pydelta.commands.vacuum.list_sources import Inventory, check_columns, inventory_columns
-from pydelta.commands.vacuum.result import VacuumResult
+from pydelta.commands.vacuum.result import VacuumOptions, VacuumResult
 from pydelta.protocol.paths import plain_root
+from pydelta.spark.engine import SparkEngine
 from pydelta.spark.local_rows import local_frame
 from pydelta.spark.logs import settings_of
 
@@ -108,7 +109,8 @@ def run_vacuum(
     listed = inventory if inventory is None or isinstance(inventory, Inventory) else inventory_of(inventory)
     request = replace(request, inventory=listed, enforce_retention=settings_of(spark).retention_check)
     with live_counts() as tell:
-        result = vacuum(log, request, progress=tell)
+        options = VacuumOptions(begin=SparkEngine(spark).begin)
+        result = vacuum(log, request, progress=tell, options=options)
     for text in result.warnings:
         _LOG.warning(text, extra={"table": log.uri})
     for line in [*(partition_lines(result) if request.dry_run else []), *summary_lines(result)]:

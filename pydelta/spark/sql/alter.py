@@ -76,9 +76,7 @@ def _apply(nodes: Nodes, target: Target, change: Change) -> None:
     log = nodes.log(target)
     with error_context(table=log.uri):
         engine = SparkEngine(nodes.spark, alias=target.alias)
-        result = alter_table(log, change, engine=engine)
-        if result.version is not None:
-            engine.committed(result.snapshot)
+        alter_table(log, change, engine=engine)
     follow(nodes.spark, target.parts, log.update())
 
 

@@ -128,10 +128,9 @@ class _Run:
     def _restore(self, statement: st.Restore) -> DataFrame:
         log = self._log(statement.table, "RESTORE")
         with error_context(table=log.uri):
-            result = run_restore(log, version=statement.to.version, timestamp_ms=self._time(statement.to))
-            snapshot = log.update()
-            SparkEngine(self._spark).committed(snapshot)
-        follow(self._spark, statement.table, snapshot)
+            at, begin = self._time(statement.to), SparkEngine(self._spark).begin
+            result = run_restore(log, version=statement.to.version, timestamp_ms=at, begin=begin)
+        follow(self._spark, statement.table, log.update())
         return restore_frame(self._spark, result)
 
     def _dropfeature(self, statement: st.DropFeature) -> DataFrame:
@@ -139,9 +138,7 @@ class _Run:
         with error_context(table=log.uri):
             engine = SparkEngine(self._spark)
             drop_feature(log, statement.feature, truncate_history=statement.truncate_history, engine=engine)
-            snapshot = log.update()
-            engine.committed(snapshot)
-        follow(self._spark, statement.table, snapshot)
+        follow(self._spark, statement.table, log.update())
         return self._nodes.jvm.nothing()
 
     def _syncidentity(self, statement: st.SyncIdentity) -> DataFrame:
@@ -184,12 +181,12 @@ class _Run:
                 timestamp_ms=self._time(at),
                 properties=statement.properties,
             )
-            copier = SparkCopier(self._spark)
+            copier, begin = SparkCopier(self._spark), SparkEngine(self._spark).begin
             if folder is None:
-                result = clone_table(source, log, request, copier=copier)
+                result = clone_table(source, log, request, copier=copier, begin=begin)
             else:
-                result = clone_parquet(source, log, request, self._described(source, folder), copier=copier)
-        SparkEngine(self._spark).committed(log.update())
+                found = self._described(source, folder)
+                result = clone_parquet(source, log, request, found, copier=copier, begin=begin)
         if not by_path:
             managed = entry.managed if entry is not None else statement.location is None
             enter(self._spark, statement.table, log.update(), managed=managed, replace=True)
@@ -232,7 +229,7 @@ class _Run:
 
     def _fsck(self, statement: st.Fsck) -> DataFrame:
         log = self._log(statement.table, "FSCK")
-        report = run_fsck(log, repair=not statement.dry_run)
+        report = run_fsck(log, repair=not statement.dry_run, begin=SparkEngine(self._spark).begin)
         if report.unreadable is not None:
             raise LogCorruptedError(
                 report.unreadable, hint="Run pydelta fsck on it, which lists everything that is wrong.", table=log.uri

@@ -27,9 +27,8 @@ from pydelta.storage.memory import MemoryStore
 from pydelta.testing import Fault, FaultKind, FaultyStore
 from pydelta.testing.operations import add_file, append, create_table, rows_of, table_metadata
 from pydelta.txn import Operation, TransactionState, start_transaction
-from pydelta.txn.author import author, committing_for
+from pydelta.txn.author import author, committing_for, engine_info
 from pydelta.txn.hooks import HookContext, run_hooks
-from pydelta.txn.transaction import engine_info
 
 _NAMES = itertools.count()
 NO_PAUSE = Backoff(first_ms=0, sleep=lambda seconds: None)
@@ -399,6 +398,31 @@ def test_installed_hooks_run_after_the_built_in_ones(log, store, monkeypatch):
     assert [failure.name for failure in done.hook_failures] == ["broken"]
     assert ran == [[checksum_file(0), commit_file(0)]]
     assert run_hooks.__doc__
+
+
+def test_observers_see_the_committed_state_once_and_after_the_hooks(log, store):
+    create_table(log, [add_file("1", [1])])
+    seen = []
+    txn = begin(
+        log,
+        hooks=[("first", lambda context: seen.append(("hook", context.snapshot.version)))],
+    )
+    for name in ("one", "two"):
+        txn.notifying(lambda snapshot, name=name: seen.append((name, snapshot.version)))
+    append("2", [2]).run(DeltaLog(store))
+    assert txn.commit([add_file("1", [3])], WRITE).version == 2
+    assert seen == [("hook", 2), ("one", 2), ("two", 2)]
+
+
+def test_observers_hear_nothing_of_a_transaction_that_lost(log, store):
+    create_table(log, [add_file("1", [1])])
+    seen = []
+    txn = begin(log).notifying(seen.append)
+    txn.read_whole_table()
+    append("1", [2]).run(DeltaLog(store))
+    with pytest.raises(errors.DeltaConcurrentModificationException):
+        txn.commit([add_file("1", [3])], WRITE)
+    assert seen == []
 
 
 def test_a_commit_over_a_damaged_winner_says_which_file(log, store):
