@@ -88,19 +88,20 @@ class Generator:
 
     def values(self, schema: StructType, keys: Sequence[int]) -> list[dict[str, Any]]:
         """Canonical rows: days, microseconds, lists, dictionaries; maps as lists of pairs."""
-        return [{"id": key, **{f.name: self._value(f.data_type) for f in schema.fields[1:]}} for key in keys]
+        return [{"id": key, **{f.name: self.value(f.data_type) for f in schema.fields[1:]}} for key in keys]
 
-    def _value(self, kind: DataType) -> Any:
+    def value(self, kind: DataType) -> Any:
+        """Draw one value of a type; null now and then."""
         random = self.random
         if random.random() < 0.15:
             return None
         if isinstance(kind, StructType):
-            return {field.name: self._value(field.data_type) for field in kind.fields}
+            return {field.name: self.value(field.data_type) for field in kind.fields}
         if isinstance(kind, ArrayType):
-            return [self._value(kind.element_type) for _ in range(random.randint(0, 3))]
+            return [self.value(kind.element_type) for _ in range(random.randint(0, 3))]
         if isinstance(kind, MapType):
             keys = random.sample(["k", "", "é"] if kind.key_type == PrimitiveType("string") else [0, -1, 2**62], 2)
-            return [(key, self._value(kind.value_type)) for key in keys[: random.randint(0, 2)]]
+            return [(key, self.value(kind.value_type)) for key in keys[: random.randint(0, 2)]]
         if isinstance(kind, DecimalType):
             most = 10**kind.precision - 1
             return Decimal(random.choice([0, most, -most, random.randint(-most, most)])).scaleb(-kind.scale, _WIDE)
@@ -124,14 +125,15 @@ class Generator:
         columns = {}
         for field in kept:
             spoiled = spoil and self._wrong is None and field.name != "id" and self.random.random() < 0.4
-            column = self._chunked([row[field.name] for row in values], field.data_type, spoil=spoiled)
+            column = self.chunked([row[field.name] for row in values], field.data_type, spoil=spoiled)
             columns[self._cased(field.name)] = column
         return Rows(pa.table(columns), values, self._wrong)
 
     def _cased(self, name: str) -> str:
         return name.upper() if self.random.random() < 0.3 and name.upper().lower() == name.lower() else name
 
-    def _chunked(self, values: list[Any], kind: DataType, *, spoil: bool) -> pa.ChunkedArray:
+    def chunked(self, values: list[Any], kind: DataType, *, spoil: bool) -> pa.ChunkedArray:
+        """Lay values out as a column; with ``spoil`` something in it has to be refused."""
         if spoil:  # one chunk: of what is wrong, some value has to be there
             return pa.chunked_array([self._array(values, kind, spoil=True)])
         more = [*([None] * 2), *values, None]

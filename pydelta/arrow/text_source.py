@@ -156,8 +156,12 @@ class TextFile:
             if self._form == "csv":
                 yield CsvRows(stream, self.path, csv_fields(self.path, schema), rules=rules)
             else:
-                fields = [field for field in schema.fields if readable_type(field.data_type)]
-                yield JsonRows(stream, self.path, fields, rules=rules, notes_names=notes_names)
+                kinds: dict[bool, list[StructField]] = {True: [], False: []}
+                for field in schema.fields:
+                    kinds[readable_type(field.data_type)].append(field)
+                yield JsonRows(
+                    stream, self.path, kinds[True], unread=kinds[False], rules=rules, notes_names=notes_names
+                )
 
     def batches(self, schema: StructType, partitions: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that fit as they are read; once all are, those that do not are in their table."""

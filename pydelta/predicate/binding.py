@@ -27,7 +27,7 @@ from pydelta.predicate.expressions import (
     Or,
     StartsWith,
 )
-from pydelta.predicate.lexing import number_of, text_of
+from pydelta.predicate.lexing import Unsure, number_of, text_of
 from pydelta.protocol.partitions import names_zone, parse_partition_value
 from pydelta.protocol.sized_texts import LENGTH
 from pydelta.protocol.types import DataType, DecimalType, PrimitiveType, StructField, StructType
@@ -46,6 +46,7 @@ _MOST_FLOATS: Final = 10
 _LONG_DIGITS: Final = 20
 _COLLATIONS: Final = "__COLLATIONS"
 _PADDED: Final = re.compile(r"(?<!var)char\(", re.IGNORECASE)
+_BEYOND: Final = re.compile(r"\s*(?:-|\+?\d{5,6}-|\+?0000-)")
 _SYMBOLS: Final = {"==": "=", "!>": "<=", "!<": ">="}
 
 
@@ -80,6 +81,8 @@ def value_of_text(text: str, data_type: DataType, time_zone: str | None) -> Any:
             return text if name == "string" else text.encode()
         return parse_partition_value(text, data_type, time_zone=time_zone or "UTC")
     except (LogCorruptedError, ValueError):
+        if name in _SPELLINGS and _BEYOND.match(text):
+            raise _not_here(f"a {name} beyond the years 1 to 9999") from None
         raise BindError(f"{text!r} is not a valid {data_type}.", hint=_SPELLINGS.get(name, _OTHER)) from None
 
 
@@ -116,6 +119,8 @@ class Binder:
             return Literal(*number_of(sign, text))
         except ValueError as error:
             shown = text if len(text) <= 40 else f"{text[:20]}…"
+            if isinstance(error, Unsure):
+                raise _not_here(f"the number {sign}{shown}, which {error}") from None
             raise BindError(
                 f"The number {sign}{shown} {error}.", hint="Numbers of tables have at most 38 digits."
             ) from None

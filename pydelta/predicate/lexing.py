@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 from unicodedata import category
 
-__all__ = ["KEYWORDS", "NotRead", "Token", "number_of", "text_of", "tokens"]
+__all__ = ["KEYWORDS", "NotRead", "Token", "Unsure", "number_of", "text_of", "tokens"]
 
 KEYWORDS: Final = frozenset(
     {"AND", "BETWEEN", "CASE", "CAST", "DISTINCT", "DIV", "ESCAPE", "EXISTS", "FALSE", "FROM", "ILIKE", "IN"}
@@ -166,6 +166,10 @@ def _unescaped(body: str, quote: str) -> str:
     return "".join([*parts, body[position:].replace(quote * 2, quote)])
 
 
+class Unsure(ValueError):
+    """A value that Spark is asked for."""
+
+
 def number_of(sign: str, text: str) -> tuple[Any, str]:
     """Return the value of a number, and its type: an integer type, ``decimal``, ``float`` or ``double``.
 
@@ -174,7 +178,8 @@ def number_of(sign: str, text: str) -> tuple[Any, str]:
         text: The token.
 
     Raises:
-        ValueError: No value of its type, or one that is not known for sure.
+        ValueError: No value of its type.
+        Unsure: Spark knows its value for sure.
     """
     if len(text) <= _PLAIN_DIGITS and text.isdigit():
         return int(sign + text), "integer"
@@ -186,7 +191,7 @@ def number_of(sign: str, text: str) -> tuple[Any, str]:
     if suffix in ("D", "F") or (exponent and not suffix):
         return _floating(f"{sign}{digits}{exponent}", suffix)
     if exponent:
-        raise ValueError("is a decimal with an exponent")
+        raise Unsure("is a decimal with an exponent")
     whole, _, fraction = digits.partition(".")
     if len(whole.lstrip("0")) + len(fraction) > _MOST_DIGITS:
         raise ValueError("has too many digits")
@@ -218,5 +223,5 @@ def _floating(plain: str, suffix: str) -> tuple[float, str]:
     except OverflowError as error:
         raise ValueError("is beyond its type") from error
     if Fraction(Decimal(plain)) != Fraction(single):
-        raise ValueError("is one that float rounds")
+        raise Unsure("is one that float rounds")
     return single, "float"

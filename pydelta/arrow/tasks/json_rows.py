@@ -60,7 +60,8 @@ class JsonRows:
     Args:
         stream: The file.
         name: For messages.
-        fields: The table's.
+        fields: The table's that values of JSON can stand for.
+        unread: Its other columns, which no line may name.
         rules: What texts mean where the format leaves it open.
         notes_names: Fill ``named``.
 
@@ -74,13 +75,14 @@ class JsonRows:
         name: str,
         fields: Sequence[StructField],
         *,
+        unread: Sequence[StructField] = (),
         rules: TextRules | None = None,
         notes_names: bool = False,
     ) -> None:
         self._stream, self._name, self._notes_names = stream, name, notes_names
         self._rules = rules or TextRules(base64=True)
         self.fields = list(fields)
-        self._struct = StructType(tuple(fields))
+        self._struct, self._unread = StructType(tuple(fields)), StructType(tuple(unread))
         self._rest, self._line = first_bytes(stream, name), 1
         self._schema: pa.Schema | None = None
         self._slow = any(_has_map(field.data_type) for field in fields)
@@ -171,7 +173,9 @@ class JsonRows:
         values: list[dict[str, Any]] = []
         for place, text in _filled(data):
             try:
-                row = _values(_parsed(text), self._struct, None)
+                members = _parsed(text)
+                self._refuse_unread(members)
+                row = _values(members, self._struct, None)
             except _Unfit as error:
                 bad.append(BadRow(line=line + place, column=error.path, reason=error.reason, value=text))
                 continue
@@ -179,6 +183,13 @@ class JsonRows:
             values.append(row)
             self.named |= row.keys()
         return good, bad, values
+
+    def _refuse_unread(self, members: _Object) -> None:
+        for key, _ in members if self._unread.fields else ():
+            field = self._unread.field(key)
+            if field is not None:
+                kind = _cut(str(field.data_type))
+                raise _Unfit(field.name, f"the column is {kind}, which JSON cannot hold (keys of maps have to be text)")
 
 
 def _filled(data: bytes) -> list[tuple[int, bytes]]:

@@ -128,6 +128,16 @@ def test_maps_are_objects():
     assert [(line, column) for line, column, _, _ in bad] == [(2, "m"), (3, "m"), (4, "m.value")]
 
 
+def test_a_column_that_json_cannot_hold_is_named_with_its_type_and_others_are_read():
+    numbers = field("Nums", StructType((field("m", MapType(PrimitiveType("long"), PrimitiveType("long"))),)))
+    lines = b'{"id": 1}\n{"id": 2, "nums": {"m": {"1": 2}}}\n{"NUMS": null}\n'
+    (block,) = JsonRows(io.BytesIO(lines), "f", COLUMNS[:1], unread=[numbers]).blocks()
+    assert block.rows.to_pylist() == [{"id": 1}]
+    assert [(bad.line, bad.column) for bad in block.bad] == [(2, "Nums"), (3, "Nums")]
+    reason = "the column is struct<m:map<long,long>>, which JSON cannot hold (keys of maps have to be text)"
+    assert {bad.reason for bad in block.bad} == {reason}
+
+
 def test_a_value_that_may_not_be_null_is_asked_for_at_any_depth():
     fields = [
         field("id", "long", nullable=False),

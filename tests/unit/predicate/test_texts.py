@@ -69,13 +69,19 @@ def test_a_number_has_the_type_that_spark_gives_it(sign, text, value, kind):
 
 @pytest.mark.parametrize(
     "text",
-    ["128Y", "32768S", "9223372036854775808L", "9" * 39, "0." + "1" * 39, "1e400", "1e39F", "0.1F", "1e5BD", "1" * 401],
+    ["128Y", "32768S", "9223372036854775808L", "9" * 39, "0." + "1" * 39, "1e400", "1e39F", "1" * 401],
 )
 def test_a_number_that_no_type_holds_is_refused(text):
     with pytest.raises(ValueError):
         number_of("", text)
     with pytest.raises(BindError, match=f"number {text[:10]}"):
         parsed(f"x = {text}")
+
+
+@pytest.mark.parametrize("text", ["0.1F", "1e5BD", "DATE '+10000-01-01'", "TIMESTAMP_NTZ '-0001-01-01 00:00:00'"])
+def test_a_value_that_spark_takes_and_that_is_not_known_here_is_refused_as_one_for_a_session(text):
+    with pytest.raises(UnsupportedFeatureError, match="Only Spark is sure"):
+        parsed(f"{'d' if 'DATE' in text else 'z' if 'NTZ' in text else 'x'} = {text}")
 
 
 def test_a_number_of_more_characters_than_any_has_is_not_looked_at():
