@@ -47,7 +47,7 @@ class Doors:
         self.partitions = self.random.sample(simple, min(len(simple), self.random.choice([0, 0, 1])))
         if len(self.partitions) == len(self.fields) - 1:
             self.partitions = []
-        self.store = MemoryStore(f"memory://changes{next(_NAMES)}/t")
+        self.store = MemoryStore(f"memory://changedoors{next(_NAMES)}/t")
         chosen = [{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
         built = TableBuilder(
             self.store, columns={}, partition_columns=self.partitions, properties=self.random.choice(chosen),
