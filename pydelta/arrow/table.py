@@ -249,7 +249,7 @@ class LocalTable:
         Args:
             where: A condition over partition columns, as SQL text; None for all of them.
             zorder_by: Columns to order rows by, none more important than another.
-            full: Of a clustered table, order all files anew.
+            full: Of a clustered table, order all files again.
 
         Raises:
             UnsupportedFeatureError: A file takes Spark, or a partition is too large to sort here; the message says so.

@@ -196,7 +196,7 @@ def columns(expr: Expr) -> frozenset[tuple[str, ...]]:
 
 
 def has_unknown(expr: Expr) -> bool:
-    """Tell whether some part of it is ``Unknown``."""
+    """Return whether some part of it is ``Unknown``."""
     return any(isinstance(part, Unknown) for part in walk(expr))
 
 
@@ -220,7 +220,7 @@ def conjunction(parts: Iterable[Expr]) -> Expr:
 
 
 def is_partition_only(expr: Expr, partition_columns: Iterable[str]) -> bool:
-    """Tell whether it reads only partition columns (by logical name, any case) and is understood in full."""
+    """Return whether it reads only partition columns (by logical name, any case) and is understood in full."""
     names = {name.lower() for name in partition_columns}
     return not has_unknown(expr) and all(len(path) == 1 and path[0].lower() in names for path in columns(expr))
 

@@ -183,7 +183,7 @@ class _Known:
 
 
 def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple[str, ...]] = ()) -> pl.Series:
-    """Tell which files may hold a row that makes a condition true.
+    """Find the files that may hold a row that makes a condition true.
 
     Args:
         expr: Over physical column paths.
@@ -202,7 +202,7 @@ def skipping_mask(expr: Expr, stats: pl.DataFrame, *, decimals: Collection[tuple
 def skipping_masks(
     exprs: Sequence[Expr], stats: pl.DataFrame, *, decimals: Collection[tuple[str, ...]] = ()
 ) -> pl.Series:
-    """Tell which files may hold a row that makes all of the conditions true; see ``skipping_mask``.
+    """Find the files that may hold a row that makes all of the conditions true; see ``skipping_mask``.
 
     What one of them is compared with in vain does not keep the others from ruling files out.
     """

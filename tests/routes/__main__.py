@@ -1,4 +1,4 @@
-"""``python -m tests.routes --seconds 600 --from 1000``: run seeds by every way and print what differs."""
+"""``make simulation ARGS=--routes``: run seeds by every way into the engine, and print what differs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _SETTINGS = {
 }  # fmt: skip
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks for; 0 when every way did the same."""
     parser = argparse.ArgumentParser(prog="python -m tests.routes", description="Run commands by every way.")
     parser.add_argument("--seconds", type=float, default=600, help="start no seed after this time (600)")
@@ -27,7 +28,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1_000_000, help="how many, at most")
     parser.add_argument("--no-connect", action="store_true", help="start no pydelta serve")
     parser.add_argument("--show", action="store_true", help="print what each seed does")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     sys.path[:0] = ["tests/serve", "tests"]
     with tempfile.TemporaryDirectory(prefix="routes-") as folder:
         return _run(asked, Path(folder))

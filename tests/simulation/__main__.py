@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--from", dest="first", default="0", help="the first: a number, or a commit's hash")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once (1); 0: one per processor")
     parser.add_argument("--show", action="store_true", help="print the trace of each seed")
+    parser.add_argument("--routes", action="store_true", help="the same commands by every way into the engine")
     asked = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in _SETTINGS.items()):
         os.execve(
@@ -31,6 +32,8 @@ def main() -> int:
         )
     jobs = asked.jobs or len(os.sched_getaffinity(0))
     first = int(asked.first) if asked.first.isdigit() and len(asked.first) < 12 else int(asked.first[:7], 16)
+    if asked.routes:
+        return _routes(asked, first)
     began = time.monotonic()
     ends = None if asked.seconds is None else began + asked.seconds
     count = versions = 0
@@ -47,6 +50,14 @@ def main() -> int:
     named = f": {' '.join(map(str, sorted(broken)))}" if broken else ""
     print(f"seeds {first} to {first + count - 1}: {rate}, {len(broken)} broken{named}")
     return int(bool(broken))
+
+
+def _routes(asked: argparse.Namespace, first: int) -> int:
+    """Run seeds of ``tests.routes`` instead, which start a session and a server."""
+    from tests.routes.__main__ import main as run
+
+    seconds = ["--seconds", str(asked.seconds)] if asked.seconds else []
+    return run([*seconds, "--from", str(first), "--seeds", str(asked.seeds), *(["--show"] if asked.show else [])])
 
 
 _Result = tuple[int, str, int, list[str]]

@@ -246,7 +246,7 @@ def _parsed(text: bytes) -> _Object:
     """The object of a line.
 
     Raises:
-        _Unfit: It is none.
+        _Unfit: It is not an object.
     """
     try:
         value = _DECODER.decode(text.decode())
@@ -265,7 +265,7 @@ def _matched(members: _Object, struct: StructType, path: str | None) -> list[tup
     """The fields that an object's keys name, ignoring case, with their values.
 
     Raises:
-        _Unfit: A key that is no field, or a field twice.
+        _Unfit: A key that is not a field, or a field twice.
     """
     found: dict[str, tuple[StructField, Any]] = {}
     for key, value in members:
