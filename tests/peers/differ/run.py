@@ -30,6 +30,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "1",
     "spark.driver.memory": "2g",
+    "spark.buffer.pageSize": "1m",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
 }
