@@ -265,6 +265,7 @@ _BY_STATE: Final = {
     """,
     "42KD7": """
         DELTA_CREATE_TABLE_SCHEME_MISMATCH
+        DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING
         DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING
         DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY
         DELTA_SET_LOCATION_SCHEMA_MISMATCH
@@ -382,6 +383,7 @@ PHRASES: Final[Mapping[str, str]] = {
     "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG": "there is no transaction log present",
     "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION": "Table name or location has to be specified",
     "DELTA_CREATE_TABLE_SCHEME_MISMATCH": "The specified schema does not match the existing schema",
+    "DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING": "do not match the existing clustering columns",
     "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY": "The specified properties do not match the existing properties",
     "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION": "is not empty and also not a Delta table",
     "DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA": "Cannot drop column from a schema with a single column",

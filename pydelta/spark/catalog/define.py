@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from pydelta.commands.alter.clustering import clustering_paths
 from pydelta.commands.create import CreateMode, TableDefinition, create_table, refuse_foreign_files
 from pydelta.conditions import Condition
 from pydelta.errors import (
@@ -33,7 +34,9 @@ from pydelta.errors import (
     error_context,
 )
 from pydelta.log import DeltaLog, Snapshot
+from pydelta.protocol.names import path_text
 from pydelta.protocol.paths import LOG_DIR, parse_log_name
+from pydelta.protocol.schema_edits import parse_path
 from pydelta.settings import canonical_properties
 from pydelta.spark.catalog.entries import create_entry, name_of, session_identifier
 from pydelta.spark.catalog.lookup import DeltaEntry, ViewEntry, look_up
@@ -344,6 +347,20 @@ def _refuse_another(there: Snapshot, definition: TableDefinition) -> None:
                 path=there.table_uri,
                 specifiedSchema=schema.tree(),
                 existingSchema=there.schema.tree(),
+            ),
+        )
+    clusters = [path_text(path) for path in clustering_paths(there)]
+    named = [path_text(parse_path(name)) for name in definition.cluster_by]
+    if schema.fields and [name.lower() for name in named] != [name.lower() for name in clusters]:
+        raise InvalidArgumentError(
+            f"The Delta table at {there.table_uri} is clustered by {', '.join(clusters) or 'nothing'}, "
+            f"but the definition says {', '.join(named) or 'nothing'}.",
+            hint="Leave the columns out, or name the same clustering columns.",
+            condition=Condition.of(
+                "DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING",
+                path=there.table_uri,
+                specifiedColumns=named,
+                existingColumns=clusters,
             ),
         )
     given = definition.properties

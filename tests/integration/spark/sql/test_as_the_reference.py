@@ -271,3 +271,15 @@ def test_a_variant_may_have_a_default(spark):
     shown = spark.sql("SELECT id, variant_get(v, '$.k', 'STRING') FROM variants ORDER BY id").collect()
     assert [tuple(row) for row in shown] == [(1, "v"), (2, "v")]
     spark.sql("DROP TABLE variants")
+
+
+@pytest.mark.parametrize(("made", "named"), [("id", ""), ("id", "CLUSTER BY (p)"), ("", "CLUSTER BY (s.x)")])
+def test_a_table_that_is_clustered_otherwise_is_not_taken_by_a_name(spark, tmp_path, made, named):
+    columns, path = "id INT, p INT, s STRUCT<x: INT>", f"{tmp_path}/t"
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta {f'CLUSTER BY ({made})' if made else ''}")
+    spark.sql("DROP TABLE IF EXISTS clustered_there")
+    create = f"CREATE TABLE clustered_there ({columns}) USING delta {named} LOCATION '{path}'"
+    assert _condition(lambda: spark.sql(create)) == "DELTA_CREATE_TABLE_WITH_DIFFERENT_CLUSTERING"
+    assert not spark.catalog.tableExists("clustered_there")
+    spark.sql(f"CREATE TABLE clustered_there USING delta LOCATION '{path}'")
+    spark.sql("DROP TABLE clustered_there")
