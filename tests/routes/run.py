@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -16,14 +16,14 @@ import pyarrow as pa
 
 import pydelta
 from pydelta.errors import DeltaError, UnsupportedFeatureError
-from pydelta.log import DeltaLog
+from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import StructType
 from tests.arrow_rows import canonical
 from tests.routes.commands import Command, Table, draw_command, draw_table
 from tests.routes.logs import LogReader, left_in
 from tests.routes.ways import Api, Local, NotTaken, Sql, Way, write_rows
 
-__all__ = ["Outcome", "run_seed", "ways_of"]
+__all__ = ["Outcome", "run_commands", "run_seed", "ways_of"]
 
 
 @dataclass(slots=True)
@@ -64,7 +64,16 @@ def run_seed(seed: int, ways: Sequence[Way], folder: Path, spark: Any, steps: in
         steps: How many commands.
     """
     random = Random(f"routes {seed}")
-    return _Run(draw_table(random), ways, folder, spark).run(random, steps)
+
+    def drawn(snapshot: Snapshot) -> Command:
+        return draw_command(random, snapshot.schema, tuple(snapshot.partition_columns), snapshot.version)
+
+    return _Run(draw_table(random), ways, folder, spark).run([drawn] * steps, seed)
+
+
+def run_commands(table: Table, commands: Sequence[Command], ways: Sequence[Way], folder: Path, spark: Any) -> Outcome:
+    """Run these commands on a new table, as ``run_seed`` runs those that it draws."""
+    return _Run(table, ways, folder, spark).run([lambda _, command=command: command for command in commands], 0)
 
 
 class _Run:
@@ -75,19 +84,18 @@ class _Run:
         self._logs = {name: LogReader(path, texts=name != Local.name) for name, path in self._paths.items()}
         self._textless = LogReader(self._paths[ways[0].name], texts=False)
 
-    def run(self, random: Random, steps: int) -> Outcome:
+    def run(self, commands: Sequence[Callable[[Snapshot], Command]], seed: int) -> Outcome:
         outcome = self._outcome
         outcome.trace.append(str(self._table))
         said = {way.name: self._create(way) for way in self._ways}
         if not self._same(said) or said[self._ways[0].name]:
             return outcome
-        for number in range(steps):
-            snapshot = DeltaLog.for_table(self._paths[self._ways[0].name]).update()
-            command = draw_command(random, snapshot.schema, tuple(snapshot.partition_columns), snapshot.version)
+        for number, make in enumerate(commands):
+            command = make(DeltaLog.for_table(self._paths[self._ways[0].name]).update())
             outcome.trace.append(f"{number}: {command}")
             if not self._step(number, command):
                 return outcome
-        reader = random.choice([way.name for way in self._ways])
+        reader = self._ways[seed % len(self._ways)].name
         outcome.wrong += [f"reading the table of {reader}: {text}" for text in self._differing(self._paths[reader])]
         return outcome
 

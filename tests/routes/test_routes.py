@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pydelta.log import DeltaLog
-from tests.routes.commands import Command
-from tests.routes.run import run_seed, ways_of
-from tests.routes.ways import Local, Sql
+from pydelta.protocol.types import PrimitiveType
+from tests.routes.commands import Column, Command, Rows, Table
+from tests.routes.run import run_commands, run_seed, ways_of
+from tests.routes.ways import Local
 
 pytestmark = [pytest.mark.spark, pytest.mark.damages_tables]
 
@@ -32,8 +33,26 @@ def test_a_seed_leaves_the_same_log_by_every_way_and_reads_the_same(spark, tmp_p
     assert outcome.counts["steps"] == 6
 
 
-class _Forgetful(Local):
-    """Counts one row more than it deleted, or leaves a file behind where it refuses."""
+LONG = PrimitiveType("long")
+PLAIN = Table((Column("id", LONG, nullable=False), Column("x", LONG)), (), {}, {}, "t")
+
+
+def _rows(*ids):
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array([7] * len(ids), pa.int64())})
+    return Command("append", Rows(rows, rows, tuple(rows.to_pylist())))
+
+
+class _Boastful(Local):
+    """Says of each append that it added one row more."""
+
+    def run(self, command: Command, path: str, rows: Path) -> None:
+        super().run(command, path, rows)
+        log = sorted(Path(path, "_delta_log").glob("*.json"))[-1]
+        log.write_text(log.read_text().replace('"numOutputRows":"', '"numOutputRows":"1'))
+
+
+class _Untidy(Local):
+    """Leaves a file where it fails."""
 
     def run(self, command: Command, path: str, rows: Path) -> None:
         try:
@@ -41,40 +60,27 @@ class _Forgetful(Local):
         except Exception:
             Path(path, "left.parquet").touch()
             raise
-        log = sorted(Path(path, "_delta_log").glob("*.json"))[-1]
-        lines = log.read_text().splitlines()
-        for number, line in enumerate(lines):
-            info = json.loads(line).get("commitInfo")
-            if info and info["operation"] == "WRITE":
-                info["operationMetrics"]["numOutputRows"] += "1"
-                lines[number] = json.dumps({"commitInfo": info})
-        log.write_text("\n".join(lines) + "\n")
 
 
-def test_a_way_that_says_something_else_and_one_that_leaves_a_file_are_found_out(spark, tmp_path):
-    first = ways_of(spark)[0]
-    found = []
-    for seed in range(20):
-        outcome = run_seed(seed, [first, _Forgetful()], tmp_path / str(seed), spark, steps=2)
-        found += outcome.wrong
-        if any("numOutputRows" in text for text in found) and any("left.parquet" in text for text in found):
-            return
-    pytest.fail(f"found {found}")
+class _Careless(Local):
+    """Deletes whatever the condition."""
+
+    def run(self, command: Command, path: str, rows: Path) -> None:
+        super().run(dataclasses.replace(command, where=None), path, rows)
 
 
-def test_a_way_that_does_another_thing_is_found_out(spark, tmp_path):
-    class Other(Sql):
-        def run(self, command: Command, path: str, rows: Path) -> None:
-            where = None if command.kind == "delete" else command.where
-            super().run(dataclasses.replace(command, where=where), path, rows)
-
-    first = ways_of(spark)[0]
-    for seed in range(20):
-        outcome = run_seed(seed, [first, Other(spark)], tmp_path / str(seed), spark, steps=4)
-        if outcome.wrong:
-            assert "differ" in outcome.wrong[0] or "versions" in outcome.wrong[0]
-            return
-    pytest.fail("nothing was found")
+@pytest.mark.parametrize(
+    ("way", "commands", "word"),
+    [
+        (_Boastful(), [_rows(1, 2)], "numOutputRows"),
+        (_Untidy(), [_rows(1, None)], "left.parquet"),
+        (_Careless(), [_rows(1, 2), Command("delete", where="id = 1")], "differ"),
+    ],
+)
+def test_a_way_that_lies_leaves_files_or_does_another_thing_is_found_out(spark, tmp_path, way, commands, word):
+    outcome = run_commands(PLAIN, commands, [ways_of(spark)[0], way], tmp_path, spark)
+    assert any(word in text for text in outcome.wrong), outcome
+    assert outcome.trace[0] == str(PLAIN)
 
 
 @pytest.fixture(autouse=True)
