@@ -15,6 +15,7 @@ from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError
 from pydelta.protocol.identity import identity_metadata
+from pydelta.spark.catalog.databases import refuse_default_collation
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import parse_identifier
 from pydelta.spark.logs import user_errors
@@ -191,6 +192,8 @@ class DeltaTableBuilder(Generic[_T]):
         """
         with user_errors():
             parts = None if self._name is None else parse_identifier(self._spark, self._name)
+            if parts is not None:
+                refuse_default_collation(self._spark, parts)
             log = define_table(
                 self._spark,
                 parts,

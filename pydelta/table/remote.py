@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.types import StructType
 
+from pydelta.spark.change.merge import TARGET_ALIAS
 from pydelta.table.arguments import (
     check_clone,
     check_columns,
@@ -31,7 +32,7 @@ from pydelta.table.arguments import (
     hours_of,
 )
 from pydelta.table.builder import check_column
-from pydelta.table.remote_calls import Chain
+from pydelta.table.remote_calls import Chain, Given
 from pydelta.table.wire import result_of
 
 if TYPE_CHECKING:
@@ -102,12 +103,14 @@ class RemoteDeltaTable:
         """Return the table as a DataFrame of the client's session."""
         spark = self.chain.spark
         frame: DataFrame = spark.table(self.name) if self.name else spark.read.format("delta").load(self.path)
-        return frame.alias(self.label) if self.label else frame
+        frame = frame.alias(self.label) if self.label else frame
+        self.chain.given.note(frame)
+        return frame
 
     def alias(self, aliasName: str) -> RemoteDeltaTable:
         """Name this table, for conditions that use the name as a qualifier."""
         check_type(aliasName, str, what="aliasName")
-        chain = self.chain.then("alias", aliasName)
+        chain = replace(self.chain.then("alias", aliasName), given=Given(self.chain.given.ids, aliasName))
         return RemoteDeltaTable(chain, name=self.name, path=self.path, label=aliasName)
 
     def delete(self, condition: str | Column | None = None) -> DeleteResult:
@@ -130,7 +133,9 @@ class RemoteDeltaTable:
     def merge(self, source: DataFrame, condition: str | Column) -> RemoteMergeBuilder:
         """Bring rows of a DataFrame of this session into the table; see ``DeltaTable.merge``."""
         check_source(source, condition)
-        return RemoteMergeBuilder(self.chain.then("merge", source, condition))
+        spark = self.chain.spark
+        chain = replace(self.chain, given=self.chain.given.merging(source, spark.client, TARGET_ALIAS))
+        return RemoteMergeBuilder(chain.then("merge", source, condition))
 
     def optimize(self) -> RemoteOptimizeBuilder:
         """Start merging small files or ordering rows; see ``DeltaTable.optimize``."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StructField
 
-from pydelta.errors import DeltaEnvironmentError
+from pydelta.errors import DeltaEnvironmentError, InvalidArgumentError
+from pydelta.protocol.names import quoted
+from pydelta.spark.logs import user_errors
 from pydelta.table.wire import COMMAND_URL, Call, Expression, Identity, Plan, Schema, packed
 
-__all__ = ["Chain", "active_remote", "is_remote"]
+__all__ = ["Chain", "Given", "active_remote", "is_remote"]
 
 
 def is_remote(spark: Any) -> bool:
@@ -30,21 +32,83 @@ def active_remote() -> Any:
 
 
 @dataclass(frozen=True)
+class Given:
+    """The frames that a table gave out, by the ids of their plans: a column of theirs is the table's of that name.
+
+    Args:
+        ids: Of the plans.
+        alias: What qualifies the names, if anything does.
+        source: Those among them that the rows of a merge were made of.
+    """
+
+    ids: dict[int, None] = field(default_factory=dict)
+    alias: str | None = None
+    source: frozenset[int] = frozenset()
+
+    def note(self, frame: Any) -> None:
+        """Remember a frame."""
+        self.ids[frame._plan._plan_id] = None
+
+    def merging(self, source: Any, client: Any, alias: str) -> Given:
+        """Return what holds in a merge of a source."""
+        plan = source._plan.plan(client)
+        found = {message.plan_id for message in _messages(plan) if "RelationCommon" in message.DESCRIPTOR.name}
+        return Given(self.ids, self.alias or alias, frozenset(found & self.ids.keys()))
+
+    def by_name(self, expression: Any) -> Any:
+        """Name the table's columns in an expression's message, which is changed and returned.
+
+        Raises:
+            InvalidArgumentError: A column may be the table's and the source's.
+        """
+        for message in _messages(expression):
+            if message.DESCRIPTOR.name != "UnresolvedAttribute" or message.plan_id not in self.ids:
+                continue
+            name = message.unparsed_identifier
+            if message.plan_id in self.source:
+                with user_errors():
+                    raise InvalidArgumentError(
+                        f"The column {name!r} is the table's and the source's, which was made of the table's toDF().",
+                        hint="Give both an alias, and name columns by it: F.col('t.id') == F.col('s.id').",
+                    )
+            message.ClearField("plan_id")
+            if self.alias is not None:
+                message.unparsed_identifier = f"{quoted(self.alias)}.{name}"
+        return expression
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """A message and those within it."""
+    yield message
+    for kind, value in message.ListFields():
+        if kind.message_type is None:
+            continue
+        if kind.message_type.GetOptions().map_entry:
+            inner = [item for item in value.values() if hasattr(item, "ListFields")]
+        else:
+            inner = [value] if hasattr(value, "ListFields") else list(value)
+        for item in inner:
+            yield from _messages(item)
+
+
+@dataclass(frozen=True)
 class Chain:
     """Calls that the server makes one after the other, each on what the one before gave.
 
     Args:
         spark: A session of a Spark Connect client.
         calls: So far.
+        given: The frames that the table gave out.
     """
 
     spark: Any
     calls: tuple[Call, ...] = ()
+    given: Given = field(default_factory=Given)
 
     def then(self, method: str, *arguments: Any, **named: Any) -> Chain:
         """Add a call. Nothing is sent."""
         given = tuple(self._sent(item) for item in arguments)
-        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named))))
+        return Chain(self.spark, (*self.calls, Call(method, given, self._sent(named))), self.given)
 
     def run(self) -> DataFrame | None:
         """Send the calls in one command.
@@ -78,7 +142,7 @@ class Chain:
     def _sent(self, value: Any) -> Any:
         if isinstance(value, Column):
             column: Any = value
-            return Expression(column.to_plan(self.spark.client).SerializeToString())
+            return Expression(self.given.by_name(column.to_plan(self.spark.client)).SerializeToString())
         if isinstance(value, DataFrame):
             frame: Any = value
             return Plan(frame._plan.plan(self.spark.client).SerializeToString())

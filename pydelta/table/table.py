@@ -193,7 +193,7 @@ class DeltaTable:
         return DeltaTableBuilder(active_session(spark), mode, cls)
 
     def toDF(self) -> DataFrame:
-        """Return the newest version as a DataFrame; it stays at that version, a later call sees later ones."""
+        """Return the table as a DataFrame, which shows the newest version each time it is asked."""
         with user_errors():
             frame = self._columns.gave(scan_latest(self._spark, self._log))
             return frame.alias(self._alias) if self._alias else frame

@@ -255,3 +255,39 @@ def test_errors_have_the_classes_that_users_of_pyspark_catch(live):
         "Value of property must be str, found 5 of type int.",
         2,
     ]
+
+
+def test_columns_of_frames_that_a_table_gave_out_are_the_tables(live):
+    told = live.remote(
+        """
+        from pyspark.sql import functions as F
+        from pydelta.tables import DeltaTable
+        rows = lambda frame: sorted(map(list, frame.collect()))
+        table = DeltaTable.createIfNotExists(spark).tableName("own").addColumn("id", "bigint").addColumn("a.b", "int")
+        table = table.execute()
+        spark.sql("INSERT INTO own VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        frame, named = table.toDF(), table.alias("t").toDF()
+        tell(table.delete(frame.id == 1).num_deleted_rows)
+        more = frame["`a.b`"] + F.when(frame.id > 3, 6).otherwise(0)
+        tell(table.update(frame["id"] > 3, {"`a.b`": more}).num_updated_rows)
+        source = spark.createDataFrame([(3, 30), (5, 50)], "id bigint, n int")
+        for at, columns in ((table, frame), (table.alias("t"), named)):
+            more = {"`a.b`": columns["`a.b`"] + source.n}
+            (at.merge(source, columns.id == source.id).whenMatchedUpdate(columns.id == 3, more)
+                .whenNotMatchedBySourceUpdate(columns.id == 2, {"`a.b`": -columns["`a.b`"]}).execute())
+            tell(rows(table.toDF()))
+        other = DeltaTable.forName(spark, "remote").toDF() if spark.catalog.tableExists("remote") else spark.range(1)
+        derived = table.toDF()
+        for run in (lambda: table.delete(other.id == 2), lambda: table.merge(derived, derived.id == F.lit(1))):
+            try:
+                run()
+                tell("ran")
+            except Exception as error:
+                tell(str(error).split("\\n")[0][:60])
+        tell(table.toDF().count())
+        """
+    )
+    assert told[:2] == [1, 1]
+    assert told[2:4] == [[[2, -2], [3, 33], [4, 10]], [[2, 2], [3, 63], [4, 10]]]
+    assert "CANNOT_RESOLVE" in told[4] and "is the table's and the source's" in told[5], told
+    assert told[6] == 3

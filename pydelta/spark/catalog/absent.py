@@ -25,6 +25,10 @@ def absent_name(spark: SparkSession, parts: tuple[str, ...], operation: str) -> 
     """
     name = ".".join(parts)
     if isinstance(look_up(spark, parts), ViewEntry):
+        if operation == "RESTORE":
+            return Condition.of("DELTA_ONLY_OPERATION", operation=operation)
+        if operation == "CLONE":
+            return Condition.of("DELTA_CLONE_UNSUPPORTED_SOURCE", name=name, format="View")
         return Condition.of("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", viewName=name, operation=operation)
     if Jvm.of(spark).session.catalog().tableExists(quoted(*parts)):
         return Condition.of("DELTA_ONLY_OPERATION", operation=operation)

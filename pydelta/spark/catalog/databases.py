@@ -1,9 +1,12 @@
-"""Drop the managed tables of a database before the database itself, where a metastore may not delete their files."""
+"""Look at the database of a table: its default collation, and its files, which a metastore may be unable to delete."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
+from pydelta.conditions import Condition
+from pydelta.errors import UnsupportedFeatureError
 from pydelta.spark.catalog.entries import drop_table
 from pydelta.spark.catalog.file_rights import check_may_delete
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
@@ -14,8 +17,9 @@ from pydelta.storage.uris import scheme_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["drop_managed_tables", "is_on_objects"]
+__all__ = ["drop_managed_tables", "is_on_objects", "refuse_default_collation"]
 
+_BYTES: Final = "UTF8_BINARY"
 _WITH_DIRECTORIES = frozenset({"file", "hdfs", "viewfs"})
 
 
@@ -29,6 +33,32 @@ def is_on_objects(spark: SparkSession, database: str) -> bool:
         return False
     location = str(catalog.getDatabaseMetadata(database).locationUri())
     return scheme_of(location) not in _WITH_DIRECTORIES
+
+
+def refuse_default_collation(spark: SparkSession, parts: Sequence[str], given: str | None = None) -> None:
+    """Check that texts of a new table compare as bytes, unless their columns say otherwise.
+
+    Args:
+        spark: The session.
+        parts: The table's name in the session catalog; one of a path is in no database.
+        given: What DEFAULT COLLATION says of the table; None for what its database says.
+
+    Raises:
+        UnsupportedFeatureError: They would have another collation.
+    """
+    catalog = Jvm.of(spark).catalog
+    database = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
+    if given is None and catalog.databaseExists(database):
+        default = catalog.getDatabaseMetadata(database).properties().get("collation")
+        given = str(default.get()) if default.isDefined() else None
+    if given is not None and given.upper() != _BYTES:
+        raise UnsupportedFeatureError(
+            f"Texts of {'.'.join(parts)} would have the collation {given}, which no table feature of the released "
+            "protocol keeps.",
+            features=("collations",),
+            hint=f"Write DEFAULT COLLATION {_BYTES}, and COLLATE in the queries that compare texts.",
+            condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="default collation"),
+        )
 
 
 def drop_managed_tables(spark: SparkSession, database: str) -> list[str]:

@@ -16,6 +16,7 @@ from pydelta.errors import DeltaError, InvalidArgumentError, TableNotFoundError
 from pydelta.log import Snapshot
 from pydelta.protocol.names import quoted
 from pydelta.protocol.schema import StructType, parse_schema
+from pydelta.spark.catalog.databases import refuse_default_collation
 from pydelta.spark.catalog.define import define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up, parse_identifier, split_path_identifier
 from pydelta.spark.jvm import Jvm
@@ -76,9 +77,11 @@ def _create_table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame
             return original(self, tableName, path, source, schema, description, **options)
         with user_errors():
             columns = StructType(()) if schema is None else parse_schema(schema.json())
+            parts = parse_identifier(spark, tableName)
+            refuse_default_collation(spark, parts)
             define_table(
                 spark,
-                parse_identifier(spark, tableName),
+                parts,
                 TableDefinition(schema=columns, properties=options, description=description),
                 mode=CreateMode.CREATE,
                 location=path or options.pop("path", None),

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     _File: TypeAlias = tuple[str, tuple[tuple[str, str | None], ...], DeletionVectorDescriptor | None]
 
-__all__ = ["DeltaDataSource"]
+__all__ = ["NOT_ROUTED", "DeltaDataSource"]
 
 _FILES_A_PARTITION: Final = 16
+NOT_ROUTED: Final = "A Delta table was looked up by name without this engine"
+"""How the error of a read or write begins that Spark hands to the Python data source for want of the engine."""
 
 
 class DeltaDataSource(DataSource):
@@ -105,9 +107,9 @@ def _snapshot(options: Mapping[str, str]) -> Snapshot:
     path = lower.get("path")
     if not path:
         raise InvalidArgumentError(
-            "The Python data source delta was asked for a table without a path.",
-            hint="Call pydelta.enable(spark) and read or write by name through spark.table or saveAsTable, "
-            "or give the location: CREATE TABLE … USING delta LOCATION '…'.",
+            f"{NOT_ROUTED}: in a session that is not enabled, or in the body of a SQL function.",
+            hint="Call pydelta.enable(spark), or give the location: CREATE TABLE … USING delta LOCATION '…'. "
+            "Make a view of the function's query, and join it or filter it where the function is called.",
         )
     if str(lower.get("readchangefeed", lower.get("readchangedata"))).lower() == "true":
         raise UnsupportedFeatureError(

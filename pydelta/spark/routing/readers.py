@@ -23,6 +23,7 @@ from pydelta.spark.routing import catalog_api as routing_catalog
 from pydelta.spark.routing import conf_api as routing_conf
 from pydelta.spark.routing.aggregates import answered_frame
 from pydelta.spark.routing.catalog_api import read_table
+from pydelta.spark.routing.datasource import NOT_ROUTED
 from pydelta.spark.scan.change_feed import changes_from_options, read_changes
 from pydelta.spark.scan.changelog import context_of_options, feed_options
 from pydelta.spark.scan.newest import raised_while_planning
@@ -36,6 +37,7 @@ from pydelta.sql import is_ours
 __all__ = ["install"]
 
 _PROVIDER = "delta"
+_CAUSES = 8
 
 
 def install(enable: Callable[[SparkSession], SparkSession]) -> None:
@@ -132,9 +134,19 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def convert_exception(error: Any) -> Any:
         ours = raised_while_planning(str(error.getMessage()))
+        if ours is None and NOT_ROUTED in (text := _with_causes(error)):
+            ours = raised_in(text)
         return original(error) if ours is None else to_spark(ours)
 
     return convert_exception
+
+
+def _with_causes(error: Any) -> str:
+    found = []
+    while error is not None and len(found) < _CAUSES:
+        found.append(str(error.toString()))
+        error = error.getCause()
+    return "\n".join(found)
 
 
 def _own(spark: SparkSession, text: str, args: Any, *, spark_refuses: bool = False) -> DataFrame | None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pydelta.commands.create import CreateMode, TableDefinition
 from pydelta.commands.stream.sink import OutputMode
 from pydelta.commands.stream.tracking import check_separate
+from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.evolution import with_nullable_parts
 from pydelta.protocol.schema import StructType
@@ -31,7 +32,7 @@ from pydelta.spark.session.patches import is_enabled, patch
 from pydelta.spark.stream.failures import explained
 from pydelta.spark.stream.opening import open_stream
 from pydelta.spark.stream.sink import DeltaSink, private_field, start_query
-from pydelta.spark.stream.source import DeltaSource, check_below, sources_of
+from pydelta.spark.stream.source import SOURCE_NAMES, DeltaSource, check_below, sources_of
 from pydelta.spark.types import from_spark
 
 __all__ = ["install"]
@@ -89,7 +90,8 @@ def _load(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                     hint='Write spark.readStream.format("delta").load(path), or .table(name).',
                 )
             storage = {name: value for name, value in given.items() if name.lower().startswith(("fs.", "dfs."))}
-            return open_stream(spark, log_for_path(spark, Jvm.of(spark).qualify(target), storage), given, shown=target)
+            log = log_for_path(spark, Jvm.of(spark).qualify(target), storage)
+            return open_stream(spark, log, given, shown=target, name=_name_of(self))
 
     return load
 
@@ -103,7 +105,7 @@ def _table(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
             if read_table(spark, tableName) is None:
                 return original(self, tableName)
             given = _options_of(spark, self._jreader)
-            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
+            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName, name=_name_of(self))
 
     return table
 
@@ -120,9 +122,17 @@ def _changes(original: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
                 return original(self, tableName)
             jvm, given = Jvm.of(spark), _options_of(spark, self._jreader)
             given = feed_options(jvm, context_of_options(jvm, given), given)
-            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName)
+            return open_stream(spark, log_for_name(spark, tableName), given, shown=tableName, name=_name_of(self))
 
     return changes
+
+
+def _name_of(reader: DataStreamReader) -> str | None:
+    """The name that ``readStream.name`` gave, from Spark 4.2 on."""
+    if not hasattr(DataStreamReader, "name"):
+        return None
+    given = private_field(reader._jreader, "userProvidedSourceName")
+    return str(given.get()) if given.isDefined() else None
 
 
 # --- writing -----------------------------------------------------------------------------------------------
@@ -273,10 +283,37 @@ def _delta_sources(writer: DataStreamWriter) -> list[DeltaSource]:
     return sources_of(Jvm.of(writer._spark).to_list(plan.collectLeaves()))
 
 
+def _check_names(writer: DataStreamWriter) -> None:
+    """Refuse sources of one name, and some without, where sources may have names: Spark looks before us."""
+    spark = writer._spark
+    if str(spark.conf.get(SOURCE_NAMES, "false")).lower() != "true":
+        return
+    leaves = Jvm.of(spark).to_list(writer._df._jdf.queryExecution().analyzed().collectLeaves())
+    given = [leaf.sourceIdentifyingName() for leaf in leaves if str(leaf.nodeName()).startswith("Streaming")]
+    names = [str(name.name()) if "UserProvided" in str(name.getClass().getName()) else None for name in given]
+    doubled = sorted({str(name) for name in names if name is not None and names.count(name) > 1})
+    if doubled:
+        raise InvalidArgumentError(
+            f"Sources of the query have one name: {', '.join(doubled)}.",
+            hint="Give each source a name of its own: readStream.name(…).",
+            condition=Condition.of("STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES", names=doubled),
+        )
+    if None in names:
+        raise InvalidArgumentError(
+            f"A source of the query has no name, and {SOURCE_NAMES} is set.",
+            hint="Give each source a name, readStream.name(…), or unset it.",
+            condition=Condition.of(
+                "STREAMING_QUERY_EVOLUTION_ERROR.UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT", sourceInfo="delta"
+            ),
+        )
+
+
 def _check_sources(writer: DataStreamWriter) -> None:
     """Refuse what no query over these sources can do: real-time modes, and schema logs that are in the wrong place."""
     sources = _delta_sources(writer)
     _refuse_real_time(writer, reads_delta=bool(sources))
+    if sources:
+        _check_names(writer)
     logs = [source.schema_log for source in sources if source.schema_log is not None]
     check_separate(logs, "one table")
     checkpoint = _options_of(writer._spark, writer._jwrite).get("checkpointLocation")

@@ -15,6 +15,7 @@ from pydelta.conditions import Condition
 from pydelta.errors import InvalidArgumentError, TableAlreadyExistsError, UnsupportedFeatureError
 from pydelta.protocol.names import quoted
 from pydelta.settings import KEPT_PROPERTIES
+from pydelta.spark.catalog.databases import refuse_default_collation
 from pydelta.spark.catalog.define import OPTION_PREFIX, define_table
 from pydelta.spark.catalog.lookup import DeltaEntry, look_up
 from pydelta.spark.logs import log_for_path
@@ -34,7 +35,6 @@ _CONSTRAINT: Final = "delta.constraints."
 _STORAGE_LEVEL: Final = "storagelevel"
 _PATH: Final = "path"
 _OWN: Final = "delta."
-_BYTES: Final = "UTF8_BINARY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,8 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
             f"{'.'.join(parts)} is what Trino and Presto read of the Delta table at {ours.location}.",
             hint="Choose another name; the twin belongs to catalog_sync.",
         )
-    _refuse_default_collation(nodes, parts, specification)
+    if (collation := nodes.default_collation(specification)) or nodes.in_session_catalog(parts):
+        refuse_default_collation(nodes.spark, parts, collation)
     options = _options(nodes, specification)
     paths = [value for key, value in options.items() if key.lower() == _PATH]
     location = text_of(nodes.optional(specification.location())) or next(iter(paths), None)
@@ -212,19 +213,6 @@ def _new(nodes: Nodes, node: Any) -> _New | None:
         options=options,
         comment=text_of(nodes.optional(specification.comment())),
     )
-
-
-def _refuse_default_collation(nodes: Nodes, parts: tuple[str, ...], specification: Any) -> None:
-    """Nothing, when texts of a new table compare as bytes unless their columns say otherwise."""
-    collation = nodes.default_collation(parts, specification)
-    if collation is not None and collation.upper() != _BYTES:
-        raise UnsupportedFeatureError(
-            f"Texts of {'.'.join(parts)} would have the collation {collation}, which no table feature of the released "
-            "protocol keeps.",
-            features=("collations",),
-            hint=f"Write DEFAULT COLLATION {_BYTES}, and COLLATE in the queries that compare texts.",
-            condition=Condition.of("UNSUPPORTED_FEATURE.TABLE_OPERATION", operation="default collation"),
-        )
 
 
 def _options(nodes: Nodes, specification: Any) -> dict[str, str]:

@@ -309,19 +309,14 @@ class Nodes:
         except Py4JError:
             return []
 
-    def default_collation(self, parts: tuple[str, ...], specification: Any) -> str | None:
-        """Return the collation that a CREATE or its schema gives to texts; Spark versions before 4.0 have none."""
+    def default_collation(self, specification: Any) -> str | None:
+        """Return the collation that a CREATE gives to texts."""
         from py4j.protocol import Py4JError
 
         try:
-            given = self.optional(specification.collation())
+            return text_of(self.optional(specification.collation()))
         except Py4JError:
             return None
-        catalog = self.jvm.catalog
-        schema = parts[-2] if len(parts) > 1 else str(catalog.getCurrentDatabase())
-        if given is None and self.in_session_catalog(parts) and catalog.databaseExists(schema):
-            given = self.optional(catalog.getDatabaseMetadata(schema).properties().get("collation"))
-        return text_of(given)
 
     def own_schema(self, struct: SparkStructType) -> StructType:
         """Return a schema of Spark's as the log writes it."""

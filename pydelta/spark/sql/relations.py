@@ -266,7 +266,9 @@ class RelationResolver:
             if name == "UnresolvedRelation":
                 return self._unresolved(node, ctes, namespace, mark)
             if name == "NamedStreamingRelation":
-                return self._stream(node.child(), namespace)
+                given = node.sourceIdentifyingName()
+                named = str(given.getClass().getSimpleName()) == "UserProvided"
+                return self._stream(node.child(), namespace, str(given.name()) if named else None)
             if name == "RelationTimeTravel":
                 return self._time_travel(node, namespace)
             if name == "RelationChanges":
@@ -319,7 +321,7 @@ class RelationResolver:
             return node.copy(qualified, *self._jvm.rest_of(node, "copy", 1))
         return plan
 
-    def _stream(self, node: Any, namespace: tuple[str, ...]) -> Any | None:
+    def _stream(self, node: Any, namespace: tuple[str, ...], name: str | None = None) -> Any | None:
         """``STREAM t`` and ``STREAM(t)``, with or without ``WITH (option = …)``, ``CHANGES FROM …``."""
         changes = node if str(node.nodeName()) == "RelationChanges" else None
         node = node if changes is None else changes.relation()
@@ -333,7 +335,8 @@ class RelationResolver:
         given = self._options(node)
         if changes is not None:
             given = feed_options(self._jvm, changes.changelogContext(), given)
-        frame = open_stream(self._spark, log_for_path(self._spark, entry.location), given, shown=".".join(parts))
+        log = log_for_path(self._spark, entry.location)
+        frame = open_stream(self._spark, log, given, shown=".".join(parts), name=name)
         return self._alias(entry.qualifier, frame._jdf.queryExecution().analyzed())
 
     def _changes_from(self, node: Any, namespace: tuple[str, ...]) -> Any | None:

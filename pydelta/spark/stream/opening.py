@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["open_stream"]
 
 
-def open_stream(spark: SparkSession, log: DeltaLog, given: Mapping[str, str], *, shown: str) -> DataFrame:
+def open_stream(
+    spark: SparkSession, log: DeltaLog, given: Mapping[str, str], *, shown: str, name: str | None = None
+) -> DataFrame:
     """Return the streaming DataFrame of a table.
 
     Args:
@@ -31,9 +33,10 @@ def open_stream(spark: SparkSession, log: DeltaLog, given: Mapping[str, str], *,
         log: The table.
         given: The reader's options.
         shown: The table as the user named it.
+        name: The source's in checkpoints, if it has one.
 
     Raises:
-        InvalidArgumentError, UnsupportedFeatureError: See ``SourceOptions.parse``.
+        InvalidArgumentError, UnsupportedFeatureError: See ``SourceOptions.parse`` and ``stream_frame``.
         TableNotFoundError: There is no table.
         StreamStoppedError: Its schema log cannot be used.
     """
@@ -52,4 +55,4 @@ def open_stream(spark: SparkSession, log: DeltaLog, given: Mapping[str, str], *,
             store = open_store(normalize_uri(location), log.options)
             tracking, read = open_tracking(log, SchemaLog(store), read)
         source = DeltaSource(spark, log, options, read, starting_timestamp_ms=starting_ms, tracking=tracking)
-        return stream_frame(spark, source)
+        return stream_frame(spark, source, name)

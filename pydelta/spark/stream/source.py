@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydelta.commands.stream.options import SourceOptions
     from pydelta.log import DeltaLog, Snapshot
 
-__all__ = ["QUERY_ID", "DeltaSource", "check_below", "is_delta_source", "sources_of", "stream_frame"]
+__all__ = ["QUERY_ID", "SOURCE_NAMES", "DeltaSource", "check_below", "is_delta_source", "sources_of", "stream_frame"]
 
 QUERY_ID: Final = "sql.streaming.queryId"
 """The property under which Spark names the query that a thread runs."""
@@ -46,6 +46,8 @@ QUERY_ID: Final = "sql.streaming.queryId"
 _STREAMING: Final = "org.apache.spark.sql.connector.read.streaming"
 _SERIALS: Final = itertools.count(1)
 _MAX_FILES: Final = 2**31 - 1
+SOURCE_NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Whether the session lets streaming sources have names."""
 _SOURCES: weakref.WeakValueDictionary[int, DeltaSource] = weakref.WeakValueDictionary()
 
 
@@ -307,13 +309,25 @@ def is_delta_source(source: Any) -> bool:
     return source is not None and str(source.toString()).startswith("DeltaSource[")
 
 
-def stream_frame(spark: SparkSession, source: DeltaSource) -> DataFrame:
-    """Return the streaming DataFrame of a source."""
+def stream_frame(spark: SparkSession, source: DeltaSource, name: str | None = None) -> DataFrame:
+    """Return the streaming DataFrame of a source, under the name by which checkpoints know it.
+
+    Raises:
+        UnsupportedFeatureError: It has a name, and the session does not let sources have names.
+    """
     jvm = Jvm.of(spark)
+    if name is not None and str(spark.conf.get(SOURCE_NAMES, "false")).lower() != "true":
+        raise UnsupportedFeatureError(
+            f"The source was given the name {name!r}, and names of sources are not supported in this session.",
+            features=("names of streaming sources",),
+            hint=f"Leave name(…) out, or set {SOURCE_NAMES} to true before the query starts for the first time.",
+            condition=Condition.of("STREAMING_QUERY_EVOLUTION_ERROR.SOURCE_NAMING_NOT_SUPPORTED", name=name),
+        )
     streaming = jvm.view.org.apache.spark.sql
     output = jvm.local_relation.apply(source.schema()).output()
     relation = streaming.execution.streaming.runtime.StreamingExecutionRelation
     if jvm.version < (4, 2):  # in which sources have no names
         return jvm.frame(relation(source, output, jvm.none, jvm.session))
-    unnamed = getattr(getattr(streaming.catalyst.streaming, "Unassigned$"), "MODULE$")
-    return jvm.frame(relation(source, output, jvm.none, unnamed, jvm.session))
+    names = streaming.catalyst.streaming
+    known = getattr(getattr(names, "Unassigned$"), "MODULE$") if name is None else names.UserProvided(name)
+    return jvm.frame(relation(source, output, jvm.none, known, jvm.session))

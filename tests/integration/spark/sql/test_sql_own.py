@@ -192,3 +192,39 @@ def test_table_changes(spark, table):
         spark.sql("SELECT * FROM table_changes('own')")
     with pytest.raises(TableNotFoundError, match="nowhere"):
         spark.sql("SELECT * FROM table_changes('nowhere', 1)")
+
+
+@pytest.mark.parametrize("view", ["TEMP VIEW seen", "VIEW seen"])
+def test_a_view_is_no_source_of_a_clone_and_has_no_version_to_go_back_to(spark, table, view):
+    spark.sql(f"CREATE {view} AS SELECT * FROM own")
+    try:
+        for statement, condition in {
+            "CREATE TABLE cloned SHALLOW CLONE seen": "DELTA_CLONE_UNSUPPORTED_SOURCE",
+            "RESTORE TABLE seen TO VERSION AS OF 0": "DELTA_ONLY_OPERATION",
+            "OPTIMIZE seen": "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
+        }.items():
+            with pytest.raises(TableNotFoundError, match="seen is a view") as refused:
+                spark.sql(statement)
+            assert refused.value.getCondition() == condition, statement
+    finally:
+        spark.sql("DROP VIEW seen")
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("counted() RETURNS BIGINT RETURN (SELECT count(*) FROM own)", "SELECT counted()"),
+        ("counted() RETURNS TABLE (a BIGINT) RETURN SELECT a FROM own", "SELECT * FROM counted()"),
+    ],
+)
+def test_a_function_over_a_table_that_another_program_created_says_what_to_do_when_it_is_called(
+    spark, table, made, used
+):
+    spark._jsparkSession.sql(f"CREATE FUNCTION {made}")
+    try:
+        for run in (lambda: spark.sql(used).collect(), lambda: spark.sql(f"{used} LIMIT 1").toArrow()):
+            with pytest.raises(InvalidArgumentError, match="the body of a SQL function") as refused:
+                run()
+            assert "Make a view" in str(refused.value)
+    finally:
+        spark.sql("DROP FUNCTION counted")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
+from pydelta import DeltaTable
 from pydelta.errors import (
     BindError,
     ConstraintViolatedError,
@@ -427,3 +429,24 @@ def test_a_table_made_with_rows_does_not_take_a_folder_of_other_files(spark, cle
     assert refused.value.code == "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
     assert sorted(folder.rglob("*")) == before
     assert not spark.catalog.tableExists("made")
+
+
+def test_a_databases_default_collation_is_refused_by_every_way_to_create_a_table(spark, clean, tmp_path):
+    spark.conf.set("spark.sql.collation.schemaLevel.enabled", "true")
+    spark.sql(f"CREATE DATABASE lower_case DEFAULT COLLATION UTF8_LCASE LOCATION '{tmp_path / 'lower_case'}'")
+    builder = DeltaTable.create(spark).tableName("lower_case.made").addColumn("c", "string")
+    try:
+        for create in (
+            builder.execute,
+            lambda: spark.catalog.createTable(
+                "lower_case.made", source="delta", schema=StructType().add("c", "string")
+            ),
+            lambda: spark.sql("CREATE TABLE lower_case.made (c STRING) USING delta"),
+        ):
+            with pytest.raises(UnsupportedFeatureError, match="UTF8_LCASE"):
+                create()
+        assert not (tmp_path / "lower_case" / "made").exists()
+        spark.sql("CREATE TABLE lower_case.made (c STRING) USING delta DEFAULT COLLATION UTF8_BINARY")
+    finally:
+        spark.sql("DROP DATABASE lower_case CASCADE")
+        spark.conf.unset("spark.sql.collation.schemaLevel.enabled")

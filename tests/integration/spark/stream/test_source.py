@@ -48,6 +48,31 @@ def test_snapshot_then_commits_with_offsets_and_backlog_in_the_progress(spark, t
     assert query.run(stream(spark, table)) == []
 
 
+def test_a_source_keeps_its_place_by_its_name_where_the_session_lets_sources_have_names(spark, table, query, tmp_path):
+    def named(name, path=table):
+        return spark.readStream.name(name).format("delta").load(path)
+
+    with pytest.raises(AnalysisException) as refused:
+        named("left")
+    assert refused.value.getCondition() == "STREAMING_QUERY_EVOLUTION_ERROR.SOURCE_NAMING_NOT_SUPPORTED"
+    append(spark, str(tmp_path / "u"), 100, 102)
+    spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    try:
+        assert all_of(query.run(named("left").union(named("right", str(tmp_path / "u"))))) == [*range(10), 100, 101]
+        append(spark, table, 10, 12)
+        swapped = named("right", str(tmp_path / "u")).union(named("left"))
+        assert all_of(query.run(swapped)) == [10, 11]
+        for frame, condition in (
+            (named("left").union(named("left")), "DUPLICATE_SOURCE_NAMES"),
+            (named("left").union(stream(spark, table)), "UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT"),
+        ):
+            with pytest.raises(InvalidArgumentError) as refused:
+                query.run(frame)
+            assert refused.value.getCondition() == f"STREAMING_QUERY_EVOLUTION_ERROR.{condition}"
+    finally:
+        spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
+
+
 @pytest.mark.parametrize("lost", [0, 1, 3, 5])
 def test_batch_that_was_planned_and_lost_comes_again_with_the_same_rows(spark, table, query, lost):
     append(spark, table, 10, 16, 3)
