@@ -68,8 +68,9 @@ CONDITIONS = {
 }
 for name, condition in CONDITIONS.items():
     source = condition.replace("t.id", "{t}.id") if name == "qualified" else condition
-    corpus.sql(f"delete where {name}", f"{MADE} DELETE FROM {{t}} WHERE {source}")
-    corpus.sql(f"update where {name}", f"{MADE} UPDATE {{t}} SET g = 'new' WHERE {source}")
+    history = name != "current date"  # which names the day of the answer
+    corpus.sql(f"delete where {name}", f"{MADE} DELETE FROM {{t}} WHERE {source}", history=history)
+    corpus.sql(f"update where {name}", f"{MADE} UPDATE {{t}} SET g = 'new' WHERE {source}", history=history)
 
 VALUES = {
     "a literal": "g = 'z'",

@@ -44,6 +44,7 @@ README = GUIDE.parents[2] / "README.md"
 _MARKS = ("<!-- compared: written by python -m differ.report -->\n", "<!-- /compared -->\n")
 _SUBJECTS = {
     "assignment": "values of one type for columns of another, in INSERT, UPDATE and MERGE",
+    "catalog": "what spark.catalog says of tables",
     "change": "conditions and values of DELETE and UPDATE",
     "evolution": "schemas that evolve",
     "generated": "random sequences of statements",
@@ -52,13 +53,17 @@ _SUBJECTS = {
     "migration": "whole programs, as documentation shows them",
     "names": "names, views and EXECUTE IMMEDIATE",
     "nulls": "NULL at each level of nested values",
+    "odd": "odd folders and odd columns",
+    "pandas": "frames of pandas on Spark",
     "partitions": "PARTITION clauses with values of every type",
     "paths": "paths without a table, and names that a catalog refuses",
+    "statements": "parameters, misplaced aggregates, folders of other files",
     "streams": "streams",
     "tables": "CREATE, ALTER, DESCRIBE and SHOW",
     "types": "each type written, read, compared and merged",
     "versions": "time travel, RESTORE, VACUUM, OPTIMIZE, change feed",
     "views": "views of every kind under every ALTER",
+    "writers": "DataFrameWriterV2, and saveAsTable of other formats",
     "writes": "INSERT in all its forms, writers with their options",
 }
 
