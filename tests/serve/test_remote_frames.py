@@ -283,7 +283,7 @@ def test_columns_of_frames_that_a_table_gave_out_are_the_tables(live):
                 run()
                 tell("ran")
             except Exception as error:
-                tell(str(error).split("\\n")[0][:60])
+                tell(str(error).split("\\n")[0])
         tell(table.toDF().count())
         """
     )

@@ -142,7 +142,7 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_causes(error: Any) -> str:
-    found = []
+    found: list[str] = []
     while error is not None and len(found) < _CAUSES:
         found.append(str(error.toString()))
         error = error.getCause()
