@@ -146,10 +146,11 @@ def to_storage_error(error: Exception, *, where: str, secrets: Sequence[str] = (
             return ObjectNotFoundError(f"{where}: there is no such bucket.", hint="Create it, or check the endpoint.")
         return ObjectNotFoundError(f"{where} does not exist.")
     if failure.is_denied:
+        bucket = (where.partition("://")[2] or where).partition("/")[0]
         return StoragePermissionError(
-            f"{where}: the store refused the request ({detail}).",
-            hint="Check that the bucket exists (a key without rights on others gets this answer for it, too), the keys "
-            "(fs.s3a.access.key and fs.s3a.secret.key, or AWS_*), and what their owner may do.",
+            f"{where}: there is no bucket {bucket}, or the key may not do this there ({detail}).",
+            hint="Check the name of the bucket (a key without rights on others gets this answer where there is none), then "
+            "the keys (fs.s3a.access.key and fs.s3a.secret.key, or AWS_*), and what their owner may do.",
         )
     if failure.kind == "credentials":
         return StoragePermissionError(

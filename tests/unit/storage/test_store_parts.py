@@ -194,6 +194,13 @@ def test_what_a_clients_exception_says(error, kind, surely, retryable):
     assert (failure.kind, failure.surely_not_applied, failure.retryable) == (kind, surely, retryable)
 
 
+@pytest.mark.parametrize(("where", "bucket"), [("s3a://nowhere/a/b.csv", "nowhere"), ("nowhere", "nowhere")])
+def test_a_refusal_names_the_bucket_since_a_missing_one_is_refused_too(where, bucket):
+    denied = to_storage_error(_error("Server returned non-2xx status code: 403 Forbidden"), where=where)
+    assert isinstance(denied, StoragePermissionError)
+    assert f"there is no bucket {bucket}, or the key may not do this there" in str(denied)
+
+
 def test_messages_are_short_and_without_secrets():
     text = "GET https://x.blob/c/k?sv=1&sig=abc%2Fdef&se=2 with key p%2Fq and p/q failed"
     error = to_storage_error(_error(text), where="abfss://c@x/k", secrets=["p/q"])
