@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,40 @@ def test_a_cluster_of_another_postgresql_is_left_as_it_is(tmp_path):
     (data / "PG_VERSION").write_text("17\n")
     assert run(IMAGES / "postgres" / "entrypoint", tmp_path, "postgres", **given)[0] == 0
     assert (data / "called").exists()
+
+
+ERROR = """Connected to: Spark SQL (version 4.3.0)
+Error: org.apache.hive.service.cli.HiveSQLException: Error running query: [UNRESOLVED_COLUMN.WITH_SUGGESTION] \
+org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] No column `nosuch` is known.
+'Project ['nosuch]
+\tat org.apache.spark.sql.hive.thriftserver.Operation.run(Operation.scala:48)
+\tat java.base/java.lang.Thread.run(Thread.java:1583)
+Caused by: org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] No column `nosuch` is known.
+'Project ['nosuch]
+\tat org.apache.spark.sql.errors.QueryCompilationErrors$.unresolved(Errors.scala:400)
+\t... 17 more (state=42703,code=0)
+Closing: 0: jdbc:hive2://sql:10000
+"""
+
+
+def test_beeline_says_an_error_once_and_another_cause_too():
+    script = IMAGES / "spark" / "bin" / "errors-once"
+
+    def shown(text: str) -> str:
+        return subprocess.run(
+            [sys.executable, script], input=text, capture_output=True, text=True, check=True
+        ).stdout.rstrip()
+
+    assert shown(ERROR).splitlines() == [
+        "Connected to: Spark SQL (version 4.3.0)",
+        "Error: [UNRESOLVED_COLUMN.WITH_SUGGESTION] No column `nosuch` is known.",
+        "'Project ['nosuch]",
+        "(state=42703,code=0)",
+        "Closing: 0: jdbc:hive2://sql:10000",
+    ]
+    other = ERROR.replace(
+        "Caused by: org.apache.spark.sql.AnalysisException: [UNRES", "Caused by: java.io.IOException: ["
+    )
+    assert "Caused by: java.io.IOException: [OLVED_COLUMN" in shown(other)
+    plain = "Error: Could not open client transport: Connection refused (state=08S01,code=0)"
+    assert shown(plain + "\n") == plain

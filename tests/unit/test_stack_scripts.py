@@ -88,7 +88,7 @@ def test_a_statement_reaches_the_cluster_as_it_was_typed(project):
 
 def test_where_the_sql_server_runs_cluster_sql_goes_there(project):
     words = project("make", "-s", "cluster-sql", f"SQL={HARD}")[2]
-    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "-e", HARD]
+    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "-e", f"{HARD}\n;"]
     other = project("make", "-s", "cluster-sql", f"SQL={HARD}", AS_USER="vacuum", S3_VACUUM_SECRET_KEY="of-vacuum")[2]
     assert other[-4:] == ["pydelta", "sql", "-e", HARD]
 
@@ -96,7 +96,16 @@ def test_where_the_sql_server_runs_cluster_sql_goes_there(project):
 def test_a_statement_reaches_the_stack_s_server_as_it_was_typed(project):
     code, said, words = project("make", "-s", "sql", "SERVER=stack", f"SQL={HARD}", "ARGS=--outputformat=csv2")
     assert (code, said) == (0, "")
-    assert words[words.index("sql-prompt") :] == ["sql-prompt", getpass.getuser(), "--outputformat=csv2", "-e", HARD]
+    assert words[words.index("sql-prompt") :] == [
+        "sql-prompt",
+        getpass.getuser(),
+        "--outputformat=csv2",
+        "-e",
+        f"{HARD}\n;",
+    ]
+    words = project("make", "-s", "sql", "SERVER=stack", "SQL=SELECT 1; ")[2]
+    assert words[-1] == "SELECT 1; "
+    assert project("make", "-s", "sql", "SERVER=stack", "SQL=SELECT 1")[2][-1] == "SELECT 1;"
 
 
 def test_without_the_service_the_stack_s_server_is_not_asked(project):
