@@ -363,6 +363,7 @@ class WriteOptions:
             raise InvalidArgumentError(
                 f"{named[0]} goes with mode overwrite, not with {self.mode.value}.",
                 hint=f'Call .mode("overwrite"), or leave {named[0]} out.',
+                condition=Condition.of("DELTA_DFV2_CREATE_REPLACE_INCOMPATIBLE_REPLACE_ON_OR_USING"),
             )
         if len(named) > 1:
             raise InvalidArgumentError(
@@ -492,6 +493,8 @@ def guide_table() -> str:
 def _meant(given: dict[str, str], mode: WriteMode) -> dict[str, str]:
     """Leave out, with a warning, what says which rows an overwrite replaces, where the write replaces none."""
     matching = [name for name in ("replaceUsing", "replaceOn") if name in given]
+    if "replaceOn" not in given:
+        given.pop("targetAlias", None)
     if not matching or mode not in (WriteMode.APPEND, WriteMode.ERROR_IF_EXISTS, WriteMode.IGNORE):
         return given
     text = f"{matching[0]} is for mode overwrite; {mode.value} passes it over and replaces no row."

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -54,7 +53,7 @@ from pydelta.protocol.schema import (
     to_arrow_type,
     validate_names,
 )
-from pydelta.protocol.schema_edits import TYPE_CHANGES, map_fields
+from pydelta.protocol.schema_edits import TYPE_CHANGES, all_paths, field_at, map_fields
 from pydelta.settings import Settings, TableProperties
 
 __all__ = [
@@ -468,12 +467,10 @@ def evolved_metadata(snapshot: Snapshot, data: StructType, *, casts: bool = Fals
     refuse_collations(merged, but=schema)
     if snapshot.properties.enable_change_data_feed:
         refuse_reserved_names(merged.fields)
-    for item in schema.fields:
-        after = merged.field(item.name)
-        if after is not None and json.dumps(after.to_dict()).count(TYPE_CHANGES) > json.dumps(item.to_dict()).count(
-            TYPE_CHANGES
-        ):
-            refuse_type_change(snapshot, (item.name,))
+    for path, item in all_paths(schema):
+        after = field_at(merged, path)
+        if len(after.metadata.get(TYPE_CHANGES, ())) > len(item.metadata.get(TYPE_CHANGES, ())):
+            refuse_type_change(snapshot, path)
     made = old.replace(schema_string=merged.to_json())
     return mapped_metadata(made, old) if mapped else made
 

@@ -145,7 +145,8 @@ def check_default(spark: SparkSession, expression: str, data_type: DataType) -> 
             condition=Condition.of("INVALID_DEFAULT_VALUE.NOT_CONSTANT", defaultValue=expression),
         ) from error
     try:
-        row = value.select("value", F.isnull("given").alias("missing")).first()
+        text = F.col("value").cast("string").alias("value")  # Python has no date before the year 1
+        row = value.select(text, F.isnull("given").alias("missing")).first()
     except PySparkException as error:
         raise InvalidArgumentError(
             f"The default {expression!r} is not a value of type {data_type}: {first_line(error)}",

@@ -154,7 +154,8 @@ def test_what_says_which_rows_an_overwrite_replaces_is_passed_over_in_other_mode
 
 
 def test_an_alias_of_the_target_may_stand_where_no_condition_names_it():
-    assert parse({"replaceUsing": "a", "targetAlias": "t"}, WriteMode.OVERWRITE).replace_using == ("a",)
+    parsed = parse({"replaceUsing": "a", "targetAlias": "t"}, WriteMode.OVERWRITE)
+    assert (parsed.replace_using, parsed.target_alias) == (("a",), None)
 
 
 @pytest.mark.parametrize("name", ["replaceUsing", "replaceOn", "replaceWhere"])

@@ -540,6 +540,25 @@ def test_a_wider_column_is_widened_by_the_data_only_where_the_table_allows_it(lo
         plan(log, wide, merging)
 
 
+def test_a_constraint_keeps_the_type_of_the_fields_that_it_reads_and_of_no_others(log):
+    def table(x, y):
+        inner = StructType((StructField("x", PrimitiveType(x)), StructField("y", PrimitiveType(y))))
+        return StructType((StructField("s", ArrayType(inner, True)), StructField("t", inner)))
+
+    create(log, schema=table("byte", "byte"), properties={"delta.enableTypeWidening": "true"})
+    alter_table(log, SetProperties(properties={"delta.feature.checkConstraints": "supported"}))
+    metadata = log.update().metadata
+    txn = start_transaction(log)
+    txn.update_metadata(metadata.replace(configuration={**metadata.configuration, "delta.constraints.c": "t.x > 0"}))
+    txn.commit([], Operation(name="ADD CONSTRAINT"))
+    merging = options(WriteMode.APPEND, mergeSchema="true")
+    made = plan(log, StructType((table("long", "long").fields[0], table("byte", "long").fields[1])), merging)
+    assert made.schema.field("t").data_type.field("y").data_type == LONG
+    assert made.schema.field("s").data_type.element_type.field("x").data_type == LONG
+    with pytest.raises(UnsafeOperationError, match=r"t\.x cannot be of another type: .* constraint c"):
+        plan(log, table("long", "byte"), merging)
+
+
 def test_a_write_that_only_rearranges_rows_makes_no_table_and_changes_no_schema(log):
     wider = StructType((*SCHEMA.fields, StructField("extra", PrimitiveType("long"))))
     made = options(dataChange="false")

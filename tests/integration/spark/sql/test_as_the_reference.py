@@ -283,3 +283,17 @@ def test_a_table_that_is_clustered_otherwise_is_not_taken_by_a_name(spark, tmp_p
     assert not spark.catalog.tableExists("clustered_there")
     spark.sql(f"CREATE TABLE clustered_there USING delta LOCATION '{path}'")
     spark.sql("DROP TABLE clustered_there")
+
+
+def test_a_default_may_be_a_date_that_python_does_not_have(spark):
+    spark.sql("DROP TABLE IF EXISTS ancient")
+    defaults = (
+        "d DATE DEFAULT date'0000-01-02', t TIMESTAMP DEFAULT timestamp'0000-01-02', m MAP<INT, DATE> DEFAULT NULL"
+    )
+    supported = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    spark.sql(f"CREATE TABLE ancient (id INT, {defaults}) USING delta {supported}")
+    spark.sql("INSERT INTO ancient (id) VALUES (1)")
+    assert spark.sql("SELECT year(d), year(t), m FROM ancient").collect() == [(0, 0, None)]
+    bad = lambda: spark.sql("ALTER TABLE ancient ALTER COLUMN d SET DEFAULT 'no date'")  # noqa: E731
+    assert _condition(bad) == "INVALID_DEFAULT_VALUE.DATA_TYPE"
+    spark.sql("DROP TABLE ancient")
