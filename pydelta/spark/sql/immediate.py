@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import ParseException, PySparkException
@@ -38,11 +39,13 @@ def execute_immediate(nodes: Nodes, node: Any, run: Callable[[Any], DataFrame | 
     frame = _own(nodes, text) if not values and not targets else None
     if frame is not None:
         return frame
-    given = [name for name, _ in values if name is not None]
-    if given and len(given) < len(values):
-        return None  # Spark says which ones have no name
+    given = [item.name for item in values if item.name is not None]
+    if given or (values and _asks_by_name(nodes, text)):
+        given = [name for item in values if (name := item.name or item.variable) is not None]
+        if len(given) < len(values):
+            return None  # Spark says which ones have no name
     try:
-        parsed = nodes.jvm.parse(text, [value for _, value in values], given)
+        parsed = nodes.jvm.parse(text, [item.value for item in values], given)
     except ParseException:
         return None
     parsed = named_tables(nodes.jvm, parsed)
@@ -67,13 +70,38 @@ def _own(nodes: Nodes, text: str) -> DataFrame | None:
     return run_own(nodes, parse_statement(text)) if is_ours(text, spark_refuses=refused) else None
 
 
-def _values(nodes: Nodes, node: Any) -> list[tuple[str | None, Any]] | None:
-    """The values of USING as Catalyst literals, with their names; None when Spark has to say what is wrong."""
-    found: list[tuple[str | None, Any]] = []
+def _asks_by_name(nodes: Nodes, text: str) -> bool:
+    """Return whether a statement has markers with names, as far as it parses without their values."""
+    try:
+        return ":" in text and "namedparameter(" in str(nodes.jvm.parse(text).toString()).lower()
+    except ParseException:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Value:
+    """A value of USING.
+
+    Args:
+        value: A Catalyst literal.
+        name: After AS.
+        variable: Of the session, whose name stands for a name where markers have some.
+    """
+
+    value: Any
+    name: str | None = None
+    variable: str | None = None
+
+
+def _values(nodes: Nodes, node: Any) -> list[_Value] | None:
+    """Compute the values of USING; None when Spark has to say what is wrong."""
+    found: list[_Value] = []
     for given in nodes.items(node.args()):
-        name, value = None, given
+        name, variable, value = None, None, given
         if str(given.nodeName()) == "Alias":
             name, value = str(given.name()), given.child()
+        elif str(given.nodeName()) == "UnresolvedAttribute":  # nothing else has a name here
+            variable = str(nodes.items(given.nameParts())[-1])
         try:
             row = nodes.jvm.one_row([Column(nodes.jvm.column_of(value)).alias("value")])
             computed = row._jdf.queryExecution().optimizedPlan()
@@ -81,5 +109,6 @@ def _values(nodes: Nodes, node: Any) -> list[tuple[str | None, Any]] | None:
             return None
         if str(computed.nodeName()) != "Project":
             return None
-        found.append((name, computed.projectList().apply(0).child()))
+        literal = computed.projectList().apply(0).child()
+        found.append(_Value(value=literal, name=name, variable=variable))
     return found

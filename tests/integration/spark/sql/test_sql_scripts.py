@@ -158,3 +158,12 @@ def test_cached_queries(spark, table):
     finally:
         for view in ("few", "lazily"):
             spark.catalog.dropTempView(view)
+
+
+def test_the_name_of_a_variable_is_that_of_a_marker_of_execute_immediate(spark, table):
+    spark.sql("DECLARE OR REPLACE VARIABLE wanted BIGINT DEFAULT 1")
+    spark.sql("EXECUTE IMMEDIATE 'DELETE FROM scripted WHERE id = :wanted' USING wanted")
+    assert spark.sql("EXECUTE IMMEDIATE 'SELECT id FROM scripted WHERE id = :wanted' USING wanted").collect() == []
+    shown = spark.sql("EXECUTE IMMEDIATE 'SELECT :wanted AS w, :a AS a FROM scripted LIMIT 1' USING wanted, 'x' AS a")
+    assert [tuple(row) for row in shown.collect()] == [(1, "x")]
+    spark.sql("DROP TEMPORARY VARIABLE wanted")
