@@ -23,7 +23,7 @@ from pydelta.testing.tables import TableBuilder
 from tests.arrow_rows import Generator, canonical_rows, shown
 from tests.routes.conditions import day_text, draw_condition, draw_value, instant_text, is_simple, literal, quoted
 
-SEEDS = int(os.environ.get("PYDELTA_ARROW_SEEDS", "60"))
+SEEDS = int(os.environ.get("PYDELTA_ARROW_SEEDS", "40"))
 KEPT: list[int] = []
 """Seeds that failed once."""
 _NAMES = itertools.count()

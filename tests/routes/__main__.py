@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600, help="start no seed after this time (600)")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seeds", type=int, default=1_000_000, help="how many, at most")
-    parser.add_argument("--no-connect", action="store_true", help="start no pydelta serve")
+    parser.add_argument("--connect", action="store_true", help="by a remote session of pydelta serve")
     parser.add_argument("--show", action="store_true", help="print what each seed does")
     asked = parser.parse_args(arguments)
     sys.path[:0] = ["tests/serve", "tests"]
@@ -37,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(asked: argparse.Namespace, folder: Path) -> int:
     from tests.routes.run import run_seed, ways_of
 
-    server, remote = _remote(asked, folder)
-    spark = _session(folder)
+    server, spark = _served(folder) if asked.connect else (None, _session(folder))
     logging.disable(logging.CRITICAL)
     counts: Counter[str] = Counter()
     broken: list[int] = []
@@ -48,7 +47,7 @@ def _run(asked: argparse.Namespace, folder: Path) -> int:
             break
         place = folder / str(seed)
         place.mkdir()
-        outcome = run_seed(seed, ways_of(spark, remote), place, spark)
+        outcome = run_seed(seed, ways_of(spark), place, spark)
         counts += outcome.counts + Counter(seeds=1)
         if asked.show or outcome.wrong:
             print("\n".join([f"seed {seed}", *outcome.trace, *outcome.wrong]), flush=True)
@@ -76,16 +75,14 @@ def _session(folder: Path) -> Any:
     return pydelta.enable(spark)
 
 
-def _remote(asked: argparse.Namespace, folder: Path) -> tuple[Any, Any]:
-    """A server and a remote session beside the classic one of this process; nothing, where none is asked for."""
-    if asked.no_connect:
-        return None, None
+def _served(folder: Path) -> tuple[Any, Any]:
+    """Start a server, and a remote session in this process."""
     from live_server import LiveServer
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
+    from pyspark.sql.connect.session import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     server = LiveServer(folder / "server")
-    return server, RemoteSession(f"sc://127.0.0.1:{server.connect}/;user_id=ann")
+    return server, SparkSession(f"sc://127.0.0.1:{server.connect}/;user_id=ann")
 
 
 if __name__ == "__main__":

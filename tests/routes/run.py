@@ -18,6 +18,7 @@ import pydelta
 from pydelta.errors import DeltaError, UnsupportedFeatureError
 from pydelta.log import DeltaLog, Snapshot
 from pydelta.protocol.types import StructType
+from pydelta.table.remote_calls import is_remote
 from tests.arrow_rows import canonical
 from tests.routes.commands import Command, Table, draw_command, draw_table
 from tests.routes.logs import LogReader, left_in
@@ -41,16 +42,15 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def ways_of(spark: Any, remote: Any = None) -> list[Way]:
-    """Return the ways that there are; the first one stands in where another does not take a command."""
-    from pyspark.sql import functions
-
-    ways: list[Way] = [Api(spark, functions), Sql(spark), Local()]
-    if remote is not None:
+def ways_of(spark: Any) -> list[Way]:
+    """Return the ways that there are with a session, classic or remote; the first one stands in for the others."""
+    if is_remote(spark):
         from pyspark.sql.connect import functions as remote_functions
 
-        ways += [Api(remote, remote_functions, "connect api"), Sql(remote, "connect sql")]
-    return ways
+        return [Api(spark, remote_functions, "connect api"), Sql(spark, "connect sql"), Local()]
+    from pyspark.sql import functions
+
+    return [Api(spark, functions), Sql(spark), Local()]
 
 
 def run_seed(seed: int, ways: Sequence[Way], folder: Path, spark: Any, steps: int = 6) -> Outcome:

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many at once (1); 0: one per processor")
     parser.add_argument("--show", action="store_true", help="print the trace of each seed")
     parser.add_argument("--routes", action="store_true", help="the same commands by every way into the engine")
+    parser.add_argument("--connect", action="store_true", help="with --routes: by Spark Connect")
     asked = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in _SETTINGS.items()):
         os.execve(
@@ -57,7 +58,8 @@ def _routes(asked: argparse.Namespace, first: int) -> int:
     from tests.routes.__main__ import main as run
 
     seconds = ["--seconds", str(asked.seconds)] if asked.seconds else []
-    return run([*seconds, "--from", str(first), "--seeds", str(asked.seeds), *(["--show"] if asked.show else [])])
+    flags = [flag for flag, given in (("--show", asked.show), ("--connect", asked.connect)) if given]
+    return run([*seconds, "--from", str(first), "--seeds", str(asked.seeds), *flags])
 
 
 _Result = tuple[int, str, int, list[str]]
