@@ -40,7 +40,7 @@ from pydelta.spark.write.command import WriteRequest, insert_by_position
 from pydelta.spark.write.table_expressions import table_expression
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from pydelta.protocol.schema import StructType
 
@@ -146,6 +146,7 @@ def _run(nodes: Nodes, wanted: _Insert, partition: Any | None) -> DataFrame:
         free = [field.name for field in schema.fields if field.name not in static]
         rows = nodes.query(_with_defaults(nodes, wanted.query, schema, columns or free))
         if static:
+            _refuse_given_twice(static, rows.columns if by_name else columns)
             columns, rows = _with_static(rows, static, columns or ([] if by_name else free), schema)
             if by_name:
                 columns = []
@@ -254,11 +255,32 @@ def _with_static(
     for column, value in static.items():
         field = schema.field(column)
         assert field is not None
-        literal = F.lit(value)  # cast as any other value of the statement
-        if value is None:
-            literal = literal.cast(ddl(field.data_type))
-        rows = rows.select("*", literal.alias(column))
+        # Spark's own cast, whatever the policy for the values of the query: the parser made a text of the value.
+        rows = rows.select("*", _static_value(value, ddl(field.data_type)).alias(column))
     return [*columns, *static], rows
+
+
+def _refuse_given_twice(static: Mapping[str, str | None], given: Sequence[str]) -> None:
+    names = {column.lower() for column in given}
+    for column in static:
+        if column.lower() in names:
+            raise InvalidArgumentError(
+                f"Column {column!r} has a value in PARTITION and is given once more.",
+                hint="Leave it out of the list of columns, or of the query.",
+                condition=Condition.of("STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST", staticName=column),
+            )
+
+
+def _static_value(value: str | None, kind: str) -> Column:
+    literal = F.lit(value)
+    return literal if value is not None and kind.lower() == "string" else literal.cast(kind)
+
+
+def _constant(nodes: Nodes, value: Column) -> Any:
+    """The literal that an expression without columns is; the expression where computing it fails."""
+    plan = nodes.jvm.one_row([value.alias("value")])._jdf.queryExecution().optimizedPlan()
+    found = plan.projectList().head().child() if str(plan.nodeName()) == "Project" else None
+    return found if found is not None and str(found.nodeName()) == "Literal" else nodes.jvm.expression(value)
 
 
 def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: StructType) -> StatementCondition:
@@ -268,14 +290,14 @@ def _of_partition(nodes: Nodes, static: Mapping[str, str | None], schema: Struct
         field = schema.field(column)
         assert field is not None
         shown, kind = quoted(column), ddl(field.data_type)
-        if value is None:
+        constant = _constant(nodes, _static_value(value, kind))
+        if str(constant.nodeName()) == "Literal" and constant.value() is None:
             missing = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.IsNull
             texts.append(str(missing(nodes.jvm.expression(F.col(shown))).sql()))
             conditions.append(F.col(shown).isNull())
             continue
-        literal = F.lit(value) if kind.lower() == "string" else F.lit(value).cast(kind)
-        sides = (nodes.jvm.expression(item) for item in (F.col(shown), literal))
-        texts.append(str(nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe(*sides).sql()))
+        same = nodes.jvm.view.org.apache.spark.sql.catalyst.expressions.EqualNullSafe
+        texts.append(str(same(nodes.jvm.expression(F.col(shown)), constant).sql()))
         conditions.append(F.col(shown) == F.lit(value).cast(kind))
     return StatementCondition(text=" AND ".join(texts), native=reduce(operator.and_, conditions))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, NumberFormatException
 
 from pydelta.errors import BindError, InvalidArgumentError, SchemaMismatchError, UnsupportedFeatureError
 from pydelta.tables import DeltaTable
@@ -252,4 +252,28 @@ def test_values_of_a_partition_clause_are_those_of_a_cast(spark, kind, values):
         spark.sql(f"INSERT OVERWRITE sql_typed PARTITION (p = {value}) SELECT {number}")
     expected = spark.sql(" UNION ALL ".join(f"SELECT {n}, CAST({v} AS {kind})" for n, v in enumerate(values))).collect()
     assert sorted(spark.table("sql_typed").collect()) == sorted(expected)
+    spark.sql("DROP TABLE sql_typed")
+
+
+@pytest.mark.parametrize("policy", ["ANSI", "STRICT", "LEGACY"])
+def test_a_value_of_a_partition_clause_is_cast_by_spark_whatever_the_policy_of_assignment(spark, policy):
+    spark.sql("DROP TABLE IF EXISTS sql_typed")
+    spark.sql("CREATE TABLE sql_typed (a INT, p INT, d DATE) USING delta PARTITIONED BY (p, d)")
+    spark.conf.set("spark.sql.storeAssignmentPolicy", policy)
+    try:
+        spark.sql("INSERT INTO sql_typed PARTITION (p = '1', d = '2024-1-5') SELECT 1")
+        spark.sql("INSERT OVERWRITE sql_typed PARTITION (p = ' 1 ', d = DATE'2024-01-05') SELECT 2")
+        with pytest.raises(NumberFormatException, match="CAST_INVALID_INPUT"):
+            spark.sql("INSERT INTO sql_typed PARTITION (p = '', d = '2024-1-5') SELECT 3")
+        for twice in ("(a, P, d) SELECT 1, 1, NULL", "BY NAME SELECT 1 AS a, 1 AS p"):
+            with pytest.raises(InvalidArgumentError) as refused:
+                spark.sql(f"INSERT INTO sql_typed PARTITION (p = 1) {twice}")
+            assert refused.value.getCondition() == "STATIC_PARTITION_COLUMN_IN_INSERT_COLUMN_LIST"
+    finally:
+        spark.conf.unset("spark.sql.storeAssignmentPolicy")
+    assert [tuple(row) for row in spark.table("sql_typed").selectExpr("a", "p", "string(d)").collect()] == [
+        (2, 1, "2024-01-05")
+    ]
+    predicate = spark.sql("DESCRIBE HISTORY sql_typed LIMIT 1").first().operationParameters["predicate"]
+    assert "(p <=> 1)" in predicate and "(d <=> DATE '2024-01-05')" in predicate
     spark.sql("DROP TABLE sql_typed")
